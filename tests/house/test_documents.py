@@ -21,9 +21,7 @@ def documents() -> list[Path]:
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_to_files(document: Path) -> None:
     targets = [
-        link
-        for link in LINK.findall(document.read_text())
-        if "://" not in link and not link.startswith("mailto:")
+        link for link in LINK.findall(document.read_text()) if "://" not in link and not link.startswith("mailto:")
     ]
 
     missing = [target for target in targets if not (document.parent / target).exists()]

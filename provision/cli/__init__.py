@@ -100,9 +100,7 @@ def build_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name in verbs:
         verb = cast("Verb", importlib.import_module(f"provision.cli.{name}"))
-        subparser = subparsers.add_parser(
-            name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False
-        )
+        subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
         verb.configure(subparser)
         subparser.set_defaults(run=verb.run)
     return parser

@@ -70,6 +70,4 @@ def dotted(path: KeyPath) -> str:
 
 def in_reading_order(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings sorted by source, line and column."""
-    return sorted(
-        findings, key=lambda each: (each.place.source, each.place.line, each.place.column, each.key)
-    )
+    return sorted(findings, key=lambda each: (each.place.source, each.place.line, each.place.column, each.key))

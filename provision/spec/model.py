@@ -80,7 +80,7 @@ _DOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 
 
 def _text(pattern: str, expected: str, example: str, *, longest: int | None = None) -> Meta:
-    """Return the limits of a text: its pattern, and the same in words for people."""
+    """Return the limits of a text: its pattern, and the same for people as "what it is: how it is written"."""
     return Meta(pattern=f"^{pattern}$", max_length=longest, examples=[example], extra={"expected": expected})
 
 
@@ -93,7 +93,7 @@ DriverVersion = Annotated[
     str,
     _text(
         r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{2})?",
-        "an upstream driver version, all of its parts, without the distribution's revision",
+        "a driver version: all parts of the upstream version, without the distribution's revision",
         "550.163.01",
         longest=12,
     ),
@@ -140,7 +140,7 @@ AbsolutePath = Annotated[
         longest=255,
     ),
 ]
-Percent = Annotated[str, _text("(100|[1-9][0-9]?)%", "a percentage from 1% to 100%", "25%")]
+Percent = Annotated[str, _text("(100|[1-9][0-9]?)%", "a percentage: 1% to 100%", "25%")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 
@@ -153,9 +153,7 @@ class Metadata(Section, frozen=True, kw_only=True):
 class Driver(Section, frozen=True, kw_only=True):
     """The NVIDIA driver's user space on the node, as exact packages."""
 
-    enabled: Annotated[
-        bool, _doc("Whether grapnel manages the driver; false leaves the node's driver alone.")
-    ] = True
+    enabled: Annotated[bool, _doc("Whether grapnel manages the driver; false leaves the node's driver alone.")] = True
     source: Annotated[
         DriverSource, _doc("Where packages come from; distribution: the packages of the node's own system.")
     ] = DriverSource.DISTRIBUTION
@@ -178,9 +176,7 @@ class Runtime(Section, frozen=True, kw_only=True):
 
     engine: Annotated[Engine, _doc("The node's container engine.")] = Engine.CONTAINERD
     install: Annotated[bool, _doc("Whether to install the distribution's engine where there is none.")] = True
-    handler: Annotated[
-        DnsLabel, _doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")
-    ] = "nvidia"
+    handler: Annotated[DnsLabel, _doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
     entitlement: Annotated[
         Entitlement,
         _doc(
@@ -195,9 +191,7 @@ class Plugin(Section, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, _doc("Whether the node daemon runs.")] = True
     resource: Annotated[ResourceName, _doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
-    kubelet_root: Annotated[AbsolutePath, _doc("The kubelet's root directory on the node.")] = (
-        "/var/lib/kubelet"
-    )
+    kubelet_root: Annotated[AbsolutePath, _doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
 
 
 class Taint(Section, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ says about a node's state is decided by the caller; nothing here knows about pla
 """
 
 from provision.runner.ansible import AnsibleRunner
+from provision.runner.collection import find_collection
 from provision.runner.model import (
     Event,
     NodeStats,
@@ -15,6 +16,7 @@ from provision.runner.model import (
     TaskDone,
     TaskStarted,
 )
+from provision.runner.processes import end_processes
 
 __all__ = [
     "AnsibleRunner",
@@ -26,4 +28,6 @@ __all__ = [
     "RunStatus",
     "TaskDone",
     "TaskStarted",
+    "end_processes",
+    "find_collection",
 ]

@@ -1,5 +1,8 @@
 """Finds and ends the processes of a run by a marker in their environment.
 
+The ssh client's shared connections (ControlPersist) carry the marker too and are left alone: they end by
+themselves and save the next run a handshake.
+
 A process group is not enough: each worker of ansible-playbook (2.19) and each ssh client starts a session
 of its own, and once ansible-playbook is gone they have no parent that could be followed either. Their
 environment is inherited and stays. Where there is no /proc (macOS) nothing is found, and ansible-runner's
@@ -24,9 +27,16 @@ def find_processes(name: str, value: str, proc: Path = Path("/proc")) -> list[in
     for entry in proc.glob("[0-9]*"):
         pid = int(entry.name)
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            if pid != os.getpid() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+            marked = wanted in (entry / "environ").read_bytes().split(b"\0")
+            if marked and pid != os.getpid() and not _is_shared_connection(entry):
                 found.append(pid)
     return sorted(found)
+
+
+def _is_shared_connection(entry: Path) -> bool:
+    """Whether it is an ssh master: OpenSSH sets the title ``ssh: <control path> [mux]``."""
+    title = (entry / "cmdline").read_bytes().rstrip(b"\0 ")
+    return title.startswith(b"ssh: ") and title.endswith(b"[mux]")
 
 
 def end_processes(name: str, value: str, *, grace_s: float, proc: Path = Path("/proc")) -> int:

@@ -123,11 +123,11 @@ class LiveView:
     def _finish(self, result: NodeResult) -> None:
         line = self._running.pop(result.node, None)
         self._finished += 1
-        took = duration(self._clock() - line.since) if line else ""
+        took = f"  {duration(self._clock() - line.since)}" if line else ""
         mark = Text("✓ " if result.status.is_good else "✗ ", STATUS_STYLES[result.status])
         what = Text.assemble((result.node, "bold cyan"), "  ", (result.status.value, STATUS_STYLES[result.status]))
         about = f": {result.failure.message}" if result.failure else f", {count(result.changes, 'change')}"
-        self._console.print(Text.assemble(mark, what, about, (f"  {took}", "dim")))
+        self._console.print(Text.assemble(mark, what, about, (took, "dim")))
 
 
 def open_view(console: Console, nodes: Sequence[str], clock: Clock) -> View:

@@ -53,9 +53,7 @@ def plan_packages(node: str, facts: NodeFacts) -> NodePlan:
     """One package per pass: what comes after the first is foreseen only, as with a runtime that is not there."""
     missing = [name for name in WANTED if name not in facts.packages]
     items = tuple(item(name, deferred=index > 0) for index, name in enumerate(missing))
-    problems = (
-        (Problem(code="cursed", message="the node is cursed", hint=""),) if "curse" in facts.packages else ()
-    )
+    problems = (Problem(code="cursed", message="the node is cursed", hint=""),) if "curse" in facts.packages else ()
     return NodePlan(node=node, items=items, problems=problems)
 
 

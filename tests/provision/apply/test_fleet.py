@@ -11,11 +11,13 @@ from provision.apply.converge import assess
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.fleet import apply_all
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
+from provision.planner.model import NodePlan
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, item, machinery, plan_drain
 
 if TYPE_CHECKING:
     from provision.apply.machinery import Machinery
+    from provision.fleet.facts import NodeFacts
 
 HOLDER: dict[str, object] = {"pid": 7, "command": "train"}
 
@@ -35,12 +37,8 @@ def apply(machinery: Machinery, fleet: FakeFleet, parallel: int = 1) -> dict[str
         pytest.param(FakeNode(), Status.CONVERGED, 2, "", id="a second pass for what was foreseen"),
         pytest.param(FakeNode(["curse"]), Status.REFUSED, 0, "the node is cursed", id="problem"),
         pytest.param(FakeNode(reachable=False), Status.UNREACHABLE, 0, "no route to host", id="unreachable"),
-        pytest.param(
-            FakeNode(broken="driver"), Status.FAILED, 1, "cannot install driver", id="failed at once"
-        ),
-        pytest.param(
-            FakeNode(broken="runtime"), Status.FAILED, 2, "cannot install runtime", id="failed later"
-        ),
+        pytest.param(FakeNode(broken="driver"), Status.FAILED, 1, "cannot install driver", id="failed at once"),
+        pytest.param(FakeNode(broken="runtime"), Status.FAILED, 2, "cannot install runtime", id="failed later"),
         pytest.param(
             FakeNode(deaf=True),
             Status.CHANGED,
@@ -96,13 +94,10 @@ def test_a_plan_that_never_ends_is_given_up() -> None:
     fleet = FakeFleet({"n1": FakeNode()})
     wanted = iter(range(100))
 
-    def plan_more(node: str, facts: object) -> object:
-        del facts
-        from tests.provision.apply.fakes import NodePlan, item  # noqa: PLC0415 - beside its only use
-
+    def plan_more(node: str, _facts: NodeFacts) -> NodePlan:
         return NodePlan(node=node, items=(item(f"package-{next(wanted)}"),))
 
-    result = apply(machinery(fleet, plan_more), fleet)["n1"]  # type: ignore[arg-type]  # the facts do not matter
+    result = apply(machinery(fleet, plan_more), fleet)["n1"]
     assert (result.status, result.passes) == (Status.CHANGED, 3)
 
 
@@ -154,7 +149,11 @@ def test_what_was_canceled_converges_when_it_is_applied_again() -> None:
 def test_nodes_are_changed_at_the_same_time() -> None:
     fleet = FakeFleet({name: FakeNode(["driver"]) for name in ("n1", "n2", "n3")})
     together = threading.Barrier(3, timeout=20)
-    fleet.on_install = lambda _node, _cancel: None if together.wait() >= 0 else None
+
+    def meet(_node: str, _cancel: threading.Event) -> None:
+        together.wait()
+
+    fleet.on_install = meet
     results = apply(machinery(fleet), fleet, parallel=3)
     assert {result.status for result in results.values()} == {Status.CONVERGED}
 

@@ -84,9 +84,7 @@ def test_a_play_for_an_empty_group_is_seen(stage: Stage) -> None:
         pytest.param("- hosts: all\n", "[broken\n", "No inventory was parsed", id="inventory"),
     ],
 )
-def test_what_ansible_cannot_read_is_an_error(
-    stage: Stage, playbook: str, inventory: str, message: str
-) -> None:
+def test_what_ansible_cannot_read_is_an_error(stage: Stage, playbook: str, inventory: str, message: str) -> None:
     request = stage.request("- ansible.builtin.ping:", inventory=inventory)
     request.playbook.write_text(playbook)
     end = finished(stage.run(request))
@@ -158,9 +156,7 @@ def test_nothing_is_left_of_a_run(
     assert list(folder.iterdir()) == []
 
 
-def test_kept_artifacts_hold_the_output_but_not_the_environment(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_artifacts_hold_the_output_but_not_the_environment(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_TOKEN", "hunter2-of-the-operator")
     kept = stage.folder / "kept"
     request = stage.request("- ansible.builtin.ping:", nodes=("n1",))

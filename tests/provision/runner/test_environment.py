@@ -14,9 +14,7 @@ def test_ansible_is_found_without_an_activated_environment() -> None:
 
 def test_defaults_give_way_to_the_user() -> None:
     assert build_environment({}, {}, marker="m", executables=BIN)["ANSIBLE_PIPELINING"] == "true"
-    assert "ANSIBLE_PIPELINING" not in build_environment(
-        {"ANSIBLE_PIPELINING": "0"}, {}, marker="m", executables=BIN
-    )
+    assert "ANSIBLE_PIPELINING" not in build_environment({"ANSIBLE_PIPELINING": "0"}, {}, marker="m", executables=BIN)
 
 
 def test_what_events_depend_on_does_not_give_way() -> None:

@@ -42,6 +42,7 @@ class Action(StrEnum):
     HOLD = "hold"
     UNHOLD = "unhold"
     RELEASE = "release"
+    START = "start"
     RESTART = "restart"
     ENABLE = "enable"
     DISABLE = "disable"

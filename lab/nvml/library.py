@@ -29,7 +29,7 @@ _BUILD_TIMEOUT_S = 120
 def cache_dir() -> Path:
     """Return the folder for what is built once: below the user's XDG cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "grapnel-lab"
+    return Path(base) / "grapnel"
 
 
 def build(*, extra_flags: tuple[str, ...] = ()) -> Path:

@@ -7,7 +7,6 @@
  */
 #include "machine.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,4 +204,15 @@ size_t machine_parse(struct machine *machine, const char *text, size_t length)
             return number;
     }
     return 0;
+}
+
+/* For tests of the parser: the answer of machine_parse for a text. */
+__attribute__((visibility("default"))) size_t gpusim_check(const char *text, size_t length);
+
+size_t gpusim_check(const char *text, size_t length)
+{
+    struct machine *machine = calloc(1, sizeof(*machine));
+    size_t line = machine ? machine_parse(machine, text, length) : 1;
+    free(machine);
+    return line;
 }

@@ -1,0 +1,106 @@
+"""The client against a real containerd with real runc, and the images of the laboratory."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab import bundle, images
+from lab.cri import CriError, Device, Mount
+from lab.cri.config import ContainerSpec, container_config
+from lab.cri.engine import Engine, Handler, containerd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lab.cri import Cri, Pod
+
+pytestmark = [
+    pytest.mark.functional,
+    pytest.mark.skipif(os.geteuid() != 0, reason="containerd and runc need root"),
+]
+
+SHELL = images.reference("gpu-shell")
+GREEDY = images.reference("greedy")
+
+
+def own_suite() -> str:
+    """Return this machine's Debian: its runc and C library fit together (containerd is linked to hardly anything)."""
+    return platform.freedesktop_os_release()["VERSION_CODENAME"]
+
+
+@pytest.fixture(scope="module", params=["trixie", "bookworm"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    debs = [*bundle.deb_paths(request.param, ["containerd"]), *bundle.deb_paths(own_suite(), ["runc"])]
+    handlers = {"nvidia": Handler(container_annotations=["grapnel.dev/*"])}
+    with containerd(tmp_path_factory.mktemp("engine"), debs, handlers) as engine:
+        for name in images.NAMES:
+            engine.import_image(images.archive(name))
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def cri(engine: Engine) -> Iterator[Cri]:
+    with engine.cri(timeout_s=30) as cri:
+        yield cri
+
+
+@pytest.fixture(scope="module")
+def pod(cri: Cri) -> Iterator[Pod]:
+    pod = cri.run_pod("work", handler="nvidia")
+    yield pod
+    cri.remove_pod(pod)
+
+
+def test_images_are_there_by_their_names(cri: Cri) -> None:
+    assert cri.images() == sorted(map(images.reference, images.NAMES))
+
+
+def test_a_container_gives_its_exit_code_and_output(cri: Cri, pod: Pod) -> None:
+    done = cri.run(pod, SHELL, ["sh", "-c", "echo out; echo $NAME >&2; exit 3"], env={"NAME": "value"})
+    assert (done.exit_code, sorted(done.log.split())) == (3, ["out", "value"])
+
+
+def test_the_greedy_image_asks_for_every_gpu(cri: Cri, pod: Pod) -> None:
+    assert "NVIDIA_VISIBLE_DEVICES=all" in cri.run(pod, GREEDY, ["env"]).log
+    assert "NVIDIA" not in cri.run(pod, SHELL, ["env"]).log
+
+
+def test_devices_and_mounts_arrive(cri: Cri, pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    done = cri.run(
+        pod,
+        SHELL,
+        ["sh", "-c", "cat /given/file; test -c /dev/other && echo a node"],
+        devices=[Device("/dev/null", "/dev/other")],
+        mounts=[Mount(str(tmp_path), "/given", read_only=True)],
+    )
+    assert done.log == "contenta node\n"
+
+
+def test_annotations_pass_only_through_the_handler_that_lets_them(engine: Engine, cri: Cri, pod: Pod) -> None:
+    annotations = {"grapnel.dev/allocation": "GPU-1", "other": "x"}
+    container = cri.start(pod, container_config(ContainerSpec(SHELL, ["sleep", "60"], annotations=annotations)))
+    bundle_config = engine.folder / "state/io.containerd.runtime.v2.task/k8s.io" / container / "config.json"
+    kept = json.loads(bundle_config.read_text())["annotations"]
+    assert cri.exec(container, ["cat", "/etc/debian_version"]).log == "13.0\n"
+    cri.remove(container)
+    assert kept["grapnel.dev/allocation"] == "GPU-1"
+    assert "other" not in kept
+
+
+def test_a_refusal_carries_the_engine_s_words(cri: Cri, pod: Pod) -> None:
+    with pytest.raises(CriError, match="no-such-program"):
+        cri.run(pod, SHELL, ["no-such-program"])
+    with pytest.raises(CriError, match=r'no runtime for "absent"'):
+        cri.run_pod("refused", handler="absent")
+
+
+def test_a_container_that_runs_on_is_given_up_and_removed(engine: Engine, pod: Pod) -> None:
+    with engine.cri(timeout_s=1) as impatient, pytest.raises(CriError, match="still runs after 1 s"):
+        impatient.run(pod, SHELL, ["sh", "-c", "echo busy; sleep 60"])

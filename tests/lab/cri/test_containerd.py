@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from lab import bundle, images
 from lab.cri import CriError, Device, Mount
 from lab.cri.config import ContainerSpec, container_config
 from lab.cri.engine import Engine, Handler, containerd
+from lab.nvml import install, models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +83,24 @@ def test_devices_and_mounts_arrive(cri: Cri, pod: Pod, tmp_path: Path) -> None:
         mounts=[Mount(str(tmp_path), "/given", read_only=True)],
     )
     assert done.log == "contenta node\n"
+
+
+def test_the_real_nvidia_smi_runs_where_it_and_a_library_are_mounted(cri: Cri, pod: Pod, tmp_path: Path) -> None:
+    """The machine travels inside the library's file: nothing else is mounted."""
+    machine = models.machine("a100-40gb", 2)
+    library = install(tmp_path / "lib", "550.163.01", machine)
+    (deb,) = (
+        one.path
+        for one in bundle.ensure("trixie").packages()
+        if one.name == "nvidia-smi" and one.upstream_version == "550.163.01"
+    )
+    subprocess.run(["dpkg-deb", "-x", str(deb), str(tmp_path)], check=True)
+    mounts = [
+        Mount(str(library), "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", read_only=True),
+        Mount(str(tmp_path / "usr/lib/nvidia/current/nvidia-smi"), "/usr/bin/nvidia-smi", read_only=True),
+    ]
+    done = cri.run(pod, SHELL, ["nvidia-smi", "-L"], mounts=mounts)
+    assert [line.split("UUID: ")[1] for line in done.log.splitlines()] == [f"{gpu.uuid})" for gpu in machine.gpus]
 
 
 def test_annotations_pass_only_through_the_handler_that_lets_them(engine: Engine, cri: Cri, pod: Pod) -> None:

@@ -85,7 +85,8 @@ static const struct field failure_fields[] = {
     S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), END_OF_TABLE};
 
 static const struct field machine_fields[] = {
-    S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module), S(machine, devices),
+    S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module),
+    S(machine, module_version), S(machine, devices),
     S(machine, sys_root), S(machine, dev_root), F(machine, UNSIGNED, call_cost_us),
     L(machine, "gpu", gpus, gpu_count, MAX_GPUS, gpu_fields),
     L(machine, "event", events, event_count, MAX_EVENTS, event_fields),

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import os
 import platform
+import stat
 import subprocess
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab import bundle, images
-from lab.cri import CriError, Device, Mount
+from lab.cri import Cri, CriError, Device, Mount
 from lab.cri.config import ContainerSpec, container_config
 from lab.cri.engine import Engine, Handler, containerd
 from lab.nvml import install, models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from lab.cri import Cri, Pod
+    from lab.cri import Pod
 
 pytestmark = [
     pytest.mark.functional,
@@ -28,6 +30,7 @@ pytestmark = [
 ]
 
 SHELL = images.reference("gpu-shell")
+VERSION = "550.163.01"
 GREEDY = images.reference("greedy")
 
 
@@ -85,22 +88,57 @@ def test_devices_and_mounts_arrive(cri: Cri, pod: Pod, tmp_path: Path) -> None:
     assert done.log == "contenta node\n"
 
 
-def test_the_real_nvidia_smi_runs_where_it_and_a_library_are_mounted(cri: Cri, pod: Pod, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with nvidia-smi, and openable stand-ins for the device nodes of two GPUs."""
+    folder = tmp_path_factory.mktemp("driver")
+    packages = bundle.ensure("trixie").packages()
+    (deb,) = (one.path for one in packages if one.name == "nvidia-smi" and one.upstream_version == VERSION)
+    subprocess.run(["dpkg-deb", "-x", str(deb), str(folder)], check=True)
+    for name, minor in {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62}.items():
+        os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(4, minor))
+    return folder
+
+
+def _mounts(driver: Path, library: Path) -> list[Mount]:
+    return [
+        Mount(str(library), f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{VERSION}", read_only=True),
+        Mount(str(library), "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", read_only=True),
+        Mount(str(driver / "usr/lib/nvidia/current/nvidia-smi"), "/usr/bin/nvidia-smi", read_only=True),
+    ]
+
+
+def test_the_real_nvidia_smi_runs_where_it_and_a_library_are_mounted(
+    cri: Cri, pod: Pod, driver: Path, tmp_path: Path
+) -> None:
     """The machine travels inside the library's file: nothing else is mounted."""
     machine = models.machine("a100-40gb", 2)
-    library = install(tmp_path / "lib", "550.163.01", machine)
-    (deb,) = (
-        one.path
-        for one in bundle.ensure("trixie").packages()
-        if one.name == "nvidia-smi" and one.upstream_version == "550.163.01"
-    )
-    subprocess.run(["dpkg-deb", "-x", str(deb), str(tmp_path)], check=True)
-    mounts = [
-        Mount(str(library), "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", read_only=True),
-        Mount(str(tmp_path / "usr/lib/nvidia/current/nvidia-smi"), "/usr/bin/nvidia-smi", read_only=True),
-    ]
+    mounts = _mounts(driver, install(tmp_path, VERSION, machine))
     done = cri.run(pod, SHELL, ["nvidia-smi", "-L"], mounts=mounts)
     assert [line.split("UUID: ")[1] for line in done.log.splitlines()] == [f"{gpu.uuid})" for gpu in machine.gpus]
+
+
+def test_a_container_has_the_gpus_whose_nodes_it_may_open(cri: Cri, pod: Pod, driver: Path, tmp_path: Path) -> None:
+    """A node that the container makes itself is there, but the device cgroup does not let it be opened."""
+    machine = replace(models.machine("a100-40gb", 2), devices="check")
+    done = cri.run(
+        pod,
+        SHELL,
+        ["sh", "-c", "mknod /dev/nvidia0 c 4 16 && nvidia-smi -L"],
+        mounts=_mounts(driver, install(tmp_path, VERSION, machine)),
+        devices=[Device(str(driver / name), f"/dev/{name}") for name in ("nvidiactl", "nvidia1")],
+    )
+    assert done.log == f"GPU 0: NVIDIA A100-SXM4-40GB (UUID: {machine.gpus[1].uuid})\n"
+
+
+def test_logs_are_read_through_the_root_of_an_engine_elsewhere(engine: Engine, tmp_path: Path) -> None:
+    with Cri(
+        engine.socket, log_dir=tmp_path, engine_root=Path("/proc/self/root"), cgroup_parent=engine.cgroup_parent
+    ) as cri:
+        pod = cri.run_pod("elsewhere")
+        assert cri.run(pod, SHELL, ["echo", "seen"]).log == "seen\n"
+        cri.remove_pod(pod)
+    assert list(tmp_path.rglob("*.log")), "logs in a folder of the caller stay"
 
 
 def test_annotations_pass_only_through_the_handler_that_lets_them(engine: Engine, cri: Cri, pod: Pod) -> None:

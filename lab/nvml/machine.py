@@ -218,13 +218,15 @@ class Machine:
     """A machine with GPUs.
 
     `driver_version` empty: the library's file name says it. `cuda_version` 0: the driver's branch says it.
-    With `module: check` the library compares itself with `<sys_root>/module/nvidia/version`; with `devices: check`
+    With `module: check` the library compares itself with `<sys_root>/module/nvidia/version`, or with `module_version`
+    (`none`: not loaded, empty: the same) where that is the real sysfs, as in a node's containers; with `devices: check`
     a GPU is there only when `<dev_root>/nvidia<minor_number>` may be opened. Each call takes `call_cost_us`.
     """
 
     driver_version: str = ""
     cuda_version: int = 0
     module: str = Check.IGNORE
+    module_version: str = ""
     devices: str = Check.IGNORE
     sys_root: str = "/sys"
     dev_root: str = "/dev"

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     fail.add_argument("--gpu", type=int, default=-1, help="only for the GPU with this index")
     lose = verbs.add_parser("lose", help="let a GPU fall off the bus")
     lose.add_argument("gpu", type=int)
-    verbs.add_parser("heal", help="forget all failures and XID errors")
+    verbs.add_parser("heal", help="end all failures (XID errors that happened have happened)")
     return parser
 
 
@@ -57,7 +57,7 @@ def _change(machine: Machine, chosen: argparse.Namespace) -> Machine:
         case "lose":
             return machine.with_gpu_lost(chosen.gpu)
         case _:
-            return replace(machine, failures=(), events=())
+            return replace(machine, failures=())
 
 
 def _set(machine: Machine, changes: Sequence[str]) -> Machine:

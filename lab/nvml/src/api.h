@@ -52,11 +52,17 @@ enum {
 
 #define NVML_MEMORY_V2 0x02000028u
 #define NVML_TEMPERATURE_V1 0x0100000Cu
+#define NVML_PCI_INFO_EXT_V1 0x01000040u
 #define NVML_NOT_A_SLICE 0xFFFFFFFFu /* GPU or compute instance id of something that is not a MIG device */
 
 struct nvml_pci_info {
     char bus_id_legacy[16];
     unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+};
+
+struct nvml_pci_info_ext {
+    unsigned version, domain, bus, device, device_id, subsystem_id, base_class, sub_class;
     char bus_id[32];
 };
 

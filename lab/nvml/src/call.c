@@ -13,11 +13,28 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users; /* nvmlInit calls without their nvmlShutdown */
 
+enum { SHORTEST_SLEEP_US = 200 }; /* the kernel adds its timer slack of 50 us: a shorter time passes awake */
+
 static void sleep_us(unsigned long us)
 {
     struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
-    if (us > 0)
-        nanosleep(&pause, NULL);
+    nanosleep(&pause, NULL);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+static void spend_us(unsigned us)
+{
+    int64_t end = now_ns() + us * 1000ll;
+    if (us >= SHORTEST_SLEEP_US)
+        sleep_us(us);
+    while (now_ns() < end) {
+    }
 }
 
 /* Length of the name without a suffix such as _v2. */
@@ -113,7 +130,8 @@ struct call call_gpu(const char *function, nvml_device device)
 void call_end(struct call *call)
 {
     pthread_mutex_unlock(&lock);
-    sleep_us(call->cost_us);
+    if (call->cost_us > 0)
+        spend_us(call->cost_us);
 }
 
 nvml_return call_pause(struct call *call, unsigned pause_ms)

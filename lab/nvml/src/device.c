@@ -129,6 +129,22 @@ NVML_API nvml_return nvmlDeviceGetPciInfo_v3(nvml_device device, struct nvml_pci
     return NVML_SUCCESS;
 }
 
+/* All simulated GPUs are "3D controllers" (class 03, subclass 02), as those of data centres are. */
+NVML_API nvml_return nvmlDeviceGetPciInfoExt(nvml_device device, struct nvml_pci_info_ext *info)
+{
+    struct nvml_pci_info old;
+    REQUIRE(info);
+    if (info->version != NVML_PCI_INFO_EXT_V1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    nvml_return status = nvmlDeviceGetPciInfo_v3(device, &old);
+    if (status != NVML_SUCCESS)
+        return status;
+    *info = (struct nvml_pci_info_ext){NVML_PCI_INFO_EXT_V1, old.domain, old.bus, old.device,
+                                       old.device_id, old.subsystem_id, 3, 2, ""};
+    memcpy(info->bus_id, old.bus_id, sizeof(info->bus_id));
+    return NVML_SUCCESS;
+}
+
 NVML_API nvml_return nvmlDeviceGetPciInfo_v2(nvml_device device, struct nvml_pci_info_v2 *info)
 {
     struct nvml_pci_info new;

@@ -2,9 +2,12 @@
 
 #include "state.h"
 
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 
 static const char library_name[] = "libnvidia-ml.so.";
 
@@ -33,19 +36,33 @@ unsigned driver_cuda_version(const struct machine *machine)
     return 11040;
 }
 
+/* The loaded module's version into `version`: from the simulated /sys/module of a node, or, where only the real one is
+ * to be seen (a container mounts its own sysfs), as the machine says. False when no module is loaded. */
+static bool read_module_version(const struct machine *machine, char *version, size_t size)
+{
+    char path[PATH_SIZE + 32];
+    struct statfs system;
+    snprintf(path, sizeof(path), "%s/module", machine->sys_root);
+    if (statfs(path, &system) != 0 || system.f_type == SYSFS_MAGIC) {
+        const char *known = machine->module_version[0] ? machine->module_version : driver_version(machine);
+        snprintf(version, size, "%s", known);
+        return strcmp(known, "none") != 0;
+    }
+    strcat(path, "/nvidia/version");
+    FILE *file = fopen(path, "re");
+    char *line = file ? fgets(version, (int)size, file) : NULL;
+    if (file)
+        fclose(file);
+    version[strcspn(version, "\n")] = '\0';
+    return line != NULL;
+}
+
 nvml_return driver_check(const struct machine *machine)
 {
-    char path[PATH_SIZE + 32], version[TEXT_SIZE] = "";
+    char version[TEXT_SIZE] = "";
     if (strcmp(machine->module, "check") != 0)
         return NVML_SUCCESS;
-    snprintf(path, sizeof(path), "%s/module/nvidia/version", machine->sys_root);
-    FILE *file = fopen(path, "re");
-    if (!file)
+    if (!read_module_version(machine, version, sizeof(version)))
         return NVML_ERROR_DRIVER_NOT_LOADED;
-    char *line = fgets(version, sizeof(version), file);
-    fclose(file);
-    if (!line)
-        return NVML_ERROR_DRIVER_NOT_LOADED;
-    version[strcspn(version, "\n")] = '\0';
     return strcmp(version, driver_version(machine)) == 0 ? NVML_SUCCESS : NVML_ERROR_LIB_RM_VERSION_MISMATCH;
 }

@@ -20,6 +20,9 @@ enum {
     REMAPPED_UNCORRECTED = 143,
     REMAPPED_PENDING = 144,
     REMAPPED_FAILURE = 145,
+    NVLINK_SPEED = 164,
+    NVLINK_STATE = 165,
+    NVLINK_VERSION = 166,
     POWER_AVERAGE = 185,
     POWER_INSTANT = 186,
     POWER_MIN_LIMIT = 187,
@@ -83,19 +86,31 @@ static void fill_power(struct nvml_field_value *value, const struct gpu *gpu)
     }
 }
 
-/* Speed of a link in Mbit/s by its version. */
-static unsigned link_speed(const struct gpu *gpu)
+/* Speed of a link in Mbit/s, by its version. */
+static unsigned speed_of(unsigned version)
 {
     static const unsigned by_version[] = {0, 20000, 25781, 25000, 26562, 53125};
-    unsigned version = gpu->link_count > 0 ? gpu->links[0].version : 0;
     return version < sizeof(by_version) / sizeof(by_version[0]) ? by_version[version] : 0;
+}
+
+/* Values of the link that the scope names. */
+static void fill_link(struct nvml_field_value *value, const struct gpu *gpu)
+{
+    if (value->scope >= gpu->link_count)
+        return;
+    const struct link *link = &gpu->links[value->scope];
+    switch (value->field) {
+    case NVLINK_SPEED_MBPS: set_small(value, speed_of(link->version)); return;
+    case NVLINK_SPEED: set_small(value, link->active ? speed_of(link->version) : 0); return;
+    case NVLINK_STATE: set_small(value, link->active); return;
+    case NVLINK_VERSION: set_small(value, link->version); return;
+    }
 }
 
 static void fill_rest(struct nvml_field_value *value, const struct gpu *gpu)
 {
     switch (value->field) {
     case MEMORY_TEMPERATURE: set_small(value, gpu->memory_temperature); return;
-    case NVLINK_SPEED_MBPS: set_small(value, link_speed(gpu)); return;
     case NVLINK_LINK_COUNT: set_small(value, (unsigned)gpu->link_count); return;
     case PCIE_REPLAY_COUNTER: set_small(value, gpu->pcie_replays); return;
     }
@@ -114,6 +129,7 @@ NVML_API nvml_return nvmlDeviceGetFieldValues(nvml_device device, int count, str
         fill_ecc(&values[i], &call.gpu->ecc);
         fill_remapped(&values[i], &call.gpu->remapped_rows);
         fill_power(&values[i], call.gpu);
+        fill_link(&values[i], call.gpu);
         fill_rest(&values[i], call.gpu);
     }
     return NVML_SUCCESS;

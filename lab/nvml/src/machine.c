@@ -7,7 +7,6 @@
  */
 #include "machine.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +85,8 @@ static const struct field failure_fields[] = {
     S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), END_OF_TABLE};
 
 static const struct field machine_fields[] = {
-    S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module), S(machine, devices),
+    S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module),
+    S(machine, module_version), S(machine, devices),
     S(machine, sys_root), S(machine, dev_root), F(machine, UNSIGNED, call_cost_us),
     L(machine, "gpu", gpus, gpu_count, MAX_GPUS, gpu_fields),
     L(machine, "event", events, event_count, MAX_EVENTS, event_fields),
@@ -205,4 +205,15 @@ size_t machine_parse(struct machine *machine, const char *text, size_t length)
             return number;
     }
     return 0;
+}
+
+/* For tests of the parser: the answer of machine_parse for a text. */
+__attribute__((visibility("default"))) size_t gpusim_check(const char *text, size_t length);
+
+size_t gpusim_check(const char *text, size_t length)
+{
+    struct machine *machine = calloc(1, sizeof(*machine));
+    size_t line = machine ? machine_parse(machine, text, length) : 1;
+    free(machine);
+    return line;
 }

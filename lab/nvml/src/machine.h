@@ -93,7 +93,7 @@ struct failure {
 struct machine {
     char driver_version[TEXT_SIZE];
     unsigned cuda_version;
-    char module[TEXT_SIZE], devices[TEXT_SIZE];
+    char module[TEXT_SIZE], module_version[TEXT_SIZE], devices[TEXT_SIZE];
     char sys_root[PATH_SIZE], dev_root[PATH_SIZE];
     unsigned call_cost_us;
     size_t gpu_count, event_count, failure_count;

@@ -90,6 +90,16 @@ def test_events_arrive_once_in_order_and_only_for_registered_gpus(nvml: Client, 
     assert nvml.error(WAIT.format(1)) == TIMEOUT
 
 
+def test_other_threads_work_while_one_waits(nvml: Client, library: Path) -> None:
+    nvml(REGISTER.format("(1,)"))
+    nvml("kept.update(pool=__import__('concurrent.futures').futures.ThreadPoolExecutor(1))")
+    nvml("kept.update(waiting=kept['pool'].submit(nvmlEventSetWait, kept['set'], 30000))")
+    assert nvml("nvmlDeviceGetCount()") == 4
+    assert not nvml("kept['waiting'].done()")
+    state.update(library, lambda machine: machine.with_xid(gpu=1, xid=48))
+    assert nvml("kept['waiting'].result(20).eventData") == 48
+
+
 def test_a_waiting_process_notices_that_waiting_fails(nvml: Client, library: Path) -> None:
     nvml(REGISTER.format("(0,)"))
     nvml.send(WAIT.format(30_000))
@@ -97,10 +107,12 @@ def test_a_waiting_process_notices_that_waiting_fails(nvml: Client, library: Pat
     assert nvml.receive() == {"error": GPU_IS_LOST}
 
 
-def _modules(root: Path, version: str) -> None:
-    folder = root / "module" / "nvidia"
-    folder.mkdir(parents=True)
-    (folder / "version").write_text(f"{version}\n")
+def _modules(root: Path, version: str | None) -> None:
+    """Make what a node has in place of /sys; without a version, no module is loaded."""
+    (root / "module").mkdir(parents=True)
+    if version:
+        (root / "module/nvidia").mkdir()
+        (root / "module/nvidia/version").write_text(f"{version}\n")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +125,7 @@ def _modules(root: Path, version: str) -> None:
 def test_initialising_needs_the_right_module(
     loaded: str | None, code: int, tmp_path: Path, put: Callable[[Machine], Path]
 ) -> None:
-    if loaded:
-        _modules(tmp_path / "sys", loaded)
+    _modules(tmp_path / "sys", loaded)
     with Client(put(replace(models.machine(), module="check", sys_root=str(tmp_path / "sys")))) as nvml:
         assert nvml.error("nvmlInit()") == code
 
@@ -123,6 +134,25 @@ def test_initialising_works_with_the_module_of_its_own_version(tmp_path: Path, s
     _modules(tmp_path / "sys", "535.309.01")
     machine = replace(models.machine(), module="check", sys_root=str(tmp_path / "sys"))
     assert start(install(tmp_path / "lib", "535.309.01", machine))("nvmlDeviceGetCount()") == 1
+
+
+@pytest.mark.parametrize(
+    ("module_version", "code"),
+    [
+        pytest.param("none", NOT_LOADED, id="no module is loaded"),
+        pytest.param("535.309.01", MISMATCH, id="another version is loaded"),
+    ],
+)
+def test_where_the_real_sysfs_is_mounted_the_machine_says_what_is_loaded(
+    module_version: str, code: int, put: Callable[[Machine], Path]
+) -> None:
+    """A container of a node mounts its own sysfs, and sees the modules of the real kernel."""
+    with Client(put(replace(models.machine(), module="check", module_version=module_version))) as nvml:
+        assert nvml.error("nvmlInit()") == code
+
+
+def test_a_module_that_nobody_spoke_of_fits(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
+    assert start(put(replace(models.machine(), module="check")))("nvmlDeviceGetCount()") == 1
 
 
 @pytest.fixture

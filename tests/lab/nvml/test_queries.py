@@ -170,6 +170,8 @@ def test_four_gpus_are_linked_to_each_other(nvml: Client) -> None:
     ends = nvml("[nvmlDeviceGetNvLinkRemotePciInfo(gpu(0), link).busId for link in range(12)]")
     assert [ends.count(f"00000000:{bus}:00.0") for bus in (20, 30, 40)] == [4, 4, 4]
     assert nvml("[nvmlDeviceGetNvLinkState(gpu(0), link) for link in range(12)]") == [1] * 12
+    fields = "[(NVML_FI_DEV_NVLINK_GET_STATE, 11), (NVML_FI_DEV_NVLINK_GET_VERSION, 11)]"
+    assert nvml(f"[v.value.uiVal for v in nvmlDeviceGetFieldValues(gpu(0), {fields})]") == [1, 3]
     assert nvml("nvmlDeviceGetP2PStatus(gpu(0), gpu(3), NVML_P2P_CAPS_INDEX_NVLINK)") == 0
 
 

@@ -68,7 +68,13 @@ def _below(origin: Origin) -> Iterator[Origin]:
 
 
 def _overridden(origin: Origin) -> str:
-    return "; ".join(f"{_show(each.value)} ({_who(each)})" for each in _below(origin))
+    """Return the weaker levels, strongest first; neighbours that say the same are told together."""
+    runs: list[tuple[str, list[str]]] = []
+    for each in _below(origin):
+        if not runs or runs[-1][0] != _show(each.value):
+            runs.append((_show(each.value), []))
+        runs[-1][1].append(_who(each))
+    return "; ".join(f"{value} ({', '.join(levels)})" for value, levels in runs)
 
 
 def _who(origin: Origin) -> str:
@@ -82,7 +88,7 @@ def _show(value: object) -> str:
     """Return a value as it could stand in the file, in one line."""
     if isinstance(value, str) and _PLAIN.match(value):
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(_show(each) for each in value)}]"
     return json.dumps(value)
 

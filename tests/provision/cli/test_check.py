@@ -48,12 +48,12 @@ def test_a_good_file_is_ok_in_three_lines(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_every_error_is_told_and_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verison").replace("GpuStack", "Gpu"))
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verzion").replace("GpuStack", "Gpu"))
     assert main(["check"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "grapnel.yaml:2:7: error: kind: 'Gpu' is not known" in err
-    assert '    5 |     verison: "550.163.01"\n      |     ^^^^^^^\n      = hint: did you mean version?' in err
+    assert '    5 |     verzion: "550.163.01"\n      |     ^^^^^^^\n      = hint: did you mean version?' in err
     assert err.endswith("grapnel: error: 2 errors in grapnel.yaml\n")
     assert "\033" not in err
 
@@ -80,14 +80,18 @@ def test_the_nodes_of_an_inventory_are_checked(folder: Path, capsys: pytest.Capt
 
 def test_explain_shows_who_set_a_value_and_what_it_overrode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
+    with (folder / "grapnel.yaml").open("a") as file:
+        file.write("  runtime: {handler: special}\n  plugin: {enabled: true}\n")
     assert main(["check", "--explain", "n2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "n2, weakest group first: all, gpu_nodes"
     rows = {line.split("  ")[0]: line.split() for line in lines[3:]}
     assert rows["driver.version"] == [
         "driver.version", '"550.135"', "group", "gpu_nodes",
-        '"550.163.01"', "(file", "grapnel.yaml:5:14);", "null", "(default)",
+        '"550.163.01"', "(grapnel.yaml:5:14)",
     ]  # fmt: skip
+    assert rows["runtime.handler"] == ["runtime.handler", "special", "grapnel.yaml:6:22", "nvidia", "(default)"]
+    assert rows["plugin.enabled"] == ["plugin.enabled", "true", "grapnel.yaml:7:21"]
     assert rows["driver.hold"] == ["driver.hold", "true", "default"]
     assert rows["node.labels.a"] == ["node.labels.a", "b", "group", "gpu_nodes"]
 
@@ -116,7 +120,7 @@ def test_json_of_a_good_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_of_a_bad_file_holds_the_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verison"))
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verzion"))
     assert main(["check", "--json"]) == 1
     content = read_json(capsys)
     assert (content["ok"], content["error"]) == (False, "1 error in grapnel.yaml")
@@ -126,7 +130,7 @@ def test_json_of_a_bad_file_holds_the_findings(folder: Path, capsys: pytest.Capt
             "source": "grapnel.yaml",
             "line": 5,
             "column": 5,
-            "key": "spec.driver.verison",
+            "key": "spec.driver.verzion",
             "message": "unknown key",
             "hint": "did you mean version?",
             "nodes": [],

@@ -117,7 +117,7 @@ def words(caught: pytest.ExceptionInfo[GrapnelError], tmp_path: Path) -> str:
 
 def test_every_level_that_is_wrong_is_told_at_once_with_its_nodes(tmp_path: Path) -> None:
     groups = {
-        "gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"driver": {"verison": "550.163.01"}}}},
+        "gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"driver": {"verzion": "550.163.01"}}}},
         "old": {"hosts": ["n3"], "vars": {"grapnel_stack": "none"}},
     }
     with pytest.raises(DeclarationError) as caught:
@@ -125,7 +125,7 @@ def test_every_level_that_is_wrong_is_told_at_once_with_its_nodes(tmp_path: Path
     assert (
         words(caught, tmp_path)
         == """\
-group gpu: error: grapnel_stack.driver.verison: unknown key
+group gpu: error: grapnel_stack.driver.verzion: unknown key
       = nodes: n1, n2
       = hint: did you mean version?
 

@@ -110,7 +110,7 @@ def test_sections_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize(
     ("word", "found"),
-    [("verison", "version"), ("KERNELMODULE", "kernelModule"), ("kernel_module", "kernelModule"), ("xyz", None)],
+    [("verzion", "version"), ("KERNELMODULE", "kernelModule"), ("kernel_module", "kernelModule"), ("xyz", None)],
 )
 def test_nearest_spelling(word: str, found: str | None) -> None:
     assert nearest(word, ["version", "kernelModule", "hold"]) == found

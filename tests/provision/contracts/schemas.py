@@ -23,7 +23,8 @@ def render_schema(name: str) -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(TYPES[name])
     top = schema["$defs"][TYPES[name].__name__]
     top["required"] = sorted({*top["required"], "schema"})
-    return schema
+    plain: dict[str, Any] = json.loads(json.dumps(schema))
+    return plain
 
 
 def write_schemas() -> None:

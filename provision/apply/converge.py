@@ -114,9 +114,7 @@ def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure
     return Failure(status, broken.message, broken.task, broken.tail)
 
 
-def _reassess(
-    machinery: Machinery, node: str, observe: Observer, cancel: threading.Event
-) -> Assessment | Failure:
+def _reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
     try:
         return assess(machinery, [node], observe, cancel)[node]
     except CanceledError:
@@ -129,6 +127,4 @@ def _left_over(plan: NodePlan, passes: int) -> Failure:
     item = plan.items[0]
     more = f" and {len(plan.items) - 1} more" if len(plan.items) > 1 else ""
     times = "1 pass" if passes == 1 else f"{passes} passes"
-    return Failure(
-        Status.CHANGED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})"
-    )
+    return Failure(Status.CHANGED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")

@@ -39,9 +39,7 @@ def gather_facts(
             if answer is not None:
                 answers[event.node] = answer
     _raise_for(end)
-    silent = Failure(
-        Status.FAILED, end.message or "Ansible ran no task on it: does the inventory still have it?"
-    )
+    silent = Failure(Status.FAILED, end.message or "Ansible ran no task on it: does the inventory still have it?")
     return {node: answers.get(node, silent) for node in request.nodes}
 
 

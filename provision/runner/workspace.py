@@ -65,9 +65,7 @@ def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path | None
         return None
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = _free_folder(folder, name)
-    shutil.copytree(
-        workspace.artifacts, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_NEVER_KEPT)
-    )
+    shutil.copytree(workspace.artifacts, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_NEVER_KEPT))
     return kept
 
 

@@ -90,8 +90,8 @@ def render_containerd(
 
 def is_same_configuration(before: str | None, after: str) -> bool:
     """Tell whether two texts mean the same to the engine: comments and layout do not count."""
-    if before is None:
-        return False
+    if before is None or before == after:
+        return before is not None
     try:
         return bool(tomlkit.parse(before).unwrap() == tomlkit.parse(after).unwrap())
     except TOMLKitError:

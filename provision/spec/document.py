@@ -45,11 +45,15 @@ _REWORDED: Final = {
 
 @dataclass
 class Document:
-    """A text as plain values; `keys`, `values` and `written` tell where each stands and how it was spelled."""
+    """A text as plain values; `keys`, `values` and `written` tell where each stands and how it was spelled.
+
+    `is_broken` tells that the text is no YAML at all, unlike YAML that is not read here.
+    """
 
     name: str
     lines: list[str]
     content: object = UNREADABLE
+    is_broken: bool = False
     keys: dict[KeyPath, Place] = field(default_factory=dict)
     values: dict[KeyPath, Place] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
@@ -89,6 +93,7 @@ def read_document(data: bytes, name: str) -> Document:
     text, undecoded = _decode(data)
     document = Document(name, text.split("\n"))
     if undecoded is not None:
+        document.is_broken = True
         line, column = _position(text, undecoded)
         document.report(document.place(line, column), "is not UTF-8 from here on", "save the file as UTF-8")
         return document
@@ -124,10 +129,12 @@ def _compose(document: Document, text: str) -> None:
         else:
             document.content = _Reader(document, loader).read(root, ())
     except yaml.reader.ReaderError as error:
+        document.is_broken = True
         line, column = _position(text, int(error.position))
         code = f"U+{ord(error.character):04X}" if isinstance(error.character, str) else f"U+{error.character:04X}"
         document.report(document.place(line, column), f"contains the control character {code}", "remove it")
     except yaml.MarkedYAMLError as error:
+        document.is_broken = True
         mark = error.problem_mark or error.context_mark
         place = document.place(mark.line, mark.column) if mark else document.place(0, 0)
         problem = error.problem or "cannot be read"

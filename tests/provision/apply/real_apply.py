@@ -61,7 +61,7 @@ def lay_out(folder: Path) -> None:
 
 
 def main(folder: Path) -> int:
-    hosts = folder / "hosts"
+    hosts = str(folder / "hosts")
     with be_only_apply([hosts], {**os.environ, "XDG_RUNTIME_DIR": str(folder)}, folder) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
         machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan_packages, playbooks=playbooks)

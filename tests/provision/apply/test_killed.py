@@ -41,7 +41,7 @@ def wait_for_first_pass(process: subprocess.Popen[str]) -> None:
 
 
 def children(folder: Path) -> list[int]:
-    lock = lock_path([folder / "hosts"], {"XDG_RUNTIME_DIR": str(folder)}, folder)
+    lock = lock_path([str(folder / "hosts")], {"XDG_RUNTIME_DIR": str(folder)}, folder)
     return find_processes(LEASH, str(lock))
 
 
@@ -88,7 +88,7 @@ def test_what_a_killed_apply_left_running_is_ended(tmp_path: Path) -> None:
         process.kill()
     orphans = children(tmp_path)
     assert orphans
-    lock = lock_path([tmp_path / "hosts"], {"XDG_RUNTIME_DIR": str(tmp_path)}, tmp_path)
+    lock = lock_path([str(tmp_path / "hosts")], {"XDG_RUNTIME_DIR": str(tmp_path)}, tmp_path)
     end_processes(LEASH, str(lock), grace_s=5)
     assert children(tmp_path) == []
 

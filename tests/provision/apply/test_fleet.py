@@ -113,6 +113,7 @@ def test_check_mode_runs_the_roles_once_and_changes_nothing() -> None:
     ("holders", "status"),
     [
         pytest.param([], Status.CONVERGED, id="GPUs free"),
+        pytest.param([{**HOLDER, "unit": "grapnel-node.service"}], Status.CONVERGED, id="held by the daemon alone"),
         pytest.param([HOLDER], Status.REFUSED, id="GPUs held"),
     ],
 )

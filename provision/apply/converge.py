@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from provision.planner.model import NodePlan
 
 MAX_PASSES = 3
+AGAIN = "apply again to finish"
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ def _carry_out(
     machinery: Machinery, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
 ) -> Failure | None:
     if cancel.is_set():
-        return Failure(Status.CANCELED, "canceled before it began" if not tally.passes else "canceled")
+        return Failure(Status.CANCELED, "not begun" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
     task, broken = "", None
@@ -107,20 +108,18 @@ def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure
     if end.status is RunStatus.SUCCESSFUL:  # a failed task that the playbook rescued is no failure
         return None
     if end.status is RunStatus.CANCELED:
-        return Failure(Status.CANCELED, "canceled: apply again to finish", task)
+        return Failure(Status.CANCELED, AGAIN, task)
     if end.status is RunStatus.TIMED_OUT or broken is None:
         return Failure(Status.FAILED, end.message, task)
     status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
     return Failure(status, broken.message, broken.task, broken.tail)
 
 
-def _reassess(
-    machinery: Machinery, node: str, observe: Observer, cancel: threading.Event
-) -> Assessment | Failure:
+def _reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
     try:
         return assess(machinery, [node], observe, cancel)[node]
     except CanceledError:
-        return Failure(Status.CANCELED, "canceled: apply again to finish")
+        return Failure(Status.CANCELED, AGAIN)
     except RunError as error:
         return Failure(Status.FAILED, error.message)
 
@@ -129,6 +128,4 @@ def _left_over(plan: NodePlan, passes: int) -> Failure:
     item = plan.items[0]
     more = f" and {len(plan.items) - 1} more" if len(plan.items) > 1 else ""
     times = "1 pass" if passes == 1 else f"{passes} passes"
-    return Failure(
-        Status.CHANGED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})"
-    )
+    return Failure(Status.CHANGED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")

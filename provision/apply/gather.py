@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.runner import RunRequest
 
 RESULT = "facts"
+SILENT = "ansible returned nothing for it: does the inventory still have it?"
 
 
 def gather_facts(
@@ -39,9 +40,7 @@ def gather_facts(
             if answer is not None:
                 answers[event.node] = answer
     _raise_for(end)
-    silent = Failure(
-        Status.FAILED, end.message or "Ansible ran no task on it: does the inventory still have it?"
-    )
+    silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
     return {node: answers.get(node, silent) for node in request.nodes}
 
 

@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.errors import LockedError
+from provision.runner import end_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+LEASH = "GRAPNEL_APPLY"
+_GRACE_S = 5.0
 
 
-def lock_path(inventories: Iterable[Path], environment: Mapping[str, str], here: Path) -> Path:
-    """Return where the lock of an inventory lies; without one, ``here`` stands for what ansible.cfg names."""
-    named = sorted(str(path.resolve()) for path in inventories) or [str(here.resolve())]
+def lock_path(inventories: Iterable[str], environment: Mapping[str, str], here: Path) -> Path:
+    """Return where the lock of an inventory lies; without one, ``here`` stands for what ansible.cfg names.
+
+    An inventory is a path, or a list of hosts with a comma.
+    """
+    named = sorted(one if "," in one else str(Path(one).resolve()) for one in inventories) or [str(here.resolve())]
     digest = hashlib.sha256("\n".join(named).encode()).hexdigest()[:16]
     return _folder(environment) / f"apply-{digest}.lock"
 
@@ -49,6 +56,20 @@ def hold_lock(path: Path, subject: str) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+@contextlib.contextmanager
+def be_only_apply(
+    inventories: Sequence[str], environment: Mapping[str, str], here: Path
+) -> Iterator[Mapping[str, str]]:
+    """Hold the lock of an inventory; gives the variables that every process of the apply has to carry.
+
+    An apply that was killed leaves its ansible-playbook behind, in the middle of a task: it is ended first.
+    """
+    path = lock_path(inventories, environment, here)
+    with hold_lock(path, ", ".join(inventories) or "the inventory of ansible.cfg"):
+        end_processes(LEASH, str(path), grace_s=_GRACE_S)
+        yield {LEASH: str(path)}
 
 
 def _locked(holder: str, subject: str, path: Path) -> LockedError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from provision.runner import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from provision.apply.model import PlaybookRunner
 
@@ -27,13 +27,13 @@ APPLY_TIMEOUT_S = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbooks:
-    """Requests for the collection's playbooks. ``inventory`` empty means the one that ansible.cfg names.
+    """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
 
     ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once.
     """
 
     collection: Path
-    inventory: tuple[Path, ...] = ()
+    inventory: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     forks: int = 20
     check: bool = False
@@ -43,7 +43,7 @@ class Playbooks:
         names = tuple(nodes)
         return RunRequest(
             playbook=self.collection / "facts.yml",
-            inventory=self._inventory,
+            inventory=self.inventory,
             nodes=names,
             forks=max(1, min(self.forks, len(names))),
             timeout_s=FACTS_TIMEOUT_S,
@@ -55,7 +55,7 @@ class Playbooks:
         """Carry one node's plan out."""
         return RunRequest(
             playbook=self.collection / "apply.yml",
-            inventory=self._inventory,
+            inventory=self.inventory,
             nodes=(plan.node,),
             extra_vars=plan_variables(plan),
             forks=1,
@@ -63,11 +63,6 @@ class Playbooks:
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
         )
-
-    @property
-    def _inventory(self) -> tuple[str, ...]:
-        # Not resolved: a linked inventory keeps its folder, group_vars lie beside the link.
-        return tuple(str(Path.cwd() / path) for path in self.inventory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.fleet import apply_all, settled
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import hold_lock, lock_path
+from provision.apply.lock import be_only_apply
 from provision.apply.model import Status
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_machinery, look, machinery_arguments
 from provision.errors import ExitCode, UsageError
 from provision.report import make_console, open_view, render_plans, render_results, show
-from provision.runner import end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 SUMMARY: Final = "bring nodes to their declaration"
 PARALLEL: Final = 5
-# Carried by every process of an apply, so that those of a killed one are found.
-LEASH: Final = "GRAPNEL_APPLY"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if not consent and not sys.stdin.isatty():
         raise UsageError("apply asks before it changes machines, and there is nobody to ask", hint="add --yes")
     fleet = load_fleet(args)
-    path = lock_path(fleet.inventories, os.environ, Path.cwd())
-    subject = ", ".join(str(one) for one in fleet.inventories) or "the inventory of ansible.cfg"
-    with hold_lock(path, subject):
-        end_processes(LEASH, str(path), grace_s=5.0)  # a killed apply leaves its ansible-playbook behind
-        machinery = build_machinery(args, fleet, check=args.check, environment={LEASH: str(path)})
+    with be_only_apply(fleet.inventories, os.environ, Path.cwd()) as environment:
+        machinery = build_machinery(args, fleet, check=args.check, environment=environment)
         names = [node.name for node in fleet.nodes]
         return apply_nodes(machinery, names, parallel=args.parallel or min(PARALLEL, len(names)), consent=consent)
 

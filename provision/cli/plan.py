@@ -15,8 +15,8 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.machinery import Machinery, Playbooks
 from provision.cli.options import common_arguments, load_fleet
 from provision.errors import ExitCode, GrapnelError
-from provision.payload import load_payload
-from provision.planner import plan_node
+from provision.payload.load import load_payload
+from provision.planner.plan import plan_node
 from provision.report import make_console, open_view, plans_document, render_plans, show
 from provision.runner import AnsibleRunner, find_collection
 
@@ -104,7 +104,7 @@ def build_machinery(
 def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
     payload = load_payload(payload_folder(args.payload, os.environ, args.file))
     nodes = {node.name: node for node in fleet.nodes}
-    return lambda name, facts: plan_node(nodes[name], facts, payload)
+    return lambda name, facts: plan_node(facts, nodes[name].stack, payload, name=name)
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

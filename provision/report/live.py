@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from rich.console import Group
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
@@ -92,10 +93,8 @@ class LiveView:
             second = Text.assemble(line.task or "starting", (f"  pass {line.number}" if line.number > 1 else "", "dim"))
             steps = f"step {line.done + 1}  " if line.task else ""
             grid.add_row(self._spinner, node, second, f"{steps}{duration(now - line.since)}")
-        outer = Table.grid(expand=True)
-        outer.add_row(grid)
-        outer.add_row(Text(self._footer(now), "dim", no_wrap=True, overflow="ellipsis"))
-        return outer
+        # The footer is not padded: the ^C that a terminal echoes behind it must not begin a new line.
+        return Group(grid, Text(self._footer(now), "dim", no_wrap=True, overflow="ellipsis"))
 
     def _footer(self, now: float) -> str:
         elapsed = duration(now - self._began)

@@ -78,9 +78,7 @@ class AnsibleRunner:
             yield from _run(request, workspace, cancel, self.keep)
 
 
-def _run(
-    request: RunRequest, workspace: Workspace, cancel: threading.Event, keep: Path | None
-) -> Iterator[Event]:
+def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, keep: Path | None) -> Iterator[Event]:
     marker = uuid.uuid4().hex
     events: queue.SimpleQueue[_RAW | _Ended] = queue.SimpleQueue()
     closed = threading.Event()
@@ -91,6 +89,7 @@ def _run(
         end_processes(MARKER, marker, grace_s=_GRACE_S)
         return True
 
+    workspace.write_variables(request.extra_vars)
     arguments = _arguments(request, workspace, marker, keep)
     thread = threading.Thread(target=_execute, args=(arguments, events, is_to_stop), name=f"run-{marker[:8]}")
     thread.start()
@@ -117,12 +116,9 @@ def _arguments(request: RunRequest, workspace: Workspace, marker: str, keep: Pat
         "private_data_dir": str(workspace.root),
         "ident": IDENT,
         "playbook": str(workspace.playbook),
-        "project_dir": str(
-            Path.cwd()
-        ),  # Ansible's working folder: the user's ansible.cfg and relative key paths
+        "project_dir": str(Path.cwd()),  # Ansible's working folder: the user's ansible.cfg and relative key paths
         "inventory": list(request.inventory),
         "limit": workspace.write_limit(request.nodes),
-        "extravars": dict(request.extra_vars),
         "forks": request.forks,
         "cmdline": "--check --diff" if request.check else None,
         "timeout": request.timeout_s,

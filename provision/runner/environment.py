@@ -29,7 +29,6 @@ DEFAULTS = {
     "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
     "ANSIBLE_LOCALHOST_WARNING": "false",
     "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",  # an unreadable inventory is an error, not an empty fleet
-    "ANSIBLE_TIMEOUT": "15",
 }
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class RunRequest:
     """One run of one playbook against some nodes of the user's inventory.
 
-    ``inventory`` holds absolute paths and is handed to Ansible as it is, so that group_vars beside it,
-    plugins and scripts work. ``nodes`` are inventory names; empty means every node. ``keep`` names the keys
-    of a task's result that ``TaskDone.values`` carries: everything else of a result stays behind.
+    ``inventory`` holds absolute paths, or lists of hosts with a comma, and is handed to Ansible as it is, so that
+    group_vars beside it, plugins and scripts work. ``nodes`` are inventory names; empty means every node. ``keep``
+    names the keys of a task's result that ``TaskDone.values`` carries: everything else of a result stays behind.
     """
 
     playbook: Path

@@ -98,9 +98,7 @@ def _without_prefixes(line: str) -> str:
 def _result_message(result: Mapping[str, Any]) -> str:
     if "censored" in result:
         return "the task hides its output (no_log)"
-    failed_items = [
-        item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")
-    ]
+    failed_items = [item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")]
     if failed_items:
         return _result_message(failed_items[0])
     for key in ("msg", "module_stderr", "stderr", "exception"):

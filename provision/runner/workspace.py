@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.runner.variables import render_variables
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 IDENT = "run"
 # ansible-runner writes the whole environment of the controller, tokens included, into "command".
@@ -34,6 +36,13 @@ class Workspace:
     def artifacts(self) -> Path:
         """Where ansible-runner leaves output and events."""
         return self.root / "artifacts" / IDENT
+
+    def write_variables(self, variables: Mapping[str, object]) -> None:
+        """Write the extra variables where ansible-runner looks for them; a long argument overflows too."""
+        if variables:
+            path = self.root / "env" / "extravars"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(render_variables(variables), encoding="utf-8")
 
     def write_limit(self, nodes: tuple[str, ...]) -> str | None:
         """Write the nodes to a file and return Ansible's --limit: a long list overflows an argument."""
@@ -65,9 +74,7 @@ def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path | None
         return None
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = _free_folder(folder, name)
-    shutil.copytree(
-        workspace.artifacts, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_NEVER_KEPT)
-    )
+    shutil.copytree(workspace.artifacts, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_NEVER_KEPT))
     return kept
 
 

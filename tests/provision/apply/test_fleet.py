@@ -113,6 +113,7 @@ def test_check_mode_runs_the_roles_once_and_changes_nothing() -> None:
     ("holders", "status"),
     [
         pytest.param([], Status.CONVERGED, id="GPUs free"),
+        pytest.param([{**HOLDER, "unit": "grapnel-node.service"}], Status.CONVERGED, id="held by the daemon alone"),
         pytest.param([HOLDER], Status.REFUSED, id="GPUs held"),
     ],
 )
@@ -135,7 +136,7 @@ def test_cancel_ends_the_running_node_and_begins_no_other() -> None:
     assert results["n1"].failure is not None
     assert results["n1"].failure.task == "install driver"
     assert results["n3"].failure is not None
-    assert results["n3"].failure.message == "canceled before it began"
+    assert results["n3"].failure.message == "not begun"
 
 
 def test_what_was_canceled_converges_when_it_is_applied_again() -> None:

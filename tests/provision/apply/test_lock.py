@@ -43,9 +43,10 @@ def test_a_second_apply_names_the_first_and_a_killed_one_does_not_block(tmp_path
 
 def test_lock_belongs_to_the_inventory_not_to_its_spelling(tmp_path: Path) -> None:
     environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    one = lock_path([tmp_path / "hosts"], environment, tmp_path)
-    assert one == lock_path([tmp_path / "x" / ".." / "hosts"], environment, tmp_path)
-    assert one != lock_path([tmp_path / "other"], environment, tmp_path)
+    one = lock_path([f"{tmp_path}/hosts"], environment, tmp_path)
+    assert one == lock_path([f"{tmp_path}/x/../hosts"], environment, tmp_path)
+    assert one != lock_path([f"{tmp_path}/other"], environment, tmp_path)
+    assert lock_path(["n1,n2"], environment, tmp_path) != lock_path(["n1,n3"], environment, tmp_path)
     assert one.parent == tmp_path / "grapnel"
 
 

@@ -42,6 +42,23 @@ def test_events_of_a_run_are_typed_and_in_order(stage: Stage) -> None:
     assert finished(events).stats == {"n1": NodeStats(ok=2, changed=1)}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{{ lookup('pipe', 'id') }}", id="template"),
+        pytest.param("{% for x in range(9) %}x{% endfor %}", id="statement"),
+        pytest.param("\ta: 'b' # c\n\n  \u00e4\u2192 \\n \"\n", id="white space and quotes"),
+        pytest.param("yes", id="word of YAML"),
+        pytest.param("1.10", id="number"),
+    ],
+)
+def test_text_of_variables_arrives_as_it_is(stage: Stage, text: str) -> None:
+    show = "- ansible.builtin.debug: {msg: '{{ files[0].content }}'}"
+    request = stage.request(show, extra_vars={"files": [{"content": text, "mode": 1}]}, keep=frozenset({"msg"}))
+    (shown,) = done(stage.run(request))
+    assert shown.values == {"msg": text}
+
+
 def test_check_mode_changes_nothing(stage: Stage) -> None:
     tasks = '- ansible.builtin.file: {path: "{{ folder }}/made", state: directory, mode: "0755"}'
     request = stage.request(tasks, extra_vars={"folder": str(stage.folder)}, check=True)

@@ -73,12 +73,12 @@ MAIN_FILES: dict[str, tuple[str, str]] = {
         "# mine\nversion = 2   # why not\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n\n[debug]\n  level='warn'\n",
     ),
     "other imports stay": (
-        'version = 2\nimports = ["/etc/containerd/site.toml"] # ours\n',
-        'version = 2\nimports = ["/etc/containerd/site.toml", "/etc/containerd/conf.d/*.toml"] # ours\n',
+        'version = 2\nimports = ["/etc/containerd/conf.d/site.toml"] # ours\n',
+        'version = 2\nimports = ["/etc/containerd/conf.d/site.toml", "/etc/containerd/conf.d/*.toml"] # ours\n',
     ),
     "imports on several lines stay on several lines": (
-        'version = 2\nimports = [\n  # site\n  "/etc/containerd/site.toml",\n]\n',
-        'version = 2\nimports = [\n  # site\n  "/etc/containerd/site.toml",\n  "/etc/containerd/conf.d/*.toml",\n]\n',
+        'version = 2\nimports = [\n  "/etc/containerd/conf.d/a.toml",\n]\n',
+        'version = 2\nimports = [\n  "/etc/containerd/conf.d/a.toml",\n  "/etc/containerd/conf.d/*.toml",\n]\n',
     ),
     "an empty list is filled": (
         "version = 2\nimports = []\n",
@@ -224,6 +224,15 @@ def test_the_last_of_other_drop_ins_before_ours_is_what_is_carried() -> None:
     assert cri_of(files.drop_in)["cni"] == {"bin_dir": "/second"}
 
 
+def test_an_import_from_elsewhere_counts_once_it_was_read() -> None:
+    main = 'version = 2\nimports = ["/opt/site.toml"]\n'
+    site = f'version = 2\n[plugins."{CRI}".cni]\nbin_dir = "/site"\n'
+
+    files = render(main, {"/opt/site.toml": site})
+
+    assert cri_of(files.drop_in)["cni"] == {"bin_dir": "/site"}
+
+
 def test_an_old_drop_in_at_our_place_is_replaced() -> None:
     toolkit = f'version = 2\n[plugins."{CRI}".containerd.runtimes.nvidia]\nruntime_type = "x"\n'
 
@@ -281,6 +290,11 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
             "/etc/containerd/config.toml imports /opt/site/*.toml, "
             "which may hold CRI settings that cannot be seen from here"
         ),
+    ),
+    "an import that nobody has read": (
+        'version = 2\nimports = ["site.toml"]\n',
+        {},
+        ("/etc/containerd/config.toml imports site.toml, which may hold CRI settings that cannot be seen from here"),
     ),
     "a drop-in that would replace ours": (
         DEBIAN_CONFIG,

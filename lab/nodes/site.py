@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab import bundle, trees
+from lab.kmod import KmodFiles
 from lab.machine.errors import SiteError
 from lab.machine.folders import state_dir, write_atomic
 from lab.machine.lock import locked
@@ -27,6 +28,7 @@ from lab.nodes.node import Node
 from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_files
 from lab.nodes.spec import NodeSpec, check_name
 from lab.nodes.ssh import SshAccess
+from lab.trees import find_suite
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -199,9 +201,18 @@ class Site:
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
         write_site_files(layer, bundle.ensure(spec.suite))
         write_pci(folder / "pci", node.gpus)
+        self._simulate(layer, node)
         octet = int(node.address.rpartition(".")[2])
         write_atomic(folder / "node.json", json.dumps({"spec": spec.to_json(), "octet": octet}))
         return node
+
+    @staticmethod
+    def _simulate(layer: Layer, node: Node) -> None:
+        """Give the node its simulated kernel module and, where ``lab.nvml`` is there, its simulated NVML."""
+        simulation = KmodFiles(layer, find_suite(node.spec.suite).kernel_release)
+        simulation.install_kernel(gpu.line() for gpu in node.gpus)
+        if node.spec.driver_module:
+            simulation.install_module(node.spec.driver_module)
 
     def _free_octet(self) -> int:
         used = {json.loads(path.read_text())["octet"] for path in self.folder.glob("nodes/*/node.json")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +58,10 @@ def test_failures_end_by_heal_and_events_stay(file: Path) -> None:
 def test_what_is_not_a_change_is_refused(file: Path) -> None:
     with pytest.raises(NvmlLabError, match="not path=value: gpu0"):
         tool.run([str(file), "set", "gpu0"])
+
+
+def test_a_failure_is_one_line_and_a_hint_without_a_traceback(file: Path) -> None:
+    command = [sys.executable, "-m", "lab.nvml.tool", str(file), "set", "gpu0.absent=1"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no value absent in gpu\nhint: there are: name, uuid")

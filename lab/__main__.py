@@ -1,0 +1,171 @@
+"""``python3 -m lab VERB``: sites and nodes, base trees and package folders from a shell.
+
+Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``sh`` exits with what the command on the node said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from lab import bundle, trees
+from lab.machine.errors import LabError, SiteError
+from lab.nodes import NodeSpec, Site, known_sites
+from lab.nodes.spec import MODELS
+from lab.trees import SUITES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEFAULT_SITE = "demo"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb."""
+    options = make_parser().parse_args(arguments)
+    verb: Callable[[argparse.Namespace], int | None] = options.verb
+    try:
+        return verb(options) or 0
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the verbs; one function of this module each."""
+    parser = argparse.ArgumentParser(prog="lab", description="a GPU machine without a GPU")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    _add_node_verbs(verbs)
+    _add_site_verbs(verbs)
+    for name, verb, text in (
+        ("tree", tree, "build a suite's base tree unless the cache has it"),
+        ("bundle", package_folder, "download a suite's package folder unless the cache has it"),
+    ):
+        added = verbs.add_parser(name, help=text)
+        added.add_argument("suite", choices=sorted(SUITES))
+        added.set_defaults(verb=verb)
+    return parser
+
+
+def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    table: tuple[tuple[str, Callable[[argparse.Namespace], int | None], str], ...] = (
+        ("up", up, "make a node, or start it again, and wait until it is ready"),
+        ("down", down, "power a node off; its disk stays"),
+        ("remove", remove, "delete a node"),
+        ("reboot", reboot, "reboot a node and wait until it is ready"),
+        ("crash", crash, "take the power away from a node"),
+        ("console", console, "print a node's console log"),
+        ("sh", shell, "run a command on a node, or log in"),
+    )
+    for name, verb, text in table:
+        added = verbs.add_parser(name, help=text)
+        added.add_argument("--site", default=DEFAULT_SITE)
+        added.add_argument("node")
+        added.set_defaults(verb=verb)
+        if name == "up":
+            added.add_argument("--suite", choices=sorted(SUITES))
+            added.add_argument("--gpus", type=int, metavar="N")
+            added.add_argument("--model", choices=sorted(MODELS))
+            added.add_argument("--driver-module", metavar="VERSION", help="kernel module loaded at boot")
+        if name == "sh":
+            added.add_argument("command", nargs=argparse.REMAINDER)
+
+
+def _add_site_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    table: tuple[tuple[str, Callable[[argparse.Namespace], int | None], str], ...] = (
+        ("destroy", destroy, "remove a site with everything that it made"),
+        ("inventory", inventory, "print where a site's Ansible inventory is"),
+    )
+    for name, verb, text in table:
+        added = verbs.add_parser(name, help=text)
+        added.add_argument("--site", default=DEFAULT_SITE)
+        added.set_defaults(verb=verb)
+    verbs.add_parser("status", help="list sites and nodes").set_defaults(verb=status)
+
+
+def up(options: argparse.Namespace) -> None:
+    """Make or start a node; a node that exists may be started without saying again what it is."""
+    site = Site(options.site)
+    asked = {key: getattr(options, key) for key in ("suite", "gpus", "model", "driver_module")}
+    given = {key: value for key, value in asked.items() if value is not None}
+    if not given and options.node in site.node_names():
+        node = site.start(options.node)
+    else:
+        node = site.up(NodeSpec(options.node, **given))
+    print(f"{node.name} {node.address} is ready (site {site.name}, inventory {site.inventory_path})")
+
+
+def down(options: argparse.Namespace) -> None:
+    """Power a node off."""
+    Site(options.site).down(options.node)
+
+
+def remove(options: argparse.Namespace) -> None:
+    """Delete a node."""
+    Site(options.site).remove(options.node)
+
+
+def reboot(options: argparse.Namespace) -> None:
+    """Reboot a node."""
+    Site(options.site).reboot(options.node)
+
+
+def crash(options: argparse.Namespace) -> None:
+    """Take the power away from a node."""
+    Site(options.site).crash(options.node)
+
+
+def console(options: argparse.Namespace) -> None:
+    """Print a node's console log."""
+    log = Site(options.site).node(options.node).machine.console
+    print(log.read_text(errors="replace"), end="")
+
+
+def shell(options: argparse.Namespace) -> int:
+    """Run a command on a node with this terminal, or log in."""
+    node = Site(options.site).node(options.node)
+    argv = node.access.argv(node.address, options.command)
+    return subprocess.run(argv if options.command else [*argv[:-1], "-t"], check=False).returncode
+
+
+def destroy(options: argparse.Namespace) -> None:
+    """Remove a site."""
+    Site(options.site).destroy()
+
+
+def inventory(options: argparse.Namespace) -> None:
+    """Print the path of a site's inventory."""
+    path = Site(options.site).inventory_path
+    if not path.exists():
+        raise SiteError(f"site {options.site} has no node yet", hint="python3 -m lab up n1")
+    print(path)
+
+
+def status(_: argparse.Namespace) -> None:
+    """List sites and nodes."""
+    for site in known_sites():
+        print(f"site {site.name} ({site.folder})")
+        for node in site.status():
+            state = "running" if node.is_running else "stopped"
+            module = node.driver_module or "none"
+            print(
+                f"  {node.name:12} {state:8} {node.address:15} {node.suite:9} {node.gpus} GPUs, module {module}"
+            )
+
+
+def tree(options: argparse.Namespace) -> None:
+    """Build a base tree."""
+    print(trees.ensure(options.suite))
+
+
+def package_folder(options: argparse.Namespace) -> None:
+    """Make a package folder."""
+    print(bundle.ensure(options.suite).folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

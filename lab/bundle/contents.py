@@ -1,0 +1,45 @@
+"""What the package folder of each suite holds: the one list to extend when a node needs another package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DRIVER_PACKAGES = (
+    "libcuda1",
+    "nvidia-smi",
+    "libnvidia-ml1",
+    "libnvidia-ptxjitcompiler1",
+    "nvidia-alternative",
+)
+ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+# Unpacked by lab.images on the machine; never installed in a node.
+IMAGE_PACKAGES = ("libc6", "busybox-static")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Packages that are fetched together, with every dependency that the base tree lacks.
+
+    ``driver_version`` pins the whole closure of the NVIDIA sources to that upstream version. ``from_suite`` names a
+    second suite whose NVIDIA packages may be used: Debian 13 installs Debian 12's driver.
+    """
+
+    packages: tuple[str, ...]
+    driver_version: str = ""
+    from_suite: str = ""
+
+
+CONTENTS: dict[str, tuple[Request, ...]] = {
+    "trixie": (
+        Request(ENGINE_PACKAGES),
+        Request(IMAGE_PACKAGES),
+        Request(DRIVER_PACKAGES, driver_version="550.163.01"),
+        Request(DRIVER_PACKAGES, driver_version="535.309.01", from_suite="bookworm"),
+    ),
+    "bookworm": (
+        Request(ENGINE_PACKAGES),
+        Request(IMAGE_PACKAGES),
+        Request(DRIVER_PACKAGES, driver_version="535.309.01"),
+        Request(DRIVER_PACKAGES, driver_version="535.261.03"),
+    ),
+}

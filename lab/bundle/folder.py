@@ -1,0 +1,115 @@
+"""The finished package folder of a suite: made once, kept in the cache, asked for its packages."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab import trees
+from lab.bundle.contents import CONTENTS
+from lab.bundle.fetch import Fetcher
+from lab.bundle.repository import PUBLIC_KEY, publish
+from lab.machine.errors import PackageError
+from lab.machine.folders import cache_dir, content_key
+from lab.machine.lock import locked
+from lab.machine.mirrors import find_mirrors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BUILD_TIMEOUT_S = 1800.0
+FORMAT_VERSION = "1"
+FIELD = re.compile(r"^(Package|Version|Filename): (.*)$", re.MULTILINE)
+EPOCH_AND_REVISION = re.compile(r"^(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?$")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One .deb file of the folder."""
+
+    name: str
+    version: str
+    path: Path
+
+    @property
+    def upstream_version(self) -> str:
+        """The version without epoch and Debian revision: NVIDIA's own number for driver packages."""
+        match = EPOCH_AND_REVISION.match(self.version)
+        return match["upstream"] if match else self.version
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The package folder of one suite."""
+
+    suite: str
+    folder: Path
+
+    @property
+    def public_key(self) -> Path:
+        """The armoured key that its InRelease is signed with."""
+        return self.folder / PUBLIC_KEY
+
+    def packages(self) -> list[Package]:
+        """Return everything in the folder, as its ``Packages`` index says."""
+        text = (self.folder / "Packages").read_text()
+        stanzas = [dict(FIELD.findall(stanza)) for stanza in text.split("\n\n") if stanza.strip()]
+        return [
+            Package(stanza["Package"], stanza["Version"], self.folder / stanza["Filename"])
+            for stanza in stanzas
+        ]
+
+    def find(self, wanted: str) -> Package:
+        """Return the package ``name`` or ``name=version``; ``PackageError`` if there is not exactly one."""
+        name, _, version = wanted.partition("=")
+        found = [p for p in self.packages() if p.name == name and version in ("", p.version)]
+        if len(found) == 1:
+            return found[0]
+        versions = ", ".join(p.version for p in found) or "none"
+        hint = f"versions: {versions}; packages are listed in lab/bundle/contents.py"
+        raise PackageError(f"{self.folder}: {wanted} is not exactly one package", hint=hint)
+
+    def driver_versions(self) -> list[str]:
+        """Return the upstream driver versions in the folder, oldest first."""
+        found = {p.upstream_version for p in self.packages() if p.name == "libnvidia-ml1"}
+        return sorted(found, key=lambda version: tuple(map(int, version.split("."))))
+
+
+def deb_paths(suite: str, names: Sequence[str]) -> list[Path]:
+    """Return the .deb files of packages (``name`` or ``name=version``) in the folder of ``suite``."""
+    bundle = ensure(suite)
+    return [bundle.find(name).path for name in names]
+
+
+def ensure(suite: str) -> Bundle:
+    """Return the package folder of ``suite``, downloaded now if the cache has none."""
+    tree = trees.ensure(suite)
+    home = cache_dir() / "bundle"
+    key = content_key(FORMAT_VERSION, tree.name, *map(repr, CONTENTS[suite]))
+    folder = home / f"{suite}-{key}"
+    if not folder.is_dir():
+        with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
+            if not folder.is_dir():
+                _build(suite, tree, folder)
+    return Bundle(suite, folder)
+
+
+def _build(suite: str, tree: Path, folder: Path) -> None:
+    """Fill a folder beside the final place, then rename it; downloads stay in a pool, so that a next one is short."""
+    home = folder.parent
+    pool = home / "pool"
+    fetcher = Fetcher(suite, tree, home / f"apt-{suite}", pool)
+    fetcher.prepare(find_mirrors(), {r.from_suite for r in CONTENTS[suite] if r.from_suite})
+    names = {name for request in CONTENTS[suite] for name in fetcher.fetch(request)}
+    partial = home / f".{folder.name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o755)
+    for name in sorted(names):
+        os.link(pool / name, partial / name)
+    publish(partial, suite, home / "key")
+    shutil.rmtree(fetcher.root)
+    partial.rename(folder)

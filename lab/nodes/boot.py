@@ -1,0 +1,128 @@
+"""Starts a node's machine: the systemd-nspawn command line, the supervisor around it, and the node's first process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.machine.errors import BootError, SiteError
+from lab.machine.folders import write_atomic
+
+if TYPE_CHECKING:
+    from lab.nodes.cgroup import ControlGroup
+
+SUPERVISOR = Path(__file__).with_name("supervise.py")
+START_TIMEOUT_S = 30.0
+POLL_S = 0.02
+CONSOLE_LINES = 25
+# What containers and the simulated module need beyond nspawn's own list.
+SYSTEM_CALLS = "add_key keyctl bpf perf_event_open init_module finit_module delete_module"
+# "yes" would make all of /sys writable, and networkd would then wait for a udev that the tree does not have.
+ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
+OVERLAY_SEPARATORS = frozenset(":,\\")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One nspawn machine: ``name`` is unique on this machine and short, for its interface is ``vb-<name>``."""
+
+    name: str
+    hostname: str
+    folder: Path
+    base: Path
+    bundle: Path
+    bridge: str
+    group: ControlGroup
+
+    @property
+    def console(self) -> Path:
+        """The node's console log; starts and reboots are appended."""
+        return self.folder / "console.log"
+
+    def start(self) -> None:
+        """Start the supervisor; return once its processes are in the node's control group."""
+        config = {
+            "groups": [str(folder) for folder in self.group.create()],
+            "mount": self._mount_argv(),
+            "interface": f"vb-{self.name}",
+            "nspawn": self._nspawn_argv(),
+            "env": ENVIRONMENT,
+        }
+        path = self.folder / "supervisor.json"
+        write_atomic(path, json.dumps(config, indent=1))
+        # setsid --fork: the supervisor belongs to nobody, so that the node outlives this command.
+        supervisor = [sys.executable, "-I", str(SUPERVISOR), str(path)]
+        command = ["setsid", "--fork", "unshare", "--mount", "--propagation", "slave", *supervisor]
+        with self.console.open("ab") as console:
+            subprocess.run(
+                command, check=True, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT
+            )
+        self._wait_for_processes()
+
+    def _wait_for_processes(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.group.pids():
+            if time.monotonic() > deadline:
+                raise BootError(f"{self.hostname}: its supervisor did not start", hint=self.console_tail())
+            time.sleep(POLL_S)
+
+    def leader(self) -> int:
+        """Return the pid, on this machine, of the node's first process; 0 while there is none."""
+        for pid in sorted(self.group.pids()):
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                namespaces = status.partition("NSpid:")[2].partition("\n")[0].split()
+                if len(namespaces) > 1 and namespaces[1] == "1" and len(namespaces) == 2:  # noqa: PLR2004  # ours and the node's
+                    return pid
+        return 0
+
+    def console_tail(self) -> str:
+        """Return the end of the console log, for error messages."""
+        if not self.console.exists():
+            return f"{self.console}: nothing yet"
+        lines = self.console.read_text(errors="replace").splitlines()[-CONSOLE_LINES:]
+        return "\n".join([f"end of {self.console}:", *lines])
+
+    def _mount_argv(self) -> list[str]:
+        layers = {"lowerdir": self.base, "upperdir": self.folder / "upper", "workdir": self.folder / "work"}
+        for path in layers.values():
+            if OVERLAY_SEPARATORS & set(str(path)):
+                raise SiteError(f"{path}: overlayfs cannot take a path with a colon, comma or backslash")
+        options = ",".join(f"{name}={path}" for name, path in layers.items())
+        return ["mount", "-t", "overlay", self.name, "-o", options, str(self.folder / "root")]
+
+    def _nspawn_argv(self) -> list[str]:
+        return [
+            "systemd-nspawn",
+            "--quiet",
+            "--register=no",
+            "--keep-unit",
+            f"--machine={self.name}",
+            f"--hostname={self.hostname}",
+            f"--directory={self.folder / 'root'}",
+            "--network-veth",
+            f"--network-bridge={self.bridge}",
+            "--resolv-conf=off",
+            "--timezone=off",
+            "--link-journal=no",
+            "--console=pipe",
+            "--capability=all",
+            f"--system-call-filter={SYSTEM_CALLS}",
+            # Both are empty after a reboot, as what the kernel says about modules is.
+            "--tmpfs=/sys/module:mode=755",
+            "--tmpfs=/proc/driver:mode=755",
+            "--bind=/dev/kmsg",
+            f"--bind-ro={self.bundle}:/srv/bundle",
+            # Laid over /sys/bus/pci/devices by the node's lab-prepare: nspawn mounts /sys after its binds.
+            f"--bind-ro={self.folder / 'pci'}:/usr/lib/gpusim/pci",
+            # An overlay cannot lie on an overlay: the engine's layers need a plain file system.
+            f"--bind={self.folder / 'containerd'}:/var/lib/containerd",
+            f"--bind={self.folder / 'kubelet'}:/var/lib/kubelet",
+            "--boot",
+        ]

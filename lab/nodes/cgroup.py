@@ -1,0 +1,104 @@
+"""Control groups: one group per node in every hierarchy of the machine, v1 and v2 alike.
+
+Without it all nodes share ``/payload`` and see each other's services. The group is also how a node's processes are
+found and ended, whatever happened to the process that started them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.machine.errors import SiteError
+
+MOUNTS = Path("/proc/self/mounts")
+KILL_TIMEOUT_S = 20.0
+POLL_S = 0.02
+
+
+def hierarchies() -> list[Path]:
+    """Return where the machine's control group hierarchies are mounted."""
+    fields = (line.split() for line in MOUNTS.read_text().splitlines())
+    return sorted(Path(field[1]) for field in fields if field[2] in ("cgroup", "cgroup2"))
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """The group ``name`` at the top of every hierarchy."""
+
+    name: str
+
+    def create(self) -> list[Path]:
+        """Make the group; return its folder in every hierarchy."""
+        folders = [hierarchy / self.name for hierarchy in hierarchies()]
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+            self._inherit_cpuset(folder)
+        return folders
+
+    @staticmethod
+    def _inherit_cpuset(folder: Path) -> None:
+        """A v1 cpuset starts empty and lets no process in."""
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            mine, parent = folder / name, folder.parent / name
+            if mine.exists() and parent.exists() and not mine.read_text().strip():
+                mine.write_text(parent.read_text())
+        clone = folder / "cgroup.clone_children"
+        if clone.exists():
+            clone.write_text("1")
+
+    def pids(self) -> set[int]:
+        """Return every process in the group and below."""
+        found: set[int] = set()
+        for hierarchy in hierarchies():
+            for path, _, files in os.walk(hierarchy / self.name):
+                if "cgroup.procs" in files:
+                    with contextlib.suppress(OSError):  # the group just went, or is a threaded one
+                        found.update(map(int, Path(path, "cgroup.procs").read_text().split()))
+        return found
+
+    def kill(self) -> None:
+        """End every process in the group at once, and wait until none is left."""
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while pids := self.pids():
+            for pid in pids - {0, 1, os.getpid()}:
+                self._kill_member(pid)
+            if time.monotonic() > deadline:
+                raise SiteError(f"control group {self.name}: processes {sorted(pids)} cannot be ended")
+            time.sleep(POLL_S)
+
+    def _kill_member(self, pid: int) -> None:
+        """Signal through a descriptor after a look at the membership: a number may have a new owner by now."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                if f"/{self.name}" in Path(f"/proc/{pid}/cgroup").read_text():
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+
+    def remove(self) -> None:
+        """Remove the empty group, deepest first."""
+        for hierarchy in hierarchies():
+            for path, _, _ in os.walk(hierarchy / self.name, topdown=False):
+                _remove_when_free(Path(path))
+
+
+def _remove_when_free(folder: Path) -> None:
+    """A group stays busy for a moment after its last process was reaped."""
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise SiteError(f"{folder}: control group stays busy") from error
+            time.sleep(POLL_S)
+        else:
+            return

@@ -1,0 +1,67 @@
+"""The upper layer of a node: files written before its first boot, beside the base tree that they lie over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An overlay's upper folder and the base tree below it. Only for a node that does not run."""
+
+    upper: Path
+    base: Path
+
+    def write(self, place: str, text: str, mode: int = 0o644) -> None:
+        """Write the file at absolute path ``place`` of the node."""
+        path = self.reserve(place)
+        path.write_text(text)
+        path.chmod(mode)
+
+    def append(self, place: str, text: str) -> None:
+        """Write the file with ``text`` after what the base tree has there."""
+        below = self.base / place.lstrip("/")
+        self.write(place, (below.read_text() if below.exists() else "") + text)
+
+    def copy(self, place: str, source: Path) -> None:
+        """Copy the file ``source``, mode included, to ``place``."""
+        path = self.reserve(place)
+        path.unlink(missing_ok=True)
+        shutil.copy(source, path)
+
+    def copy_tree(self, place: str, source: Path) -> None:
+        """Copy every file below the folder ``source`` to below ``place``; symbolic links stay links."""
+        for folder, _, names in os.walk(source):
+            for name in names:
+                file = Path(folder, name)
+                target = self.reserve(str(Path(place, file.relative_to(source))))
+                target.unlink(missing_ok=True)
+                shutil.copy(file, target, follow_symlinks=False)
+
+    def link(self, place: str, target: str) -> None:
+        """Make the symbolic link ``place`` to ``target``."""
+        path = self.reserve(place)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    def folder(self, place: str) -> Path:
+        """Make a folder and those above it; each has the mode and owner of the base tree's, if that has one."""
+        path = self.upper
+        for part in Path(place).parts[1:]:
+            path /= part
+            below = self.base / path.relative_to(self.upper)
+            if below.is_symlink():
+                raise ValueError(f"{place}: {below} is a symbolic link in the base tree")
+            if not path.exists():
+                path.mkdir(mode=0o755)
+                if below.exists():
+                    shutil.copystat(below, path)
+                    os.chown(path, below.stat().st_uid, below.stat().st_gid)
+        return path
+
+    def reserve(self, place: str) -> Path:
+        """Return where ``place`` lies in the upper folder, with its parents made."""
+        return self.folder(str(Path(place).parent)) / Path(place).name

@@ -1,0 +1,147 @@
+"""One node of a site: started, stopped, cut off, asked, and reached over ssh."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.machine.command import run
+from lab.machine.errors import BootError, CommandError, SiteError
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from lab.nodes.boot import Machine
+    from lab.nodes.spec import Gpu, NodeSpec
+    from lab.nodes.ssh import SshAccess
+
+BOOT_TIMEOUT_S = 90.0
+POWEROFF_TIMEOUT_S = 20.0
+RUN_TIMEOUT_S = 120.0
+POLL_S = 0.05
+CONNECT_TIMEOUT_S = 0.3
+SSH_PORT = 22
+SSH_FAILED = 255
+UP_STATES = ("running", "degraded")  # degraded: a unit failed, which may be what a test is about
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that exists in its site's folder, running or not."""
+
+    spec: NodeSpec
+    site: str
+    address: str
+    folder: Path
+    machine: Machine
+    access: SshAccess
+
+    @property
+    def name(self) -> str:
+        """The node's name: host name, inventory name."""
+        return self.spec.name
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The node's GPUs as the module, PCI and the simulated NVML show them."""
+        return self.spec.devices(self.site)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any process of the node's machine is there."""
+        return bool(self.machine.group.pids())
+
+    @property
+    def root(self) -> Path:
+        """The running node's file system, seen from this machine.
+
+        An absolute symbolic link in there leads to this machine's own files: open what it points to instead.
+        """
+        leader = self.machine.leader()
+        if not leader:
+            raise SiteError(f"node {self.name} does not run", hint=f"python3 -m lab up {self.name}")
+        return Path(f"/proc/{leader}/root")
+
+    def start(self) -> None:
+        """Start the node's machine; ``wait_ready`` waits for the system in it."""
+        if not self.is_running:
+            self.machine.start()
+
+    def wait_ready(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        """Wait until ssh answers and systemd has finished starting; ``BootError`` shows the end of the console."""
+        deadline = time.monotonic() + timeout_s
+        while not self._answers():
+            if not self.is_running:
+                raise BootError(f"node {self.name} stopped while starting", hint=self.machine.console_tail())
+            if time.monotonic() > deadline:
+                message = f"node {self.name}: no answer on {self.address} within {timeout_s:g} s"
+                raise BootError(message, hint=self.machine.console_tail())
+            time.sleep(POLL_S)
+        self._wait_for_systemd(max(deadline - time.monotonic(), 1.0))
+
+    def _wait_for_systemd(self, timeout_s: float) -> None:
+        try:
+            asked = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout_s=timeout_s)
+        except CommandError as error:
+            message = f"node {self.name}: systemd did not finish starting within {timeout_s:.0f} s"
+            raise BootError(message, hint=self.machine.console_tail()) from error
+        if asked.stdout.strip() not in UP_STATES:
+            message = f"node {self.name} is {asked.stdout.strip() or 'not reachable over ssh'}"
+            raise BootError(message, hint=f"{asked.stderr}{self.machine.console_tail()}")
+
+    def run(
+        self,
+        command: list[str],
+        *,
+        check: bool = True,
+        timeout_s: float = RUN_TIMEOUT_S,
+        input_text: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``command`` (words, no shell) on the node as root; ``CommandError`` if it fails, unless ``check`` is off."""
+        argv = self.access.argv(self.address, command)
+        return run(argv, timeout_s=timeout_s, check=check, input_text=input_text)
+
+    def stop(self) -> None:
+        """Power off in order; a node that does not follow in time is cut off."""
+        if self.is_running:
+            self.run(["systemctl", "poweroff"], check=False, timeout_s=POWEROFF_TIMEOUT_S)
+            deadline = time.monotonic() + POWEROFF_TIMEOUT_S
+            while self.is_running and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+        self.cut()
+
+    def cut(self) -> None:
+        """Take the power away: every process of the node ends at once, nothing is written any more."""
+        self.machine.group.kill()
+        self.access.close(self.address)
+
+    def reboot(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        """Reboot in order and wait until the node is ready again."""
+        before = self.machine.leader()
+        self.run(["systemctl", "reboot"], check=False)
+        self.access.close(self.address)
+        deadline = time.monotonic() + timeout_s
+        while self.machine.leader() in (0, before):
+            if time.monotonic() > deadline:
+                message = f"node {self.name} did not reboot within {timeout_s:g} s"
+                raise BootError(message, hint=self.machine.console_tail())
+            time.sleep(POLL_S)
+        self.wait_ready(timeout_s)
+
+    def delete(self) -> None:
+        """Take the power away and remove the node's control groups and folder."""
+        self.cut()
+        self.machine.group.remove()
+        shutil.rmtree(self.folder)
+
+    def _answers(self) -> bool:
+        """Whether an ssh daemon greets on the node's address."""
+        try:
+            with socket.create_connection((self.address, SSH_PORT), CONNECT_TIMEOUT_S) as connection:
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False

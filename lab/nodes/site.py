@@ -1,0 +1,229 @@
+"""A site: a named set of nodes with a bridge, a subnet and a folder of its own. Several can run side by side.
+
+The folder is the truth: ``site.json``, ``ssh/``, ``inventory.yaml`` and a folder per node, whose ``node.json`` is
+written last, so that what a killed command leaves half made is recognised.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab import bundle, trees
+from lab.machine.errors import SiteError
+from lab.machine.folders import state_dir, write_atomic
+from lab.machine.lock import locked
+from lab.machine.requirements import require_machine
+from lab.nodes.boot import Machine
+from lab.nodes.cgroup import ControlGroup, hierarchies
+from lab.nodes.inventory import render_inventory
+from lab.nodes.layer import Layer
+from lab.nodes.network import FIRST_NODE, LAST_NODE, Bridge, free_subnet, remove_bridge
+from lab.nodes.node import Node
+from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_files
+from lab.nodes.spec import NodeSpec, check_name
+from lab.nodes.ssh import SshAccess
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+LOCK_WAIT_S = 600.0
+MACHINE_LOCK = Path("/run/lock/grapnel-lab.lock")
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What ``status`` tells of a node."""
+
+    name: str
+    suite: str
+    address: str
+    gpus: int
+    driver_module: str
+    is_running: bool
+    console: Path
+
+
+class Site:
+    """The site called ``name``; nothing is made before the first ``up``."""
+
+    def __init__(self, name: str) -> None:
+        check_name("site", name)
+        self.name = name
+        self.folder = state_dir() / name
+        self.bridge_name = f"gn-{name}"
+        self.access = SshAccess(self.folder, self.bridge_name)
+
+    @property
+    def inventory_path(self) -> Path:
+        """The site as an Ansible inventory; rewritten whenever a node comes or goes."""
+        return self.folder / "inventory.yaml"
+
+    def up(self, spec: NodeSpec) -> Node:
+        """Make the node if it is new, start it if it does not run, wait until it is ready."""
+        require_machine()
+        with self._lock():
+            bridge = self._open()
+            node = self._existing(spec) or self._create(spec, bridge)
+            node.start()
+            self._write_access()
+        node.wait_ready()
+        return node
+
+    def start(self, name: str) -> Node:
+        """Start an existing node again and wait until it is ready."""
+        return self.up(self.node(name).spec)
+
+    def down(self, name: str) -> None:
+        """Power a node off; its disk stays, ``up`` starts it again."""
+        with self._lock():
+            self.node(name).stop()
+
+    def crash(self, name: str) -> None:
+        """Take the power away from a node."""
+        self.node(name).cut()
+
+    def reboot(self, name: str) -> Node:
+        """Reboot a node in order and wait until it is ready again."""
+        node = self.node(name)
+        node.reboot()
+        return node
+
+    def remove(self, name: str) -> None:
+        """Take the power away from a node and delete it, disk included."""
+        with self._lock():
+            self.node(name).delete()
+            self._write_access()
+
+    def destroy(self) -> None:
+        """Remove every process, control group, interface and folder of the site; also what a crash left behind."""
+        with self._lock():
+            for group in self._groups():
+                group.kill()
+                group.remove()
+            self.access.close_all()
+            remove_bridge(self.bridge_name, self.folder)
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+
+    def node(self, name: str) -> Node:
+        """Return an existing node; ``SiteError`` if the site has none of that name."""
+        path = self._node_folder(name) / "node.json"
+        if not path.exists():
+            known = ", ".join(self.node_names()) or "none"
+            raise SiteError(f"site {self.name} has no node {name}", hint=f"nodes: {known}")
+        record = json.loads(path.read_text())
+        return self._node(NodeSpec(**record["spec"]), record["octet"], self._bridge())
+
+    def node_names(self) -> list[str]:
+        """Return the names of the site's nodes."""
+        return sorted(path.parent.name for path in self.folder.glob("nodes/*/node.json"))
+
+    def nodes(self) -> list[Node]:
+        """Return the site's nodes by name."""
+        return [self.node(name) for name in self.node_names()]
+
+    def status(self) -> list[NodeStatus]:
+        """Return how every node is."""
+        return [
+            NodeStatus(
+                name=node.name,
+                suite=node.spec.suite,
+                address=node.address,
+                gpus=node.spec.gpus,
+                driver_module=node.spec.driver_module,
+                is_running=node.is_running,
+                console=node.machine.console,
+            )
+            for node in self.nodes()
+        ]
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """The lock lies beside the folder, so that it can be held while the folder goes."""
+        return locked(self.folder.with_name(f".{self.name}.lock"), wait_s=LOCK_WAIT_S)
+
+    def _open(self) -> Bridge:
+        """Make the site's own things: subnet, bridge, key."""
+        path = self.folder / "site.json"
+        with locked(MACHINE_LOCK, wait_s=LOCK_WAIT_S):  # two sites must not take the same subnet
+            if not path.exists():
+                subnet = free_subnet(zlib.crc32(self.name.encode()) % 250)
+                write_atomic(path, json.dumps({"subnet": subnet}))
+            bridge = self._bridge()
+            bridge.create()
+        self.access.prepare()
+        return bridge
+
+    def _bridge(self) -> Bridge:
+        subnet = json.loads((self.folder / "site.json").read_text())["subnet"]
+        return Bridge(self.bridge_name, subnet, self.folder)
+
+    def _node_folder(self, name: str) -> Path:
+        return self.folder / "nodes" / name
+
+    def _existing(self, spec: NodeSpec) -> Node | None:
+        if spec.name not in self.node_names():
+            return None
+        node = self.node(spec.name)
+        if node.spec != spec:
+            hint = f"remove it first: python3 -m lab remove {spec.name} --site {self.name}"
+            raise SiteError(f"node {spec.name} exists as {node.spec}, not {spec}", hint=hint)
+        return node
+
+    def _node(self, spec: NodeSpec, octet: int, bridge: Bridge) -> Node:
+        folder = self._node_folder(spec.name)
+        machine = Machine(
+            name=f"g{bridge.subnet}-{octet}",
+            hostname=spec.name,
+            folder=folder,
+            base=trees.ensure(spec.suite),
+            bundle=bundle.ensure(spec.suite).folder,
+            bridge=bridge.name,
+            group=ControlGroup(f"{self.bridge_name}-{spec.name}"),
+        )
+        return Node(spec, self.name, bridge.node_address(octet), folder, machine, self.access)
+
+    def _create(self, spec: NodeSpec, bridge: Bridge) -> Node:
+        """Fill a new node's folder; one that was left half made is emptied first."""
+        folder = self._node_folder(spec.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        node = self._node(spec, self._free_octet(), bridge)
+        for room in ("upper", "work", "root", "containerd", "kubelet"):
+            (folder / room).mkdir(parents=True)
+        (folder / "upper").chmod(0o755)
+        layer = Layer(folder / "upper", node.machine.base)
+        write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
+        write_site_files(layer, bundle.ensure(spec.suite))
+        write_pci(folder / "pci", node.gpus)
+        octet = int(node.address.rpartition(".")[2])
+        write_atomic(folder / "node.json", json.dumps({"spec": spec.to_json(), "octet": octet}))
+        return node
+
+    def _free_octet(self) -> int:
+        used = {json.loads(path.read_text())["octet"] for path in self.folder.glob("nodes/*/node.json")}
+        return next(octet for octet in range(FIRST_NODE, LAST_NODE) if octet not in used)
+
+    def _write_access(self) -> None:
+        """Rewrite the inventory and the known host keys from the nodes' folders."""
+        addresses = {node.name: node.address for node in self.nodes()}
+        write_atomic(self.inventory_path, render_inventory(addresses, self.access))
+        keys = [
+            f"{address} {(self._node_folder(name) / 'upper' / f'{HOST_KEY}.pub').read_text()}"
+            for name, address in addresses.items()
+        ]
+        write_atomic(self.access.known_hosts, "".join(keys))
+
+    def _groups(self) -> list[ControlGroup]:
+        """Return the control groups of all nodes that the site has, or had when its folder was lost."""
+        prefix = f"{self.bridge_name}-"
+        found = {path.name for hierarchy in hierarchies() for path in hierarchy.glob(f"{prefix}*")}
+        return [ControlGroup(name) for name in sorted(found)]
+
+
+def known_sites() -> list[Site]:
+    """Return the sites that have a folder."""
+    return [Site(path.parent.name) for path in sorted(state_dir().glob("*/site.json"))]

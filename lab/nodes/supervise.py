@@ -1,0 +1,41 @@
+"""Keeps one node running: ``supervise.py CONFIG``, started in a mount namespace of its own, outside of any package.
+
+It joins the node's control groups, mounts the node's overlay (the mount dies with this process: nothing is left on
+the machine), and starts systemd-nspawn again each time the node reboots. Its output is the node's console log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REBOOT = 133  # what systemd-nspawn --keep-unit exits with when the node asks for a reboot
+RUN = Path("/run/systemd/nspawn")
+
+
+def main(config_path: str) -> int:
+    """Run the node until it powers off; return nspawn's exit status."""
+    config = json.loads(Path(config_path).read_text())
+    for group in config["groups"]:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    # Where /run is a disk, nspawn refuses to clear its state there at a reboot.
+    RUN.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(RUN)], check=True)
+    subprocess.run(config["mount"], check=True)
+    boot = 0
+    while True:
+        boot += 1
+        print(f"-- boot {boot} of this start --", flush=True)
+        # After a reboot the old interface may still be there.
+        subprocess.run(["ip", "link", "del", config["interface"]], check=False, stderr=subprocess.DEVNULL)
+        code = subprocess.run(config["nspawn"], check=False, env={**os.environ, **config["env"]}).returncode
+        if code != REBOOT:
+            print(f"-- systemd-nspawn ended with status {code} --", flush=True)
+            return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,125 @@
+"""``python3 -m lab.setup VERB``: what ``make`` runs. Verbs: environment, check, lab, test, demo, bench."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.setup.environment import cache_dir, make_environment
+from lab.setup.errors import SetupError
+from lab.setup.host import install_packages, require_machine
+from lab.setup.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PACKAGES = ("provision", "runtime_hook", "plugin")
+TYPED = (*PACKAGES, "lab", "bench")
+CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("format", ("ruff", "format", "--check", "-q", ".")),
+    ("lint", ("ruff", "check", "-q", ".")),
+    ("spelling", ("codespell",)),
+    ("types", ("mypy", *TYPED)),
+    ("import contracts", ("lint-imports",)),
+    ("yaml", ("yamllint", "--strict", ".")),
+    ("ansible-lint", ("ansible-lint", "--offline", "-q", "playbooks")),
+)
+UNIT = "not functional and not nodes"
+
+
+class Session:
+    """One run of a verb: its progress, and the environment once it is made."""
+
+    def __init__(self) -> None:
+        self.progress = Progress(log_dir=cache_dir() / "logs")
+        self.bin = Path(".venv/bin")
+
+    def environment(self) -> None:
+        """Host packages and Python packages."""
+        require_machine()
+        install_packages(self.progress)
+        self.bin = make_environment(self.progress).absolute()
+        os.environ["PATH"] = f"{self.bin}:{os.environ['PATH']}"
+
+    def tool(self, title: str, *argv: str) -> None:
+        """Run a tool of the environment as a step that shows its output only when it fails."""
+        self.progress.run(title, [str(self.bin / argv[0]), *argv[1:]])
+
+    def python(self, title: str, *argv: str, stream: bool = False) -> None:
+        """Run the environment's Python as a step. ``-P``: the checkout is found through PYTHONPATH alone."""
+        python = [str(self.bin / "python"), "-P", *argv]
+        self.progress.run(title, python, env={"PYTHONPATH": str(Path.cwd())}, stream=stream)
+
+    def pytest(self, title: str, marks: str, *argv: str) -> None:
+        """Run the tests that carry ``marks`` and show what pytest prints."""
+        self.python(title, "-m", "pytest", "-m", marks, *argv, stream=True)
+
+    def check(self) -> None:
+        """Format, lint, types, import contracts, unit tests: what a person runs while working."""
+        self.environment()
+        self._checks()
+
+    def _checks(self) -> None:
+        for title, argv in CHECKS:
+            self.tool(title, *argv)
+        self.pytest("unit tests", UNIT, "-q", "-n", "2")
+
+    def lab(self) -> None:
+        """Everything that the laboratory builds once: simulated NVML, node trees, packages, images, payload."""
+        self.environment()
+        self._lab()
+
+    def _lab(self) -> None:
+        self.python("simulated NVML", "-m", "lab.nvml")
+        for suite in ("trixie", "bookworm"):
+            self.python(f"node tree {suite}", "-m", "lab", "tree", suite)
+            self.python(f"package folder {suite}", "-m", "lab", "bundle", suite)
+        self.python("container images", "-m", "lab.images")
+        self.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload")
+
+    def test(self) -> None:
+        """Set everything up and pass every test."""
+        self.environment()
+        self._checks()
+        self._lab()
+        self.pytest("functional tests", "functional and not nodes", "-q")
+        self.pytest("tests on booted nodes", "nodes", "-q")
+        self.progress.say("every test passed")
+
+    def demo(self) -> None:
+        """Set everything up and run the main job where a person can watch it."""
+        self.environment()
+        self._lab()
+        self.python("demo", "-m", "lab.demo", stream=True)
+
+    def bench(self) -> None:
+        """Print the figures of every benchmark with their floors beside them."""
+        self.environment()
+        self._lab()
+        self.python("benchmarks", "-m", "lab.benchmarks", stream=True)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one verb; exit status 0 done, 1 with the reason in one line, 2 for an unknown verb."""
+    session = Session()
+    verbs: dict[str, Callable[[], None]] = {
+        name: getattr(session, name) for name in ("environment", "check", "lab", "test", "demo", "bench")
+    }
+    if len(argv) != 1 or argv[0] not in verbs:
+        print(f"usage: python3 -m lab.setup {{{'|'.join(verbs)}}}", file=sys.stderr)
+        return 2
+    try:
+        verbs[argv[0]]()
+    except SetupError as error:
+        session.progress.say(f"stopped: {error}")
+        return 1
+    except KeyboardInterrupt:
+        session.progress.say("stopped: interrupted")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""What dpkg's database says: installed packages, holds, an interrupted run, who holds the lock.
+
+The database is read as a file: one read answers everything, and it works while dpkg itself is stuck.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from typing import Any, Iterator, Optional
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_STATUS = "/var/lib/dpkg/status"
+_JOURNAL = "/var/lib/dpkg/updates"
+_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
+_SETTLED = frozenset({"installed", "config-files", "not-installed"})
+_FIELD = re.compile(r"^(Package|Status|Version|Source|Depends|Pre-Depends|Architecture): *(.*)$", re.MULTILINE)
+
+NVIDIA_SOURCE = re.compile(r"^(nvidia-graphics-drivers|nvidia-open-gpu-kernel-modules)")
+ENGINE_PACKAGES = (
+    "containerd",
+    "containerd.io",
+    "containernetworking-plugins",
+    "cri-o",
+    "docker-ce",
+    "docker.io",
+    "podman",
+    "runc",
+)
+
+Paragraph = dict[str, str]
+
+
+def parse_paragraphs(text: str) -> Iterator[Paragraph]:
+    """Split deb822 text as dpkg and apt write it; only the fields that facts are made of."""
+    for block in text.split("\n\n"):
+        fields = dict(_FIELD.findall(block))
+        if "Package" in fields:
+            yield fields
+
+
+def source_of(paragraph: Paragraph) -> str:
+    """Name of the source package; it is left out where it equals the binary's, and may carry a version."""
+    return paragraph.get("Source", paragraph["Package"]).split(" ", 1)[0]
+
+
+def is_of_interest(paragraph: Paragraph) -> bool:
+    """Tell whether the planner decides about this package."""
+    return paragraph["Package"] in ENGINE_PACKAGES or bool(NVIDIA_SOURCE.match(source_of(paragraph)))
+
+
+def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
+    """Facts ``packages``, and whether a run of dpkg was interrupted (of any package).
+
+    A package of which only configuration files are left counts as absent.
+    """
+    packages: dict[str, Any] = {}
+    interrupted = any(name.isdigit() for name in host.names(_JOURNAL))
+    for paragraph in parse_paragraphs(host.read_text(_STATUS) or ""):
+        want, flag, state = (paragraph.get("Status", "") + "   ").split(" ")[:3]
+        interrupted = interrupted or state not in _SETTLED or flag == "reinstreq"
+        if state in ("config-files", "not-installed") or not is_of_interest(paragraph):
+            continue
+        packages[paragraph["Package"]] = {
+            "version": paragraph.get("Version", ""),
+            "source": source_of(paragraph),
+            "hold": want == "hold",
+            "status": state,
+        }
+    return dict(sorted(packages.items())), interrupted
+
+
+def read_lock_holder(host: Host) -> Optional[dict[str, Any]]:
+    """Facts ``locked_by``: the process that works with dpkg's database now."""
+    for lock in _LOCKS:
+        pid = _locking_pid(host, lock)
+        if pid is not None:
+            return {"pid": pid, "command": host.read_text(f"/proc/{pid}/comm") or ""}
+    return None
+
+
+def _locking_pid(host: Host, path: str) -> Optional[int]:
+    """Ask the kernel who holds a POSIX lock on a file, without taking it (``struct flock`` of 64-bit Linux)."""
+    flock = "hhqqi"
+    question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with host.path(path).open("rb") as stream:
+            answer = fcntl.fcntl(stream, fcntl.F_GETLK, question)
+    except OSError:
+        return None
+    kind, _, _, _, pid = struct.unpack(flock, answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)

@@ -1,0 +1,97 @@
+"""The machine that a module runs on: its file-system root and its commands, both replaceable in a test.
+
+What the files and commands mean belongs to the modules beside this one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Sequence
+
+# Messages are parsed and shown, so they are in one language; nothing ever asks a question.
+_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "LC_ALL": "C.UTF-8",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
+_TIMED_OUT = 124  # as timeout(1) says it
+_NOT_FOUND = 127  # as a shell says it
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended; 124 when it ran out of time, 127 when there is no such command."""
+
+    return_code: int
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """What the command said went wrong, one line for a message."""
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return lines[-1].strip() if lines else f"exit status {self.return_code}"
+
+
+Run = Callable[[Sequence[str], float], Finished]
+
+
+def run_command(arguments: Sequence[str], timeout_s: float) -> Finished:
+    """Run a command with an explicit environment and a time limit."""
+    try:
+        done = subprocess.run(
+            list(arguments),
+            env=_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError:
+        return Finished(_NOT_FOUND, stderr=f"{arguments[0]} is not there")
+    except subprocess.TimeoutExpired:
+        return Finished(_TIMED_OUT, stderr=f"{arguments[0]} took longer than {timeout_s:g} s")
+    return Finished(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
+
+
+def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    proxies = {name: value for name, value in inherited.items() if name.lower().endswith("_proxy")}
+    return {**proxies, **_ENVIRONMENT}
+
+
+@dataclass(frozen=True)
+class Host:
+    """A file-system root and a way to run commands."""
+
+    root: Path = Path("/")
+    run: Run = run_command
+
+    def path(self, absolute: str) -> Path:
+        """Place an absolute path of the machine below the root."""
+        return self.root / absolute.lstrip("/")
+
+    def read_text(self, absolute: str) -> Optional[str]:
+        """Content of a file without surrounding white space, None when it cannot be read."""
+        try:
+            return self.path(absolute).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return None
+
+    def names(self, absolute: str) -> list[str]:
+        """Names in a folder, sorted; none when it is not there."""
+        try:
+            return sorted(entry.name for entry in self.path(absolute).iterdir())
+        except OSError:
+            return []
+
+    def find_command(self, name: str) -> Optional[str]:
+        """Absolute path of a command that the machine has."""
+        for folder in _ENVIRONMENT["PATH"].split(":"):
+            if os.access(self.path(f"{folder}/{name}"), os.X_OK):
+                return f"{folder}/{name}"
+        return None

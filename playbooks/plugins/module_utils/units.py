@@ -1,0 +1,62 @@
+"""systemd units: their state, and the marks of restarts that are due.
+
+A restart is due from the moment before a file or release of a service changes until the service has restarted. The
+mark lies in ``/run``, so a reboot, which is a restart too, clears it; a run that is killed in between is found out by
+the next one (``docs/contracts/node-facts``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+RESTART_MARKS = "/run/grapnel/restart"
+
+_UNITS = (
+    "containerd.service",
+    "crio.service",
+    "docker.service",
+    "grapnel-node.service",
+    "kubelet.service",
+    "nvidia-persistenced.service",
+)
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic"
+_TIMEOUT_S = 20.0
+
+
+def read_units(host: Host) -> dict[str, Any]:
+    """Facts ``services``; a unit that systemd does not know is ``not-found``."""
+    shown = host.run(["systemctl", "show", "--property", _PROPERTIES, *_UNITS], _TIMEOUT_S)
+    return {unit["Id"]: _describe(unit) for unit in _parse(shown.stdout) if "Id" in unit}
+
+
+def _parse(text: str) -> Iterator[dict[str, str]]:
+    for block in text.split("\n\n"):
+        yield dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+
+def _describe(unit: dict[str, str]) -> dict[str, Any]:
+    started = int(unit.get("ActiveEnterTimestampMonotonic") or 0)
+    return {
+        "load": unit.get("LoadState", ""),
+        "active": unit.get("ActiveState", ""),
+        "enabled": unit.get("UnitFileState", ""),
+        "started_monotonic_us": started or None,
+    }
+
+
+def is_restart_due(host: Host, unit: str) -> bool:
+    """Tell whether a change was made that the running service has not seen."""
+    return host.path(f"{RESTART_MARKS}/{unit}").exists()
+
+
+def mark_restart(host: Host, unit: str) -> None:
+    """Note, before a change, that the service will have to restart for it."""
+    host.path(RESTART_MARKS).mkdir(parents=True, exist_ok=True, mode=0o755)
+    host.path(f"{RESTART_MARKS}/{unit}").touch(mode=0o644)
+
+
+def clear_restart(host: Host, unit: str) -> None:
+    """Take the mark away: the service has restarted since, or nothing was changed after all."""
+    host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)

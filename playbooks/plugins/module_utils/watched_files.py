@@ -1,0 +1,55 @@
+"""Content of the files that the planner reads or owns."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.units import RESTART_MARKS
+
+_CONTENT_LIMIT_BYTES = 256 * 1024
+_FILES = (
+    "/etc/apt/preferences",
+    "/etc/containerd/config.toml",
+    "/etc/containerd/conf.d/99-nvidia.toml",
+    "/etc/grapnel/containerd/base-spec.json",
+    "/etc/grapnel/hook.json",
+    "/etc/grapnel/node.json",
+    "/etc/systemd/system/grapnel-node.service",
+    "/etc/apt/preferences.d/00-grapnel-nvidia",
+    f"{RESTART_MARKS}/containerd.service",
+    f"{RESTART_MARKS}/grapnel-node.service",
+)
+_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d")
+
+
+def read_files(host: Host, more: list[str]) -> dict[str, Any]:
+    """Facts ``files``: what the planner always asks for, files beside those, and ``more``; absent ones are None."""
+    beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder))
+    return {path: _read_file(host, path) for path in sorted({*_FILES, *beside, *more})}
+
+
+def _read_file(host: Host, path: str) -> dict[str, Any] | None:
+    place = host.path(path)
+    if not place.is_file():
+        return None
+    status = place.stat()
+    data = place.read_bytes()
+    return {
+        "mode": f"{status.st_mode & 0o7777:04o}",
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "content": _text(data),
+    }
+
+
+def _text(data: bytes) -> str | None:
+    """Decode what is small enough and text."""
+    if len(data) >= _CONTENT_LIMIT_BYTES:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,125 @@
+"""The `grapnel` command: one module per verb, one way to report failure.
+
+A verb's module has `SUMMARY` (one line), `configure(parser)` and `run(args) -> int`. It is imported only when its
+verb is asked for, so that `--version` and `check` start quickly: keep heavy imports inside functions. What a verb
+does belongs in the other parts; here are words, options and exit codes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from provision import __version__
+from provision.cli.options import common_arguments, load_fleet
+from provision.cli.terminal import print_error
+from provision.errors import ExitCode, GrapnelError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
+
+VERBS: Final = ("init", "check", "plan", "apply")
+
+
+class Verb(Protocol):
+    """What a verb's module offers."""
+
+    SUMMARY: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the verb's options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and return the exit code."""
+
+
+def import_verb(name: str) -> Verb:
+    """Return the module of a verb."""
+    return cast("Verb", importlib.import_module(f"provision.cli.{name}"))
+
+
+def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = import_verb) -> int:
+    """Run `grapnel` and return its exit code: 0 done, 1 expected failure, 2 usage, 70 a bug."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debug = "--debug" in arguments
+    try:
+        code = _dispatch(arguments, load)
+        sys.stdout.flush()
+    except GrapnelError as error:
+        if is_debug:
+            traceback.print_exc()
+        print_error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        return _reader_went_away()
+    except KeyboardInterrupt:
+        print("grapnel: interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
+        return _report_bug(error, is_debug=is_debug)
+    return code
+
+
+def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
+    parser = build_parser({name: load(name) for name in verbs_of(arguments)})
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as stop:  # argparse has printed help, the version or what is wrong
+        return int(stop.code or ExitCode.DONE)
+    return int(args.run(args))
+
+
+def verbs_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the verb that is asked for, so that only its module is imported; all of them for a help text."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if not words:
+        return () if "--version" in arguments else VERBS
+    if words[0] not in VERBS:
+        raise _unknown_verb(words[0])
+    return (words[0],)
+
+
+def _unknown_verb(word: str) -> UsageError:
+    from difflib import get_close_matches  # noqa: PLC0415 - start-up time: needed for a mistake only
+
+    near = get_close_matches(word, VERBS, n=1)
+    hint = f"did you mean `grapnel {near[0]}`?" if near else f"one of: {', '.join(VERBS)}"
+    return UsageError(f"unknown verb '{word}'", hint=hint)
+
+
+def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
+    """Return the parser that knows these verbs."""
+    parser = argparse.ArgumentParser(
+        prog="grapnel",
+        description="Turns Linux machines into GPU nodes from one declaration.",
+        epilog="`grapnel VERB --help` tells the options of a verb.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"grapnel {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for name, verb in verbs.items():
+        subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
+        verb.configure(subparser)
+        subparser.set_defaults(run=verb.run)
+    return parser
+
+
+def _reader_went_away() -> int:
+    """Leave quietly when `| head` has seen enough; the interpreter must not flush into the closed pipe again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.FAILED
+
+
+def _report_bug(error: Exception, *, is_debug: bool) -> int:
+    if is_debug:
+        traceback.print_exc()
+    hint = "run it again with --debug and report what it prints"
+    print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if is_debug else hint))
+    return ExitCode.BUG

@@ -1,0 +1,63 @@
+"""Options that verbs share, and what they lead to: the declaration and the fleet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.fleet.model import Fleet
+
+DECLARATION: Final = Path("grapnel.yaml")
+
+
+def common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--file`, `--inventory`, `--limit` and `--debug`; `load_fleet` reads them."""
+    parser.add_argument(
+        "-f",
+        "--file",
+        type=Path,
+        default=DECLARATION,
+        metavar="FILE",
+        help="declaration (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="Ansible inventory, may be repeated (default: inventory, inventory.yml or hosts.yml, else ansible.cfg's)",
+    )
+    parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
+    debug_argument(parser)
+
+
+def debug_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--debug` after the verb as well; the one before it keeps its value."""
+    import argparse  # noqa: PLC0415 - for the constant alone
+
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+
+
+def load_fleet(args: argparse.Namespace) -> Fleet:
+    """Return the machines that the command line selects, each with its effective declaration.
+
+    Warnings are printed. Raises DeclarationError with all findings, or InventoryError.
+    """
+    from provision.cli.terminal import print_findings  # noqa: PLC0415 - start-up time
+    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
+
+    fleet = load(args.file, inventories_of(args), limit=args.limit, directory=Path.cwd(), environ=os.environ)
+    print_findings(fleet.warnings)
+    return fleet
+
+
+def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the inventories that are meant, empty where there is none."""
+    from provision.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time
+
+    return choose_inventories(args.inventory, Path.cwd(), os.environ)

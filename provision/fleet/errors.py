@@ -1,0 +1,13 @@
+"""What can go wrong about the machines.
+
+GrapnelError
+└── FactsError    1   a node's facts are not what the contract says
+"""
+
+from __future__ import annotations
+
+from provision.errors import GrapnelError
+
+
+class FactsError(GrapnelError):
+    """A node's facts are not what the contract says."""

@@ -1,0 +1,27 @@
+"""The payload as values: archives with their digests, and the daemon's unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the types at run time
+
+import msgspec
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """One archive on this machine; ``digest`` is the SHA-256 of its content."""
+
+    path: str
+    digest: str
+
+    @property
+    def short_digest(self) -> str:
+        """Return the part of the digest that file names and people use."""
+        return self.digest[:12]
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """Everything for nodes: the hook, the daemon per Python minor version, the text of the daemon's unit."""
+
+    hook: Artifact
+    node: Mapping[str, Artifact]
+    unit: str

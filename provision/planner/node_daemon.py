@@ -1,0 +1,108 @@
+"""The node daemon's share of a node's plan: its release, its files, its service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.planner.driver import DAEMON_UNIT
+from provision.planner.model import (
+    Action,
+    Disruption,
+    FileContent,
+    Item,
+    NodeDaemonVariables,
+    Problem,
+    Role,
+)
+from provision.planner.part import Part, is_restart_due, is_running, plan_files, plan_release, plan_service
+from provision.planner.runtime import ENGINE
+from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
+from provision.spec.model import Entitlement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Artifact, Payload
+    from provision.spec.model import StackSpec
+
+UNIT_PATH = f"/etc/systemd/system/{DAEMON_UNIT}"
+
+
+def plan_node_daemon(
+    facts: NodeFacts, stack: StackSpec, payload: Payload, *, driver_changes: bool
+) -> Part[NodeDaemonVariables]:
+    """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it."""
+    if not stack.plugin.enabled:
+        return _disabled(facts)
+    release = payload.node.get(facts.node.python)
+    if release is None:
+        return Part(problems=(_unsupported_python(facts, payload),))
+    files = (FileContent(NODE_CONFIG_PATH, render_node_config(stack)), FileContent(UNIT_PATH, payload.unit))
+    changes = (
+        *plan_release(facts, Role.NODE_DAEMON, "node", release.digest),
+        *_writes(facts, stack, files),
+    )
+    restart = _restart(facts, changes, driver_changes=driver_changes)
+    items = (*changes, *restart, *plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT))
+    return Part(items, (), _variables(items, release, files) if items else None)
+
+
+def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
+    return Problem(
+        code="unsupported-python",
+        message=f"{facts.node.hostname} has Python {facts.node.python}, and the payload has no node daemon for it",
+        hint=f"the payload is for Python {', '.join(sorted(payload.node))}",
+    )
+
+
+def _disabled(facts: NodeFacts) -> Part[NodeDaemonVariables]:
+    service = facts.service(DAEMON_UNIT)
+    if service.enabled not in {"enabled", "enabled-runtime"} and not is_running(facts, DAEMON_UNIT):
+        return Part()
+    item = Item(
+        role=Role.NODE_DAEMON,
+        action=Action.DISABLE,
+        target=DAEMON_UNIT,
+        from_=service.active,
+        to="disabled",
+        reason="plugin.enabled is false",
+    )
+    return Part((item,), (), NodeDaemonVariables(node_daemon_enabled=False))
+
+
+def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) -> tuple[Item, ...]:
+    """Return the files to write. A new unit makes systemd reload, which resets device rules that it does not know."""
+    costly = stack.runtime.entitlement is Entitlement.ENV and facts.engines.get(ENGINE) is not None
+    return tuple(
+        msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target == UNIT_PATH else item
+        for item in plan_files(facts, Role.NODE_DAEMON, files)
+    )
+
+
+def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool) -> tuple[Item, ...]:
+    if not is_running(facts, DAEMON_UNIT):
+        return ()
+    if changes:
+        reason = f"the daemon runs with another {', '.join(item.target for item in changes)}"
+    elif driver_changes:
+        reason = "the daemon uses the driver's libraries, which change"
+    elif is_restart_due(facts, DAEMON_UNIT):
+        reason = "an earlier apply changed what the daemon reads and was stopped before the restart"
+    else:
+        return ()
+    return (Item(role=Role.NODE_DAEMON, action=Action.RESTART, target=DAEMON_UNIT, reason=reason),)
+
+
+def _variables(items: Sequence[Item], release: Artifact, files: Sequence[FileContent]) -> NodeDaemonVariables:
+    actions = {item.action for item in items}
+    written = {item.target for item in items if item.action is Action.WRITE}
+    return NodeDaemonVariables(
+        node_daemon_archive=release.path if Action.RELEASE in actions else "",
+        node_daemon_digest=release.digest,
+        node_daemon_files=tuple(file for file in files if file.path in written),
+        node_daemon_enabled=True,
+        node_daemon_restart=Action.RESTART in actions,
+    )

@@ -1,0 +1,113 @@
+"""A role's share of a plan, and what every role asks of the facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from provision.planner.model import Action, FileContent, Item, Problem, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.fleet.facts import NodeFacts
+
+RESTART_MARKS = "/run/grapnel/restart"
+_RUNNING = {"active", "activating", "reloading"}
+
+Variables = TypeVar("Variables")
+
+
+@dataclass(frozen=True)
+class Part(Generic[Variables]):
+    """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way."""
+
+    items: tuple[Item, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    variables: Variables | None = None
+
+
+def differs(facts: NodeFacts, file: FileContent) -> str | None:
+    """Return in which way a file is not as it should be, None when it is."""
+    state = facts.file(file.path)
+    if state is None:
+        return "is absent"
+    if state.content != file.content:
+        return "differs from what is declared"
+    if (state.uid, state.gid) != (0, 0):
+        return f"belongs to {state.uid}:{state.gid}, not to root"
+    if state.mode != file.mode:
+        return f"has mode {state.mode}, not {file.mode}"
+    return None
+
+
+def plan_files(facts: NodeFacts, role: Role, files: Sequence[FileContent]) -> tuple[Item, ...]:
+    """Return a write for every file that is not as it should be."""
+    return tuple(
+        Item(role=role, action=Action.WRITE, target=file.path, reason=f"{file.path} {reason}")
+        for file in files
+        if (reason := differs(facts, file)) is not None
+    )
+
+
+def plan_release(facts: NodeFacts, role: Role, part: str, digest: str) -> tuple[Item, ...]:
+    """Return the exchange of an installed part of grapnel, nothing when it is the wanted one."""
+    installed = facts.release_digest(part)
+    if installed == digest:
+        return ()
+    reason = "is not installed" if installed is None else "is another release"
+    return (
+        Item(
+            role=role,
+            action=Action.RELEASE,
+            target=part,
+            from_=installed and installed[:12],
+            to=digest[:12],
+            reason=f"grapnel's {part} {reason}",
+        ),
+    )
+
+
+def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
+    """Return what brings a service up, now and at every start of the machine."""
+    service = facts.service(unit)
+    if service.enabled in {"", "disabled"}:
+        state = "is not enabled" if service.enabled else "is not installed yet"
+        enable = Item(
+            role=role,
+            action=Action.ENABLE,
+            target=unit,
+            from_=service.enabled or None,
+            to="enabled",
+            reason=f"{unit} {state}: it would not start with the machine",
+        )
+        return (enable,)
+    if is_running(facts, unit):
+        return ()
+    reason = f"{unit} is {service.active}"
+    return (Item(role=role, action=Action.START, target=unit, from_=service.active, to="active", reason=reason),)
+
+
+def is_running(facts: NodeFacts, unit: str) -> bool:
+    """Tell whether a service runs, or is on its way."""
+    return facts.service(unit).active in _RUNNING
+
+
+def is_restart_due(facts: NodeFacts, unit: str) -> bool:
+    """Tell whether an earlier apply was stopped between changing what a service reads and restarting it."""
+    return facts.file(f"{RESTART_MARKS}/{unit}") is not None
+
+
+def package_manager_problems(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Return why packages cannot be changed now."""
+    locked_by = facts.package_manager.locked_by
+    if locked_by is None:
+        return ()
+    return (
+        Problem(
+            code="package-manager-locked",
+            message=f"{facts.package_manager.name} on {facts.node.hostname} is in use "
+            f"by {locked_by.command} (pid {locked_by.pid})",
+            hint="wait until it is done, then plan again",
+        ),
+    )

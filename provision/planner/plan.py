@@ -1,0 +1,39 @@
+"""The plan of one node: the shares of its roles, in the order in which they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.driver.catalogue import find_distribution
+from provision.planner.driver import changes_libraries, plan_driver
+from provision.planner.model import NodePlan, Problem, Roles
+from provision.planner.node_daemon import plan_node_daemon
+from provision.planner.runtime import plan_runtime
+
+if TYPE_CHECKING:
+    from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
+    from provision.spec.model import StackSpec
+
+
+def plan_node(facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str = "") -> NodePlan:
+    """Return what one node needs to become what is declared; empty when it is.
+
+    ``name`` is the inventory's name of the node, its host name when there is none. A plan with problems has no role
+    variables: there is nothing that could be carried out by mistake.
+    """
+    node = name or facts.node.hostname
+    distribution = find_distribution(facts.node)
+    if isinstance(distribution, Problem):
+        return NodePlan(node=node, problems=(distribution,))
+    driver = plan_driver(facts, stack, distribution)
+    runtime = plan_runtime(facts, stack, payload)
+    daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_libraries(driver))
+    problems = (*driver.problems, *runtime.problems, *daemon.problems)
+    roles = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
+    return NodePlan(
+        node=node,
+        items=(*driver.items, *runtime.items, *daemon.items),
+        roles=Roles() if problems else roles,
+        problems=tuple(dict.fromkeys(problems)),
+    )

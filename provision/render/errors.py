@@ -1,0 +1,13 @@
+"""What can go wrong while rendering.
+
+GrapnelError
+└── EngineConfigError    1   the engine's configuration is not one that can be added to
+"""
+
+from __future__ import annotations
+
+from provision.errors import GrapnelError
+
+
+class EngineConfigError(GrapnelError):
+    """The engine's configuration cannot be parsed, or says something that must not be changed behind its back."""

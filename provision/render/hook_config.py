@@ -1,0 +1,23 @@
+"""The hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision.spec.model import StackSpec
+
+HOOK_CONFIG_PATH = "/etc/grapnel/hook.json"
+HOOK_TIMEOUT_S = 30
+
+
+def render_hook_config(stack: StackSpec) -> str:
+    """Return the file's text: what entitles a container, and which parts of the driver the node has for it."""
+    config = {
+        "schema": "grapnel.dev/hook-config/v1alpha1",
+        "entitlement": stack.runtime.entitlement.value,
+        "supportedDriverCapabilities": sorted(each.value for each in stack.driver.capabilities),
+        "timeoutS": HOOK_TIMEOUT_S,
+    }
+    return json.dumps(config, indent=2) + "\n"

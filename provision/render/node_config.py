@@ -1,0 +1,21 @@
+"""The node daemon's configuration, ``/etc/grapnel/node.json`` (contract ``docs/contracts/node-config``)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provision.spec.model import StackSpec
+
+NODE_CONFIG_PATH = "/etc/grapnel/node.json"
+
+
+def render_node_config(stack: StackSpec) -> str:
+    """Return the file's text; what it does not name has the daemon's default."""
+    config = {
+        "schema": "grapnel.dev/node/v1alpha1",
+        "resource": stack.plugin.resource,
+        "kubeletRoot": stack.plugin.kubelet_root,
+    }
+    return json.dumps(config, indent=2) + "\n"

@@ -1,0 +1,75 @@
+"""Reads a declaration file: bytes on disk in, a GpuStack with its places out, or every error of it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.errors import DeclarationError
+from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_document
+from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
+from provision.spec.model import GpuStack
+from provision.spec.rules import judge
+from provision.spec.validate import convert, examine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SPEC: KeyPath = ("spec",)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A declaration that fits the model; `document` knows where each of its keys was written."""
+
+    stack: GpuStack
+    document: Document
+
+
+def load_declaration(path: Path) -> Declaration:
+    """Return the declaration of a file; raises DeclarationError with every error that the text has by itself.
+
+    Rules across keys are not looked at: a level of the inventory may still say what the file leaves open.
+    """
+    document = read_document(_read(path), str(path))
+    findings = list(document.findings)
+    if document.content is not UNREADABLE:
+        findings += examine(document.content, GpuStack, document)
+    if findings:
+        raise failed(findings)
+    return Declaration(convert(document.content, GpuStack), document)
+
+
+def judge_alone(declaration: Declaration) -> list[Finding]:
+    """Return the warnings of a declaration to which no inventory adds; raises DeclarationError with its errors."""
+    document = declaration.document
+    findings = in_reading_order(
+        Finding(
+            each.severity, document.value_place(SPEC + each.path), dotted(SPEC + each.path), each.message, each.hint
+        )
+        for each in judge(declaration.stack.spec)
+    )
+    if any(each.severity is Severity.ERROR for each in findings):
+        raise failed(findings)
+    return findings
+
+
+def failed(findings: Iterable[Finding]) -> DeclarationError:
+    """Return the error that carries these findings."""
+    ordered = in_reading_order(findings)
+    errors = [each for each in ordered if each.severity is Severity.ERROR]
+    sources = sorted({each.place.source for each in errors})
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return DeclarationError(f"{count} in {', '.join(sources)}", ordered)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        hint = f"`grapnel init {path}` writes one to start from, `--file` names another"
+        raise DeclarationError(f"{path} does not exist", (), hint=hint) from error
+    except OSError as error:
+        raise DeclarationError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", ()) from error

@@ -1,0 +1,312 @@
+"""Holds plain values against the model and finds everything that does not fit, each with its place.
+
+msgspec's own conversion stops at the first error; this walks the same types to the end. It never decides what is right
+by itself: msgspec is asked last, so a value that the model refuses cannot slip through. No rules across keys here
+(`provision.spec.rules`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import inspect as model
+
+from provision.spec.document import UNREADABLE
+from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
+from provision.spec.model import GpuStack, StackSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+T = TypeVar("T", GpuStack, StackSpec)
+_TEMPLATE: Final = re.compile(r"\{\{|\{%|\{#")
+_DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)\Z")
+_WORDS: Final[dict[type, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a mapping",
+    list: "a list",
+    type(None): "nothing",
+}
+
+
+class Source(Protocol):
+    """What knows where values stand: a document, or a variable of the inventory."""
+
+    def key_place(self, path: KeyPath) -> Place:
+        """Return where a key stands."""
+
+    def value_place(self, path: KeyPath) -> Place:
+        """Return where a value stands."""
+
+    def written(self, path: KeyPath) -> str | None:
+        """Return an unquoted value as it was spelled, None where that is not known."""
+
+
+def examine(value: object, kind: type[T], source: Source, *, prefix: KeyPath = ()) -> list[Finding]:
+    """Return everything in the value that the type refuses; `prefix` precedes every key in the findings."""
+    walk = _Walk(source, prefix)
+    walk.examine(value, model.type_info(kind), ())
+    if not walk.findings and not walk.is_incomplete:
+        try:
+            msgspec.convert(tidy(value), kind)
+        except msgspec.ValidationError as error:
+            walk.report((), "is not valid", str(error))
+    return walk.findings
+
+
+def convert(value: object, kind: type[T]) -> T:
+    """Return the value as the model's type; `examine` must have found nothing."""
+    return msgspec.convert(tidy(value), kind)
+
+
+def tidy(value: object) -> object:
+    """Return the value without keys that hold nothing: `driver:` with nothing behind it means its defaults."""
+    if isinstance(value, dict):
+        return {key: tidy(each) for key, each in value.items() if each is not None}
+    return [tidy(each) for each in value] if isinstance(value, list) else value
+
+
+def nearest(word: str, words: Sequence[str]) -> str | None:
+    """Return the word that was probably meant; case does not count."""
+    folded = {each.lower(): each for each in words}
+    near = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of the model without its wrapping, and what the wrapping said in words."""
+
+    type: model.Type
+    description: str = ""
+    expected: str = ""
+    example: str = ""
+    fewest: int = 0
+    unique: bool = False
+
+
+def unwrap(wrapped: model.Type) -> Kind:
+    """Return a type without its wrapping."""
+    kind = Kind(wrapped)
+    while isinstance(kind.type, model.Metadata):
+        schema: Mapping[str, Any] = kind.type.extra_json_schema or {}
+        kind = Kind(
+            kind.type.type,
+            description=kind.description or schema.get("description", ""),
+            expected=(kind.type.extra or {}).get("expected", kind.expected),
+            example=next(iter(schema.get("examples", ())), kind.example),
+            fewest=schema.get("minItems", kind.fewest),
+            unique=schema.get("uniqueItems", kind.unique),
+        )
+    return kind
+
+
+class _Walk:
+    """One walk over one value; gathers findings."""
+
+    def __init__(self, source: Source, prefix: KeyPath) -> None:
+        self.source = source
+        self.prefix = prefix
+        self.findings: list[Finding] = []
+        self.is_incomplete = False
+
+    def report(self, path: KeyPath, message: str, hint: str = "", *, place: Place | None = None) -> None:
+        where = place or self.source.value_place(path)
+        self.findings.append(Finding(Severity.ERROR, where, dotted((*self.prefix, *path)), message, hint))
+
+    def examine(self, value: object, wrapped: model.Type, path: KeyPath) -> None:
+        kind = unwrap(wrapped)
+        if value is UNREADABLE:
+            self.is_incomplete = True
+        elif value is None and _may_be_nothing(kind.type):
+            return
+        elif isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
+            self.report(path, "is encrypted or tagged for Ansible", "a declaration holds plain values only")
+        elif isinstance(value, str) and _TEMPLATE.search(value):
+            hint = "write the value out: it is read before Ansible renders anything"
+            self.report(path, f"'{value}' is a template", hint)
+        elif isinstance(kind.type, model.UnionType):
+            self._examine_union(value, kind, path)
+        elif not _fits(value, kind.type):
+            self._report_type(value, kind.type, path)
+        else:
+            self._examine_content(value, kind, path)
+
+    def _examine_content(self, value: Any, kind: Kind, path: KeyPath) -> None:  # noqa: ANN401 - _fits has told
+        match kind.type:
+            case model.StructType():
+                self._examine_section(value, kind.type, path)
+            case model.DictType():
+                for key, each in value.items():
+                    self._examine_key(key, kind.type.key_type, (*path, key))
+                    self.examine(each, kind.type.value_type, (*path, key))
+            case model.VarTupleType():
+                self._examine_list(value, kind, path)
+            case model.EnumType() | model.LiteralType():
+                self._examine_choice(value, allowed(kind.type), path)
+            case model.StrType():
+                self._examine_text(value, kind, kind.type, path)
+            case model.IntType():
+                self._examine_number(value, kind.type, path)
+
+    def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
+        members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
+        fitting = [each for each in members if _fits(value, unwrap(each).type)]
+        if len(members) == 1 or fitting:
+            self.examine(value, (fitting or members)[0], path)
+            return
+        wanted = " or ".join(unwrap(each).expected.partition(":")[0] or _word(unwrap(each).type) for each in members)
+        self.report(path, f"should be {wanted}, not {_WORDS[type(value)]}")
+
+    def _examine_section(self, value: Mapping[str, object], kind: model.StructType, path: KeyPath) -> None:
+        fields = {each.encode_name: each for each in kind.fields}
+        for key, each in value.items():
+            if key in fields and fields[key].required and each is None:
+                self._report_type(each, unwrap(fields[key].type).type, (*path, key))
+            elif key in fields:
+                self.examine(each, fields[key].type, (*path, key))
+            else:
+                here = (*path, key)
+                self.report(here, "unknown key", _hint_for_key(key, list(fields)), place=self.source.key_place(here))
+        for name, each_field in fields.items():
+            if each_field.required and name not in value:
+                choices = allowed(unwrap(each_field.type).type)
+                hint = f"add `{name}: {choices[0]}`" if len(choices) == 1 else f"add `{name}:`"
+                self.report((*path, name), "is missing", hint, place=self.source.key_place(path))
+
+    def _examine_key(self, key: str, wrapped: model.Type, path: KeyPath) -> None:
+        kind = unwrap(wrapped)
+        if isinstance(kind.type, model.StrType) and not _matches(key, kind.type):
+            self._report_text(key, kind, path, self.source.key_place(path))
+
+    def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
+        if len(value) < kind.fewest:
+            self.report(path, "needs one entry at least", "leave the key out for its default")
+        for index, each in enumerate(value):
+            here = (*path, index)
+            self.examine(each, kind.type.item_type, here)  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
+            if kind.unique and each in value[:index]:
+                self.report(here, f"'{each}' is listed twice", "list it once")
+
+    def _examine_choice(self, value: str, choices: Sequence[str], path: KeyPath) -> None:
+        if value in choices:
+            return
+        near = nearest(value, choices)
+        hint = f"did you mean {near}? " if near and len(choices) > 1 else ""
+        self.report(path, f"'{value}' is not known", f"{hint}{_one_of(choices)}")
+
+    def _examine_text(self, value: str, kind: Kind, limits: model.StrType, path: KeyPath) -> None:
+        if not _matches(value, limits):
+            self._report_text(value, kind, path, self.source.value_place(path))
+
+    def _report_text(self, value: str, kind: Kind, path: KeyPath, place: Place) -> None:
+        what, _, how = kind.expected.partition(": ")
+        self.report(path, f"'{value}' is not {what}", f"{how}; for example {kind.example}", place=place)
+
+    def _examine_number(self, value: int, limits: model.IntType, path: KeyPath) -> None:
+        written = self.source.written(path)
+        if written is not None and not _DECIMAL.match(written):
+            self.report(path, f"'{written}' is not a plain decimal number", f"YAML reads it as {value}")
+        elif not (limits.ge or 0) <= value <= (limits.le or value):
+            self.report(path, f"{value} is out of range", f"from {limits.ge} to {limits.le}")
+
+    def _report_type(self, value: object, kind: model.Type, path: KeyPath) -> None:
+        choices = allowed(kind)
+        hint = _one_of(choices) if choices else self._hint_for_type(value, kind, path)
+        found = f"not {_WORDS.get(type(value), 'something else')}"
+        written = self.source.written(path)
+        if isinstance(value, bool) and written and written.lower() != str(value).lower():
+            found = f"but YAML reads {written} as {json.dumps(value)}"
+        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, {found}", hint)
+
+    def _hint_for_type(self, value: object, kind: model.Type, path: KeyPath) -> str:
+        if value is None:
+            return "write one, or leave the key out"
+        if isinstance(kind, model.StrType) and isinstance(value, bool | int | float):
+            return f'quote it: "{self.source.written(path) or json.dumps(value)}"'
+        if isinstance(kind, model.BoolType | model.IntType) and isinstance(value, str):
+            plain = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+            meant = plain.get(value.lower()) if isinstance(kind, model.BoolType) else value
+            return f"write {meant} without quotes" if meant and (meant in plain or _DECIMAL.match(meant)) else ""
+        return "write a '-' before each entry" if isinstance(kind, model.VarTupleType) else ""
+
+
+def _may_be_nothing(kind: model.Type) -> bool:
+    """Return whether a key may stand alone: a section then means its defaults."""
+    if isinstance(kind, model.UnionType):
+        return kind.includes_none
+    return isinstance(kind, model.StructType) and not any(each.required for each in kind.fields)
+
+
+def _fits(value: object, kind: model.Type) -> bool:
+    """Return whether the value has the type's shape; limits are looked at later."""
+    match kind:
+        case model.StructType() | model.DictType():
+            return isinstance(value, dict)
+        case model.VarTupleType():
+            return isinstance(value, list)
+        case model.BoolType():
+            return isinstance(value, bool)
+        case model.IntType():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, str)
+
+
+def _word(kind: model.Type) -> str:
+    match kind:
+        case model.StructType() | model.DictType():
+            return _WORDS[dict]
+        case model.VarTupleType():
+            return _WORDS[list]
+        case model.BoolType():
+            return _WORDS[bool]
+        case model.IntType():
+            return _WORDS[int]
+        case _:
+            return _WORDS[str]
+
+
+def allowed(kind: model.Type) -> list[str]:
+    """Return the values of a closed set, nothing for other types."""
+    if isinstance(kind, model.EnumType):
+        return [str(each.value) for each in kind.cls]
+    return [str(each) for each in kind.values] if isinstance(kind, model.LiteralType) else []
+
+
+def _matches(value: str, limits: model.StrType) -> bool:
+    """Return whether the text is within its limits; unlike `$`, the end is the end, even before a line feed."""
+    longest = limits.max_length or len(value)
+    return len(value) <= longest and (limits.pattern is None or re.fullmatch(limits.pattern, value) is not None)
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    return f"allowed: {', '.join(choices)}" if len(choices) > 1 else f"write {choices[0]}"
+
+
+def _hint_for_key(key: str, known: Sequence[str]) -> str:
+    homes = [section for section, keys in _sections().items() if key in keys]
+    near = nearest(key, known)
+    if key in _sections() and "spec" in known:
+        return "it belongs in spec"
+    if len(homes) == 1 and not near:
+        return f"it belongs in {homes[0]}"
+    return f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
+
+
+def _sections() -> dict[str, list[str]]:
+    """Return the keys of every section of a node's declaration."""
+    kinds = {each.encode_name: unwrap(each.type).type for each in model.type_info(StackSpec).fields}  # type: ignore[attr-defined]  # a Struct's type_info is a StructType
+    return {
+        name: [each.encode_name for each in kind.fields]
+        for name, kind in kinds.items()
+        if isinstance(kind, model.StructType)
+    }

@@ -1,0 +1,57 @@
+"""What people install is the wheel, not the checkout: its content is a promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from the checkout with the pinned hatchling."""
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
+    top = {name.split("/", 1)[0] for name in zipfile.ZipFile(wheel).namelist()}
+
+    assert {entry for entry in top if not entry.endswith(".dist-info")} == {
+        "provision",
+        "runtime_hook",
+        "plugin",
+    }
+
+
+def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    home = "provision/_collection/ansible_collections/grapnel/node"
+
+    assert f"{home}/galaxy.yml" in names
+    assert f"{home}/plugins/modules/facts.py" in names
+    assert f"{home}/roles/driver/tasks/main.yml" in names
+
+
+def test_the_command_line_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from provision.cli import main; sys.exit(main(['--version']))"
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("grapnel ")

@@ -1,0 +1,38 @@
+"""The JSON schemas of the contracts that are generated from types, and the command that writes them.
+
+``python tests/provision/contracts/schemas.py`` after a change of the types; the tests compare.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from provision.fleet.facts import NodeFacts
+from provision.planner.model import NodePlan
+
+CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
+TYPES: dict[str, type] = {"node-facts": NodeFacts, "node-plan": NodePlan}
+
+
+def render_schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of a contract; its samples say which schema they follow, so that is required."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(TYPES[name])
+    top = schema["$defs"][TYPES[name].__name__]
+    top["required"] = sorted({*top["required"], "schema"})
+    plain: dict[str, Any] = json.loads(json.dumps(schema))
+    return plain
+
+
+def write_schemas() -> None:
+    """Write ``schema.json`` of every generated contract."""
+    for name in TYPES:
+        text = json.dumps(render_schema(name), indent=2, ensure_ascii=False) + "\n"
+        CONTRACTS.joinpath(name, "schema.json").write_text(text)
+
+
+if __name__ == "__main__":
+    write_schemas()

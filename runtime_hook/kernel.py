@@ -18,10 +18,10 @@ from runtime_hook.errors import InjectionError, StateError
 from runtime_hook.reading import describe_error, read_descriptor
 from runtime_hook.syscalls import Occupant
 
-NR_open_tree = 428  # noqa: N816 - the kernel's name
-NR_move_mount = 429  # noqa: N816 - the kernel's name
-NR_openat2 = 437  # noqa: N816 - the kernel's name
-NR_mount_setattr = 442  # noqa: N816 - the kernel's name
+NR_open_tree = 428
+NR_move_mount = 429
+NR_openat2 = 437
+NR_mount_setattr = 442
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 AT_FDCWD = -100

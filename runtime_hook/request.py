@@ -87,6 +87,6 @@ def _normalise(name: str) -> str:
 
 
 def _hint_for(name: str, gpus: tuple[Gpu, ...]) -> str:
-    if name.startswith("MIG-") or ":" in name and "." not in name:
+    if name.startswith("MIG-") or (":" in name and "." not in name):
         return "MIG devices cannot be given yet"
     return f"this node has {', '.join(gpu.uuid for gpu in gpus) or 'no GPU'}"

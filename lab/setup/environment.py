@@ -55,6 +55,7 @@ def uv_path(progress: Progress) -> Path:
 def make_environment(progress: Progress) -> Path:
     """Bring ``.venv`` to exactly the pinned set; return its bin folder. Nothing is done if it already is."""
     uv = uv_path(progress)
+    os.environ["UV"] = str(uv)  # the payload step installs the daemon's libraries with the same one
     stamp = VENV / "grapnel-key"
     key = _key(REQUIREMENTS, Path("pyproject.toml"), python_tag())
     if not (stamp.exists() and stamp.read_text() == key):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from lab import bundle
 from lab.cri.client import Cri
 from lab.cri.errors import CriError, EngineError
+from lab.machine.command import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,18 +63,13 @@ class Engine:
         return Cri(self.socket, timeout_s=timeout_s, cgroup_parent=self.cgroup_parent)
 
     def import_image(self, archive: Path) -> None:
-        """Load an image archive for the CRI. Raises EngineError."""
+        """Load an image archive for the CRI. Raises LabError."""
         self.ctr("images", "import", str(archive))
 
     def ctr(self, *arguments: str) -> str:
-        """Run `ctr` in the CRI's namespace and return what it prints. Raises EngineError."""
+        """Run `ctr` in the CRI's namespace and return what it prints. Raises LabError."""
         command = [str(self.programs / "ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, env=dict(self.env)
-        )
-        if done.returncode:
-            raise EngineError(f"ctr {arguments[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        return run(command, timeout_s=_COMMAND_TIMEOUT_S, env=self.env).stdout
 
 
 def packages(suite: str) -> list[Path]:
@@ -85,7 +81,7 @@ def packages(suite: str) -> list[Path]:
 def unpack(debs: Sequence[Path], folder: Path) -> Path:
     """Unpack packages below a folder; return the folder with their programs."""
     for deb in debs:
-        subprocess.run(["dpkg-deb", "-x", str(deb), str(folder)], check=True, timeout=_COMMAND_TIMEOUT_S)
+        run(["dpkg-deb", "-x", str(deb), str(folder)], timeout_s=_COMMAND_TIMEOUT_S)
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     for program in [*folder.glob("usr/bin/*"), *folder.glob("usr/sbin/*")]:
@@ -95,8 +91,7 @@ def unpack(debs: Sequence[Path], folder: Path) -> Path:
 
 def default_spec(programs: Path) -> dict[str, Any]:
     """Return the OCI specification that containers begin from, to be changed for `Handler.base_runtime_spec`."""
-    command = [str(programs / "ctr"), "oci", "spec"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S).stdout
+    printed = run([str(programs / "ctr"), "oci", "spec"], timeout_s=_COMMAND_TIMEOUT_S).stdout
     spec: dict[str, Any] = json.loads(printed)
     return spec
 
@@ -208,7 +203,7 @@ def _end_shims(engine: Engine) -> None:
 def _unmount_below(folder: Path) -> None:
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False, timeout=_COMMAND_TIMEOUT_S)
+        run(["umount", "--lazy", mount], timeout_s=_COMMAND_TIMEOUT_S, check=False)
     shutil.rmtree(folder / "state", ignore_errors=True)
 
 

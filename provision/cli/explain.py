@@ -68,21 +68,31 @@ def _below(origin: Origin) -> Iterator[Origin]:
 
 
 def _overridden(origin: Origin) -> str:
-    return "; ".join(f"{_show(each.value)} ({_who(each)})" for each in _below(origin))
+    """Return the weaker levels, strongest first; neighbours that say the same are told together.
+
+    A default that says the same as the level above it, or nothing, is left out: nobody chose it.
+    """
+    runs: list[tuple[str, list[str]]] = []
+    above = origin.value
+    for each in _below(origin):
+        if each.level is Level.DEFAULT and (each.value is None or _show(each.value) == _show(above)):
+            continue
+        if not runs or runs[-1][0] != _show(each.value):
+            runs.append((_show(each.value), []))
+        runs[-1][1].append(_who(each))
+        above = each.value
+    return "; ".join(f"{value} ({', '.join(levels)})" for value, levels in runs)
 
 
 def _who(origin: Origin) -> str:
-    """Return the level and the place; groups and hosts are places by themselves."""
-    if origin.level is Level.DEFAULT:
-        return "default"
-    return f"file {origin.where}" if origin.level is Level.FILE else str(origin.where)
+    return "default" if origin.level is Level.DEFAULT else str(origin.where)
 
 
 def _show(value: object) -> str:
     """Return a value as it could stand in the file, in one line."""
     if isinstance(value, str) and _PLAIN.match(value):
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(_show(each) for each in value)}]"
     return json.dumps(value)
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +82,7 @@ def condense(stderr: str, sources: Sequence[str]) -> str:
     else the plugin that fits the file's name is believed.
     """
     starts = [match.start() for match in _BLOCK.finditer(stderr)]
-    blocks = [stderr[start:end] for start, end in zip(starts, [*starts[1:], len(stderr)], strict=True)]
+    blocks = [stderr[start:end] for start, end in pairwise([*starts, len(stderr)])]
     reports = list(_reports(blocks))
     for _, origin, message in reports:
         if origin:

@@ -36,22 +36,25 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
     if not inventories:
         hint = "`--inventory` names one; else ./inventory, ./inventory.yml, ./hosts.yml or ansible.cfg's is read"
         raise InventoryError("there is no inventory", hint=hint)
-    file_error: DeclarationError | None = None
     try:
         declaration = load_declaration(file)
     except DeclarationError as error:
         if not error.findings:
             raise
-        file_error = error
+        inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
+        raise failed([*error.findings, *_examine_variables(inventory)]) from error
     inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
-    findings = [*(file_error.findings if file_error else ()), *_examine_variables(inventory)]
-    if findings:
-        raise failed(findings)
     return assemble(declaration, inventory, inventories)
 
 
 def assemble(declaration: Declaration, inventory: Inventory, inventories: Sequence[str]) -> Fleet:
-    """Return the fleet of a declaration and an inventory that are valid by themselves; raises DeclarationError."""
+    """Return the fleet of a declaration and an inventory; raises DeclarationError.
+
+    Every level must be valid by itself before rules are judged on what the levels add up to.
+    """
+    broken = list(_examine_variables(inventory))
+    if broken:
+        raise failed(broken)
     nodes = tuple(_merge_nodes(declaration, inventory))
     findings = _judge_nodes(nodes, declaration)
     if any(each.severity is Severity.ERROR for each in findings):

@@ -54,7 +54,7 @@ def examine(value: object, kind: type[T], source: Source, *, prefix: KeyPath = (
     """Return everything in the value that the type refuses; `prefix` precedes every key in the findings."""
     walk = _Walk(source, prefix)
     walk.examine(value, model.type_info(kind), ())
-    if not walk.findings:
+    if not walk.findings and not walk.is_incomplete:
         try:
             msgspec.convert(tidy(value), kind)
         except msgspec.ValidationError as error:
@@ -116,6 +116,7 @@ class _Walk:
         self.source = source
         self.prefix = prefix
         self.findings: list[Finding] = []
+        self.is_incomplete = False
 
     def report(self, path: KeyPath, message: str, hint: str = "", *, place: Place | None = None) -> None:
         where = place or self.source.value_place(path)
@@ -123,9 +124,11 @@ class _Walk:
 
     def examine(self, value: object, wrapped: model.Type, path: KeyPath) -> None:
         kind = unwrap(wrapped)
-        if value is UNREADABLE or (value is None and _may_be_nothing(kind.type)):
+        if value is UNREADABLE:
+            self.is_incomplete = True
+        elif value is None and _may_be_nothing(kind.type):
             return
-        if isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
+        elif isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
             self.report(path, "is encrypted or tagged for Ansible", "a declaration holds plain values only")
         elif isinstance(value, str) and _TEMPLATE.search(value):
             hint = "write the value out: it is read before Ansible renders anything"
@@ -216,10 +219,13 @@ class _Walk:
             self.report(path, f"{value} is out of range", f"from {limits.ge} to {limits.le}")
 
     def _report_type(self, value: object, kind: model.Type, path: KeyPath) -> None:
-        found = _WORDS.get(type(value), "something else")
         choices = allowed(kind)
         hint = _one_of(choices) if choices else self._hint_for_type(value, kind, path)
-        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, not {found}", hint)
+        found = f"not {_WORDS.get(type(value), 'something else')}"
+        written = self.source.written(path)
+        if isinstance(value, bool) and written and written.lower() != str(value).lower():
+            found = f"but YAML reads {written} as {json.dumps(value)}"
+        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, {found}", hint)
 
     def _hint_for_type(self, value: object, kind: model.Type, path: KeyPath) -> str:
         if value is None:

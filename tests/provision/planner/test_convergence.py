@@ -118,7 +118,7 @@ def stacks() -> st.SearchStrategy[dict[str, dict[str, object]]]:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=100)
 @given(facts=nodes(), sections=stacks())
 def test_applied_plans_leave_nothing_to_do(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
     stack = make_stack(**sections)

@@ -5,6 +5,6 @@ programs above it are real. NVML is not simulated here: that is ``lab.nvml``.
 """
 
 from lab.kmod.build import MODULES, build_modules, build_nodesim
-from lab.kmod.install import KmodFiles, install_driver_module
+from lab.kmod.install import SIMULATED_NVML, KmodFiles, install_driver_module
 
-__all__ = ["MODULES", "KmodFiles", "build_modules", "build_nodesim", "install_driver_module"]
+__all__ = ["MODULES", "SIMULATED_NVML", "KmodFiles", "build_modules", "build_nodesim", "install_driver_module"]

@@ -72,9 +72,7 @@ def build_modules(version: str, kernel_release: str, flavour: str = "proprietary
     return _once(home, fill)
 
 
-def _module_argv(
-    module: ModuleFile, version: str, kernel_release: str, flavour: str, output: Path
-) -> list[str]:
+def _module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: str, output: Path) -> list[str]:
     texts = {
         "NAME": module.name.replace("-", "_"),
         "VERSION": version,

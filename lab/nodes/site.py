@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import bundle, trees
+from lab import bundle, nvml, trees
 from lab.kmod import KmodFiles
 from lab.machine.errors import SiteError
 from lab.machine.folders import state_dir, write_atomic
@@ -26,8 +26,9 @@ from lab.nodes.layer import Layer
 from lab.nodes.network import FIRST_NODE, LAST_NODE, Bridge, free_subnet, remove_bridge
 from lab.nodes.node import Node
 from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_files
-from lab.nodes.spec import NodeSpec, check_name
+from lab.nodes.spec import NodeSpec, check_name, gpu_line
 from lab.nodes.ssh import SshAccess
+from lab.nvml import state as nvml_state
 from lab.trees import find_suite
 
 if TYPE_CHECKING:
@@ -199,20 +200,23 @@ class Site:
         (folder / "upper").chmod(0o755)
         layer = Layer(folder / "upper", node.machine.base)
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
-        write_site_files(layer, bundle.ensure(spec.suite))
+        packages = bundle.ensure(spec.suite)
+        write_site_files(layer, packages)
         write_pci(folder / "pci", node.gpus)
-        self._simulate(layer, node)
+        self._simulate(layer, node, packages.driver_versions())
         octet = int(node.address.rpartition(".")[2])
         write_atomic(folder / "node.json", json.dumps({"spec": spec.to_json(), "octet": octet}))
         return node
 
-    @staticmethod
-    def _simulate(layer: Layer, node: Node) -> None:
-        """Give the node its simulated kernel module and, where ``lab.nvml`` is there, its simulated NVML."""
+    def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
+        """Give the node its simulated kernel module and, for every driver in the package folder, its NVML."""
+        machine = node.spec.machine(self.name)
         simulation = KmodFiles(layer, find_suite(node.spec.suite).kernel_release)
-        simulation.install_kernel(gpu.line() for gpu in node.gpus)
+        simulation.install_kernel(gpu_line(gpu) for gpu in machine.gpus)
         if node.spec.driver_module:
             simulation.install_module(node.spec.driver_module)
+        simulation.install_nvml(nvml.build(), versions)
+        nvml_state.write(node.nvml_library, machine)
 
     def _free_octet(self) -> int:
         used = {json.loads(path.read_text())["octet"] for path in self.folder.glob("nodes/*/node.json")}

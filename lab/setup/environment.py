@@ -62,7 +62,9 @@ def make_environment(progress: Progress) -> Path:
         shutil.rmtree(VENV, ignore_errors=True)
         progress.run("make .venv", [str(uv), "venv", "-q", "--python", sys.executable, str(VENV)])
         pip, inside = [str(uv), "pip"], {"VIRTUAL_ENV": str(VENV)}
-        progress.run("install pinned Python packages", [*pip, "sync", "--require-hashes", str(REQUIREMENTS)], env=inside)
+        progress.run(
+            "install pinned Python packages", [*pip, "sync", "--require-hashes", str(REQUIREMENTS)], env=inside
+        )
         own = ["install", "--no-deps", "--no-build-isolation", "--editable", "."]  # for the command `grapnel`
         progress.run("install grapnel from this checkout", [*pip, *own], env=inside)
         stamp.write_text(key)

@@ -1,9 +1,9 @@
 """containerd's configuration: its main file imports our drop-in, the drop-in adds one runtime handler.
 
 Up to containerd 1.7 a drop-in that names a plugin replaces that plugin's whole table (``mergeConfig``), so with
-configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3 tables are
-merged and the drop-in is small. Either way the handler is the only thing that differs, and the default runtime is
-never changed.
+configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3
+(containerd 2) tables are merged, over the built-in defaults as well, and the drop-in is small. Either way the handler
+is the only thing that differs, and the default runtime is never changed.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
             hint="remove it from the engine's configuration, or declare another runtime.handler",
         )
     ours = {handler: _handler(cri.get("containerd", {}))}
-    if not runtimes:
+    if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
     addition = {"containerd": {"runtimes": ours}}

@@ -45,9 +45,7 @@ def make_root(path: Path, *, debian: bool = True) -> Path:
     _copy_loader(path, path / (MULTIARCH if debian else "usr/lib64"))
     if debian:
         (path / "etc/debian_version").write_text("12.0\n")
-    subprocess.run(
-        ["gcc", "-x", "c", "-o", str(path / "bin/probe"), "-", "-ldl"], input=PROBE, text=True, check=True
-    )
+    subprocess.run(["gcc", "-x", "c", "-o", str(path / "bin/probe"), "-", "-ldl"], input=PROBE, text=True, check=True)
     return path
 
 
@@ -159,4 +157,3 @@ def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
         target = os.readlink(path) if path.is_symlink() else ""
         found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_rdev, target)
     return found
-

@@ -80,9 +80,7 @@ def test_env_mode_makes_nodes_that_open_and_no_others(container: Callable[..., C
 
 
 @pytest.mark.parametrize("runtime", ["runc", "crun"])
-def test_env_mode_with_none_gives_libraries_without_devices(
-    container: Callable[..., Container], runtime: str
-) -> None:
+def test_env_mode_with_none_gives_libraries_without_devices(container: Callable[..., Container], runtime: str) -> None:
     script = "/bin/probe libcuda.so.1; ls /dev"
     environment = ["NVIDIA_VISIBLE_DEVICES=none"]
     result = container(["/bin/sh", "-c", script], {"entitlement": "env"}, environment=environment).run(runtime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
@@ -40,6 +41,9 @@ LINKS = {
     "a link to proc 1": "/proc/1/root{victim}",
     "a loop": "loop",
 }
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+ROUNDS = 60
 KINDS = ["a folder", "a fifo", "a socket"]
 
 
@@ -107,7 +111,9 @@ def test_a_refused_container_has_nothing_left_in_its_root(
     assert left == set()
 
 
-def test_an_optional_target_in_the_way_is_skipped(container: Callable[..., Container], root: Path, victim: Path) -> None:
+def test_an_optional_target_in_the_way_is_skipped(
+    container: Callable[..., Container], root: Path, victim: Path
+) -> None:
     occupy(root / "usr/bin/nvidia-smi", "an absolute link", victim / "nvidia-smi")
     done = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED).run()
     assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
@@ -144,7 +150,13 @@ def test_poisoned_python_and_loader_settings_have_no_effect(
     (root / "sbin").mkdir()
     (root / "sbin/ldconfig").write_text(f"#!/bin/sh\ntouch {proof}\n")
     (root / "sbin/ldconfig").chmod(0o755)
-    environment = ["PYTHONPATH=/", "PYTHONHOME=/", "LD_PRELOAD=/poison.so", "GLIBC_TUNABLES=x=y", "PYTHONSTARTUP=/os.py"]
+    environment = [
+        "PYTHONPATH=/",
+        "PYTHONHOME=/",
+        "LD_PRELOAD=/poison.so",
+        "GLIBC_TUNABLES=x=y",
+        "PYTHONSTARTUP=/os.py",
+    ]
     made = container(["/bin/busybox", "true"], devices=ALLOCATED, environment=environment)
     made.write()
     for name in ("json.py", "os.py"):
@@ -175,13 +187,6 @@ def test_a_shared_root_does_not_leak_mounts(container: Callable[..., Container],
         made.run()
 
 
-def test_the_host_as_root_is_refused(container: Callable[..., Container]) -> None:
-    made = container(["/bin/busybox", "true"], devices=ALLOCATED)
-    made.changes = {"root": {"path": "/", "readonly": True}, "mounts": []}
-    done = made.run()
-    assert done.returncode != 0
-
-
 def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callable[..., Container], root: Path) -> None:
     made = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED)
     made.changes = {"root": {"path": str(root), "readonly": True}}
@@ -189,25 +194,25 @@ def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callab
     assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
 
 
+@pytest.mark.parametrize("target", ["usr/bin", MULTIARCH, "etc"])
 def test_swapping_a_target_while_the_hook_runs_never_reaches_the_host(
-    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path
+    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path, target: str
 ) -> None:
     """A folder and a link to the host change places all the time, as another container on a shared root could do."""
-    folder, aside = root / "usr/bin", root / "usr/aside"
-    aside.symlink_to(victim)
+    folder, aside = os.fsencode(root / target), os.fsencode(root / "aside")
+    (root / "aside").symlink_to(victim)
+    libc = ctypes.CDLL(None)
     stop = threading.Event()
 
     def swap() -> None:
-        spare = root / "usr/spare"
         while not stop.is_set():
-            for old, new in ((folder, spare), (aside, folder), (folder, aside), (spare, folder)):
-                os.rename(old, new)
+            libc.renameat2(AT_FDCWD, folder, AT_FDCWD, aside, RENAME_EXCHANGE)
 
     thread = threading.Thread(target=swap)
     thread.start()
     try:
         with host_unchanged(driver.root, victim):
-            for _ in range(20):
+            for _ in range(ROUNDS):
                 container(["/bin/busybox", "true"], devices=ALLOCATED).run()
     finally:
         stop.set()

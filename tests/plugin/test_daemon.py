@@ -69,9 +69,7 @@ def test_a_lost_gpu_is_unhealthy_alone_and_comes_back(kubelet: Kubelet, node: Da
         node.wait_for_log('msg="healthy again"')
 
 
-def test_a_driver_that_goes_takes_health_and_another_one_brings_it_back(
-    kubelet: Kubelet, node: DaemonProcess
-) -> None:
+def test_a_driver_that_goes_takes_health_and_another_one_brings_it_back(kubelet: Kubelet, node: DaemonProcess) -> None:
     with node:
         kubelet.wait_for_devices(RESOURCE, 2)
         write_driver(node.driver, None)

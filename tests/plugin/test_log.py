@@ -49,9 +49,10 @@ def test_a_standing_problem_is_said_once_and_its_end_too(stream: io.StringIO) ->
 def test_records_of_libraries_have_the_same_form(stream: io.StringIO, debug: bool) -> None:  # noqa: FBT001 - a table column
     configure(stream, debug=debug)
     try:
-        raise ValueError("x")
+        int("x")
     except ValueError:
         logging.getLogger("grpc").exception("failed")
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "level=error msg=failed logger=grpc error=ValueError('x')"
+    assert lines[0].startswith("level=error msg=failed logger=grpc error=")
+    assert "ValueError" in lines[0]
     assert ("Traceback" in stream.getvalue()) is debug

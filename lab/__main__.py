@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lab import bundle, trees
 from lab.machine.errors import LabError, SiteError
-from lab.nodes import NodeSpec, Site, known_sites
+from lab.nodes import NodeSpec, Site, known_sites, lost_sites
 from lab.nvml.models import MODELS
 from lab.trees import SUITES
 
@@ -156,13 +156,23 @@ def inventory(options: argparse.Namespace) -> None:
 
 
 def status(_: argparse.Namespace) -> None:
-    """List sites and nodes."""
+    """List sites and nodes, and what sites left behind whose folder is gone."""
     for site in known_sites():
         print(f"site {site.name} ({site.folder})")
-        for node in site.status():
-            state = "running" if node.is_running else "stopped"
-            module = node.driver_module or "none"
-            print(f"  {node.name:12} {state:8} {node.address:15} {node.suite:9} {node.gpus} GPUs, module {module}")
+        try:
+            print_nodes(site)
+        except SiteError as error:  # made by another version of the laboratory
+            print(f"  {error} (python3 -m lab destroy --site {site.name})")
+    for bridge, folder in lost_sites().items():
+        print(f"left over: {bridge} of {folder} (python3 -m lab destroy --site {bridge.removeprefix('gn-')})")
+
+
+def print_nodes(site: Site) -> None:
+    """Print a line per node."""
+    for node in site.status():
+        state = "running" if node.is_running else "stopped"
+        what = f"{node.suite:9} {node.gpus} GPUs, module {node.driver_module or 'none'}"
+        print(f"  {node.name:12} {state:8} {node.address:15} {what}")
 
 
 def tree(options: argparse.Namespace) -> None:

@@ -38,13 +38,14 @@ class Bridge:
 
     def create(self) -> None:
         """Make the bridge unless it is there; ``SiteError`` if the name belongs to something else."""
-        if self.name in bridge_owners():
-            if bridge_owners()[self.name] == str(self.owner):
-                return
-            raise SiteError(f"interface {self.name} exists and belongs to {bridge_owners()[self.name] or 'another'}")
-        _ip("link", "add", self.name, "type", "bridge")
-        _ip("link", "set", self.name, "alias", f"{MARK}{self.owner}")
-        _ip("addr", "add", f"{self.host_address}/24", "dev", self.name)
+        owners = bridge_owners()
+        if self.name in owners and owners[self.name] != str(self.owner):
+            raise SiteError(f"interface {self.name} exists and belongs to {owners[self.name] or 'something else'}")
+        if self.name not in owners:
+            _ip("link", "add", self.name, "type", "bridge")
+            _ip("link", "set", self.name, "alias", f"{MARK}{self.owner}")
+        # A command that was killed here may have left the bridge without the rest.
+        _ip("addr", "replace", f"{self.host_address}/24", "dev", self.name)
         _ip("link", "set", self.name, "up")
 
 

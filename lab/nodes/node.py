@@ -150,6 +150,7 @@ class Node:
         """Take the power away and remove the node's control groups and folder."""
         self.cut()
         self.machine.group.remove()
+        (self.folder / "node.json").unlink()  # first: what is half removed must not be taken for a node
         shutil.rmtree(self.folder)
 
     def _answers(self) -> bool:

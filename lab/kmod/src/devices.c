@@ -165,7 +165,8 @@ static int count_in(const char *descriptors, const char *module)
     return users;
 }
 
-/* Open descriptors of the module's devices, by device number: whatever path a container's process used. */
+/* Open descriptors of the module's devices, found by device number: whatever path a container's process used.
+ * The kernel counts an inherited descriptor once; here each process that has it counts. */
 int count_device_users(const char *module)
 {
     DIR *processes = opendir("/proc");

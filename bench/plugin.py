@@ -172,9 +172,8 @@ def measure(node: Node, arguments: argparse.Namespace) -> None:
         total, by_thread = wake_ups(process.pid, arguments.idle_seconds)
         own = by_thread["python"] + by_thread["python3"]
         print(f"idle memory                     {memory_of(process.pid)}")
-        print(
-            f"idle wake-ups                   {total:.1f}/s, of which our own threads {own / arguments.idle_seconds:.1f}/s"
-        )
+        own_rate = own / arguments.idle_seconds
+        print(f"idle wake-ups                   {total:.1f}/s, of which our own threads {own_rate:.1f}/s")
         endpoint = Endpoint(kubelet.folder, "grapnel-nvidia.com_gpu.sock")
         print(f"empty call (options)            {percentiles(endpoint.options, arguments.calls)}")
         print(f"Allocate, one GPU               {percentiles(lambda: endpoint.allocate(ids[:1]), arguments.calls)}")

@@ -159,7 +159,7 @@ class Site:
         ]
 
     def _lock(self) -> AbstractContextManager[None]:
-        """The lock lies beside the folder, so that it can be held while the folder goes."""
+        """Return the site's lock: beside the folder, so that it can be held while the folder goes."""
         return locked(self.folder.with_name(f".{self.name}.lock"), wait_s=LOCK_WAIT_S)
 
     def _open(self) -> Bridge:

@@ -103,7 +103,7 @@ def test_a_site_whose_command_was_killed_can_be_destroyed_or_used(site: Site) ->
 def test_a_site_whose_folder_was_lost_is_found_and_destroyed(site: Site) -> None:
     site.up(NodeSpec("n1", gpus=0))
     shutil.rmtree(site.folder)
-    assert lost_sites() == {f"gn-{site.name}": str(site.folder)}
+    assert lost_sites()[f"gn-{site.name}"] == str(site.folder)
     site.destroy()
     assert traces(site.name) == []
 

@@ -66,7 +66,14 @@ def _scan(text: str, start: int, scan: Scanner) -> tuple[object, int]:
     except (StopIteration, SystemError):
         # On malformed input the C scanner raises StopIteration, or on 3.11, while json is not imported, nothing at all
         # (SystemError). The public scanner reads the text again, for its message.
+        return _scan_in_words(text, start)
+
+
+def _scan_in_words(text: str, start: int) -> tuple[object, int]:
+    try:
         return public_scanner()(text, start)
+    except ValueError as reason:
+        raise ValueError(f"not JSON: {reason}") from None
 
 
 def dumps(document: object) -> str:

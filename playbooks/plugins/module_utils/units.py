@@ -60,3 +60,8 @@ def mark_restart(host: Host, unit: str) -> None:
 def clear_restart(host: Host, unit: str) -> None:
     """Take the mark away: the service has restarted since, or nothing was changed after all."""
     host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
+
+
+def unit_property(host: Host, unit: str, name: str) -> str:
+    """One property of a unit; empty when systemd does not know it."""
+    return host.run(["systemctl", "show", "--property", name, "--value", unit], _TIMEOUT_S).stdout.strip()

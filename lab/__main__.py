@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lab import bundle, trees
 from lab.machine.errors import LabError, SiteError
-from lab.nodes import NodeSpec, Site, known_sites
-from lab.nodes.spec import MODELS
+from lab.nodes import NodeSpec, Site, known_sites, lost_sites
+from lab.nvml.models import MODELS
 from lab.trees import SUITES
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ("reboot", reboot, "reboot a node and wait until it is ready"),
         ("crash", crash, "take the power away from a node"),
         ("console", console, "print a node's console log"),
+        ("gpus", gpus, "look at a node's GPUs, or change what NVML says of them (show, set, xid, …)"),
         ("sh", shell, "run a command on a node, or log in"),
     )
     for name, verb, text in table:
@@ -71,6 +72,8 @@ def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
             added.add_argument("--gpus", type=int, metavar="N")
             added.add_argument("--model", choices=sorted(MODELS))
             added.add_argument("--driver-module", metavar="VERSION", help="kernel module loaded at boot")
+        if name == "gpus":
+            added.add_argument("arguments", nargs=argparse.REMAINDER, help="of lab.nvml.tool; default: show")
         if name == "sh":
             added.add_argument("command", nargs=argparse.REMAINDER)
 
@@ -132,6 +135,13 @@ def shell(options: argparse.Namespace) -> int:
     return subprocess.run(argv if options.command else [*argv[:-1], "-t"], check=False).returncode
 
 
+def gpus(options: argparse.Namespace) -> int:
+    """Hand over to the simulated NVML's own tool, with the library of the node."""
+    library = Site(options.site).node(options.node).nvml_library
+    command = [sys.executable, "-m", "lab.nvml.tool", str(library), *(options.arguments or ["show", "gpu"])]
+    return subprocess.run(command, check=False).returncode
+
+
 def destroy(options: argparse.Namespace) -> None:
     """Remove a site."""
     Site(options.site).destroy()
@@ -146,15 +156,23 @@ def inventory(options: argparse.Namespace) -> None:
 
 
 def status(_: argparse.Namespace) -> None:
-    """List sites and nodes."""
+    """List sites and nodes, and what sites left behind whose folder is gone."""
     for site in known_sites():
         print(f"site {site.name} ({site.folder})")
-        for node in site.status():
-            state = "running" if node.is_running else "stopped"
-            module = node.driver_module or "none"
-            print(
-                f"  {node.name:12} {state:8} {node.address:15} {node.suite:9} {node.gpus} GPUs, module {module}"
-            )
+        try:
+            print_nodes(site)
+        except SiteError as error:  # made by another version of the laboratory
+            print(f"  {error} (python3 -m lab destroy --site {site.name})")
+    for bridge, folder in lost_sites().items():
+        print(f"left over: {bridge} of {folder} (python3 -m lab destroy --site {bridge.removeprefix('gn-')})")
+
+
+def print_nodes(site: Site) -> None:
+    """Print a line per node."""
+    for node in site.status():
+        state = "running" if node.is_running else "stopped"
+        what = f"{node.suite:9} {node.gpus} GPUs, module {node.driver_module or 'none'}"
+        print(f"  {node.name:12} {state:8} {node.address:15} {what}")
 
 
 def tree(options: argparse.Namespace) -> None:

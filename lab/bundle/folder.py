@@ -58,10 +58,7 @@ class Bundle:
         """Return everything in the folder, as its ``Packages`` index says."""
         text = (self.folder / "Packages").read_text()
         stanzas = [dict(FIELD.findall(stanza)) for stanza in text.split("\n\n") if stanza.strip()]
-        return [
-            Package(stanza["Package"], stanza["Version"], self.folder / stanza["Filename"])
-            for stanza in stanzas
-        ]
+        return [Package(stanza["Package"], stanza["Version"], self.folder / stanza["Filename"]) for stanza in stanzas]
 
     def find(self, wanted: str) -> Package:
         """Return the package ``name`` or ``name=version``; ``PackageError`` if there is not exactly one."""

@@ -46,9 +46,7 @@ def signing_key(key_dir: Path) -> Path:
     return secret
 
 
-def _gpg(
-    secret: Path | None, *arguments: str, first: tuple[str, ...] = (), input_text: str | None = None
-) -> str:
+def _gpg(secret: Path | None, *arguments: str, first: tuple[str, ...] = (), input_text: str | None = None) -> str:
     """Run gpg in a home of its own that lives as long as the call, its agent included."""
     with tempfile.TemporaryDirectory(prefix="gn-gpg-") as home:
         gpg = [

@@ -44,14 +44,10 @@ def run(
             **stdin,  # type: ignore[call-overload]  # either input or stdin, never both
         )
     except FileNotFoundError as error:
-        raise HostError(
-            f"{argv[0]} is missing", hint="install the packages of lab/apt-packages.txt"
-        ) from error
+        raise HostError(f"{argv[0]} is missing", hint="install the packages of lab/apt-packages.txt") from error
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else ""
-        raise CommandError(
-            f"{argv[0]} took longer than {timeout_s:g} s", hint=_report(argv, output)
-        ) from error
+        raise CommandError(f"{argv[0]} took longer than {timeout_s:g} s", hint=_report(argv, output)) from error
     if check and done.returncode:
         report = _report(argv, done.stdout + done.stderr)
         raise CommandError(f"{argv[0]} failed with status {done.returncode}", hint=report)

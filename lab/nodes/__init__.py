@@ -10,7 +10,7 @@ Nodes reach nothing outside their site; their only packages are those of ``lab.b
 """
 
 from lab.nodes.node import Node
-from lab.nodes.site import NodeStatus, Site, known_sites
-from lab.nodes.spec import Gpu, NodeSpec
+from lab.nodes.site import NodeStatus, Site, known_sites, lost_sites
+from lab.nodes.spec import NodeSpec
 
-__all__ = ["Gpu", "Node", "NodeSpec", "NodeStatus", "Site", "known_sites"]
+__all__ = ["Node", "NodeSpec", "NodeStatus", "Site", "known_sites", "lost_sites"]

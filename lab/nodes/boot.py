@@ -60,9 +60,7 @@ class Machine:
         supervisor = [sys.executable, "-I", str(SUPERVISOR), str(path)]
         command = ["setsid", "--fork", "unshare", "--mount", "--propagation", "slave", *supervisor]
         with self.console.open("ab") as console:
-            subprocess.run(
-                command, check=True, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT
-            )
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
         self._wait_for_processes()
 
     def _wait_for_processes(self) -> None:

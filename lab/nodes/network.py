@@ -38,15 +38,14 @@ class Bridge:
 
     def create(self) -> None:
         """Make the bridge unless it is there; ``SiteError`` if the name belongs to something else."""
-        if self.name in bridge_owners():
-            if bridge_owners()[self.name] == str(self.owner):
-                return
-            raise SiteError(
-                f"interface {self.name} exists and belongs to {bridge_owners()[self.name] or 'another'}"
-            )
-        _ip("link", "add", self.name, "type", "bridge")
-        _ip("link", "set", self.name, "alias", f"{MARK}{self.owner}")
-        _ip("addr", "add", f"{self.host_address}/24", "dev", self.name)
+        owners = bridge_owners()
+        if self.name in owners and owners[self.name] != str(self.owner):
+            raise SiteError(f"interface {self.name} exists and belongs to {owners[self.name] or 'something else'}")
+        if self.name not in owners:
+            _ip("link", "add", self.name, "type", "bridge")
+            _ip("link", "set", self.name, "alias", f"{MARK}{self.owner}")
+        # A command that was killed here may have left the bridge without the rest.
+        _ip("addr", "replace", f"{self.host_address}/24", "dev", self.name)
         _ip("link", "set", self.name, "up")
 
 
@@ -60,9 +59,7 @@ def bridge_owners() -> dict[str, str]:
     """Return every interface of the machine with the site folder that its alias names ("" for foreign ones)."""
     links = json.loads(_ip("-json", "link", "show"))
     aliases = {link["ifname"]: link.get("ifalias", "") for link in links}
-    return {
-        name: alias.removeprefix(MARK) if alias.startswith(MARK) else "" for name, alias in aliases.items()
-    }
+    return {name: alias.removeprefix(MARK) if alias.startswith(MARK) else "" for name, alias in aliases.items()}
 
 
 def free_subnet(wish: int) -> int:
@@ -72,9 +69,7 @@ def free_subnet(wish: int) -> int:
         candidate = (wish + step) % 250 + 1
         if candidate not in used:
             return candidate
-    raise SiteError(
-        f"no free /24 in {NETWORK}.0.0/16", hint="destroy sites that are not needed: python3 -m lab status"
-    )
+    raise SiteError(f"no free /24 in {NETWORK}.0.0/16", hint="destroy sites that are not needed: python3 -m lab status")
 
 
 def _used_subnets() -> set[int]:

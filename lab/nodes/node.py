@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.kmod import SIMULATED_NVML, install_driver_module
 from lab.machine.command import run
 from lab.machine.errors import BootError, CommandError, SiteError
+from lab.trees import find_suite
 
 if TYPE_CHECKING:
     import subprocess
 
     from lab.nodes.boot import Machine
-    from lab.nodes.spec import Gpu, NodeSpec
+    from lab.nodes.spec import NodeSpec
     from lab.nodes.ssh import SshAccess
+    from lab.nvml.machine import Gpu
 
 BOOT_TIMEOUT_S = 90.0
 POWEROFF_TIMEOUT_S = 20.0
@@ -48,7 +51,7 @@ class Node:
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The node's GPUs as the module, PCI and the simulated NVML show them."""
-        return self.spec.devices(self.site)
+        return self.spec.machine(self.site).gpus
 
     @property
     def is_running(self) -> bool:
@@ -65,6 +68,17 @@ class Node:
         if not leader:
             raise SiteError(f"node {self.name} does not run", hint=f"python3 -m lab up {self.name}")
         return Path(f"/proc/{leader}/root")
+
+    @property
+    def nvml_library(self) -> Path:
+        """The simulated NVML of the node: ``lab.nvml.state`` reads and changes the machine in it, live."""
+        place = SIMULATED_NVML.lstrip("/")
+        return (self.root if self.is_running else self.folder / "upper") / place
+
+    def install_module(self, version: str) -> None:
+        """Put another version of the driver's module on the running node's disk; what is loaded stays loaded."""
+        release = find_suite(self.spec.suite).kernel_release
+        install_driver_module(self.root / "usr/lib/modules", version, release)
 
     def start(self) -> None:
         """Start the node's machine; ``wait_ready`` waits for the system in it."""
@@ -136,6 +150,7 @@ class Node:
         """Take the power away and remove the node's control groups and folder."""
         self.cut()
         self.machine.group.remove()
+        (self.folder / "node.json").unlink()  # first: what is half removed must not be taken for a node
         shutil.rmtree(self.folder)
 
     def _answers(self) -> bool:

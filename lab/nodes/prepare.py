@@ -6,12 +6,12 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.nodes.layer import Layer
 from lab.nodes.ssh import make_key
 
 if TYPE_CHECKING:
     from lab.bundle import Bundle
-    from lab.nodes.spec import Gpu
+    from lab.nodes.layer import Layer
+    from lab.nvml.machine import Gpu
 
 FILES = Path(__file__).with_name("files")
 HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
@@ -56,7 +56,7 @@ def write_pci(folder: Path, gpus: tuple[Gpu, ...]) -> None:
         function.mkdir()
         values = {
             "vendor": NVIDIA,
-            "device": f"0x{gpu.model.device}",
+            "device": f"0x{gpu.pci_device_id >> 16:04x}",
             "class": GPU_CLASS,
             "numa_node": str(gpu.numa_node),
         }

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import bundle, trees
+from lab import bundle, nvml, trees
+from lab.kmod import KmodFiles
 from lab.machine.errors import SiteError
 from lab.machine.folders import state_dir, write_atomic
 from lab.machine.lock import locked
@@ -22,16 +23,19 @@ from lab.nodes.boot import Machine
 from lab.nodes.cgroup import ControlGroup, hierarchies
 from lab.nodes.inventory import render_inventory
 from lab.nodes.layer import Layer
-from lab.nodes.network import FIRST_NODE, LAST_NODE, Bridge, free_subnet, remove_bridge
+from lab.nodes.network import FIRST_NODE, LAST_NODE, Bridge, bridge_owners, free_subnet, remove_bridge
 from lab.nodes.node import Node
 from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_files
-from lab.nodes.spec import NodeSpec, check_name
+from lab.nodes.spec import NodeSpec, check_name, gpu_line
 from lab.nodes.ssh import SshAccess
+from lab.nvml import state as nvml_state
+from lab.trees import find_suite
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 LOCK_WAIT_S = 600.0
+SEPARATOR = "."  # in no name of a site or node: site "a" must not take the groups of site "a-b" for its own
 MACHINE_LOCK = Path("/run/lock/grapnel-lab.lock")
 
 
@@ -100,15 +104,27 @@ class Site:
             self._write_access()
 
     def destroy(self) -> None:
-        """Remove every process, control group, interface and folder of the site; also what a crash left behind."""
+        """Remove all processes, control groups, interfaces and folders of the site, also those a crash left."""
         with self._lock():
+            self._require_own()
             for group in self._groups():
                 group.kill()
                 group.remove()
             self.access.close_all()
             remove_bridge(self.bridge_name, self.folder)
+            # Renamed first: a folder that is half removed must not be taken for a site.
+            gone = self.folder.with_name(f".{self.name}.gone")
+            shutil.rmtree(gone, ignore_errors=True)
             if self.folder.exists():
-                shutil.rmtree(self.folder)
+                self.folder.rename(gone)
+                shutil.rmtree(gone)
+
+    def _require_own(self) -> None:
+        """Refuse to touch a site of the same name that another state folder holds."""
+        owner = bridge_owners().get(self.bridge_name)
+        if owner is not None and owner != str(self.folder):
+            hint = "set XDG_STATE_HOME as it was when that site was made"
+            raise SiteError(f"site {self.name} belongs to {owner or 'something else'}", hint=hint)
 
     def node(self, name: str) -> Node:
         """Return an existing node; ``SiteError`` if the site has none of that name."""
@@ -183,7 +199,7 @@ class Site:
             base=trees.ensure(spec.suite),
             bundle=bundle.ensure(spec.suite).folder,
             bridge=bridge.name,
-            group=ControlGroup(f"{self.bridge_name}-{spec.name}"),
+            group=ControlGroup(f"{self.bridge_name}{SEPARATOR}{spec.name}"),
         )
         return Node(spec, self.name, bridge.node_address(octet), folder, machine, self.access)
 
@@ -197,11 +213,23 @@ class Site:
         (folder / "upper").chmod(0o755)
         layer = Layer(folder / "upper", node.machine.base)
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
-        write_site_files(layer, bundle.ensure(spec.suite))
+        packages = bundle.ensure(spec.suite)
+        write_site_files(layer, packages)
         write_pci(folder / "pci", node.gpus)
+        self._simulate(layer, node, packages.driver_versions())
         octet = int(node.address.rpartition(".")[2])
         write_atomic(folder / "node.json", json.dumps({"spec": spec.to_json(), "octet": octet}))
         return node
+
+    def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
+        """Give the node its simulated kernel module and, for every driver in the package folder, its NVML."""
+        machine = node.spec.machine(self.name)
+        simulation = KmodFiles(layer, find_suite(node.spec.suite).kernel_release)
+        simulation.install_kernel(gpu_line(gpu) for gpu in machine.gpus)
+        if node.spec.driver_module:
+            simulation.install_module(node.spec.driver_module)
+        simulation.install_nvml(nvml.build(), versions)
+        nvml_state.write(node.nvml_library, machine)
 
     def _free_octet(self) -> int:
         used = {json.loads(path.read_text())["octet"] for path in self.folder.glob("nodes/*/node.json")}
@@ -219,7 +247,7 @@ class Site:
 
     def _groups(self) -> list[ControlGroup]:
         """Return the control groups of all nodes that the site has, or had when its folder was lost."""
-        prefix = f"{self.bridge_name}-"
+        prefix = f"{self.bridge_name}{SEPARATOR}"
         found = {path.name for hierarchy in hierarchies() for path in hierarchy.glob(f"{prefix}*")}
         return [ControlGroup(name) for name in sorted(found)]
 
@@ -227,3 +255,9 @@ class Site:
 def known_sites() -> list[Site]:
     """Return the sites that have a folder."""
     return [Site(path.parent.name) for path in sorted(state_dir().glob("*/site.json"))]
+
+
+def lost_sites() -> dict[str, str]:
+    """Return bridges of sites whose folder is gone, by name, with the folder they had."""
+    owners = bridge_owners().items()
+    return {name: owner for name, owner in owners if owner and not Path(owner, "site.json").exists()}

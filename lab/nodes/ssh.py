@@ -76,9 +76,7 @@ class SshAccess:
         socket = self.control_dir / address
         if socket.exists():
             options = ["-o", f"ControlPath={socket}"]
-            run(
-                ["ssh", "-F", "none", *options, "-O", "exit", address], timeout_s=CLOSE_TIMEOUT_S, check=False
-            )
+            run(["ssh", "-F", "none", *options, "-O", "exit", address], timeout_s=CLOSE_TIMEOUT_S, check=False)
             socket.unlink(missing_ok=True)
 
     def close_all(self) -> None:

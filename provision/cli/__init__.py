@@ -20,7 +20,7 @@ from provision.cli.terminal import print_error
 from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
@@ -39,16 +39,22 @@ class Verb(Protocol):
         """Do it, and return the exit code."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def import_verb(name: str) -> Verb:
+    """Return the module of a verb."""
+    return cast("Verb", importlib.import_module(f"provision.cli.{name}"))
+
+
+def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = import_verb) -> int:
     """Run `grapnel` and return its exit code: 0 done, 1 expected failure, 2 usage, 70 a bug."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debug = "--debug" in arguments
     try:
-        code = _dispatch(arguments)
+        code = _dispatch(arguments, load)
         sys.stdout.flush()
     except GrapnelError as error:
-        print_error(error)
-        if "--debug" in arguments:
+        if is_debug:
             traceback.print_exc()
+        print_error(error)
         return error.exit_code
     except BrokenPipeError:
         return _reader_went_away()
@@ -56,12 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("grapnel: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes an exit code
-        return _report_bug(error, debug="--debug" in arguments)
+        return _report_bug(error, is_debug=is_debug)
     return code
 
 
-def _dispatch(arguments: list[str]) -> int:
-    parser = build_parser(verb_of(arguments))
+def _dispatch(arguments: list[str], load: Callable[[str], Verb]) -> int:
+    parser = build_parser({name: load(name) for name in verbs_of(arguments)})
     try:
         args = parser.parse_args(arguments)
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
@@ -69,8 +75,8 @@ def _dispatch(arguments: list[str]) -> int:
     return int(args.run(args))
 
 
-def verb_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the verb that is asked for, so that only its module is imported, or all of them for a help text."""
+def verbs_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the verb that is asked for, so that only its module is imported; all of them for a help text."""
     words = [word for word in arguments if not word.startswith("-")]
     if not words:
         return () if "--version" in arguments else VERBS
@@ -87,7 +93,7 @@ def _unknown_verb(word: str) -> UsageError:
     return UsageError(f"unknown verb '{word}'", hint=hint)
 
 
-def build_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     """Return the parser that knows these verbs."""
     parser = argparse.ArgumentParser(
         prog="grapnel",
@@ -98,8 +104,7 @@ def build_parser(verbs: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"grapnel {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name in verbs:
-        verb = cast("Verb", importlib.import_module(f"provision.cli.{name}"))
+    for name, verb in verbs.items():
         subparser = subparsers.add_parser(name, help=verb.SUMMARY, description=verb.SUMMARY, allow_abbrev=False)
         verb.configure(subparser)
         subparser.set_defaults(run=verb.run)
@@ -112,9 +117,9 @@ def _reader_went_away() -> int:
     return ExitCode.FAILED
 
 
-def _report_bug(error: Exception, *, debug: bool) -> int:
-    if debug:
+def _report_bug(error: Exception, *, is_debug: bool) -> int:
+    if is_debug:
         traceback.print_exc()
     hint = "run it again with --debug and report what it prints"
-    print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if debug else hint))
+    print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if is_debug else hint))
     return ExitCode.BUG

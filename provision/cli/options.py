@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,6 @@ def common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-i",
         "--inventory",
-        type=Path,
         action="append",
         default=[],
         metavar="PATH",
@@ -51,6 +51,13 @@ def load_fleet(args: argparse.Namespace) -> Fleet:
     from provision.cli.terminal import print_findings  # noqa: PLC0415 - start-up time
     from provision.fleet.load import load  # noqa: PLC0415 - start-up time
 
-    fleet = load(args.file, inventories=args.inventory, limit=args.limit)
+    fleet = load(args.file, inventories_of(args), limit=args.limit, directory=Path.cwd(), environ=os.environ)
     print_findings(fleet.warnings)
     return fleet
+
+
+def inventories_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the inventories that are meant, empty where there is none."""
+    from provision.fleet.sources import choose_inventories  # noqa: PLC0415 - start-up time
+
+    return choose_inventories(args.inventory, Path.cwd(), os.environ)

@@ -35,9 +35,9 @@ def print_error(error: GrapnelError) -> None:
 
 
 def print_findings(findings: Iterable[Finding]) -> None:
-    """Print findings with the source line and a caret each."""
+    """Print findings with the source line and a caret each, and an empty line after the last one."""
     from provision.spec.excerpt import render_findings  # noqa: PLC0415 - start-up time
 
     text = render_findings(findings, colour=wants_colour(sys.stderr))
     if text:
-        print(text, file=sys.stderr)
+        print(f"{text}\n", file=sys.stderr)

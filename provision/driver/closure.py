@@ -140,9 +140,12 @@ def _not_available(wanted: str, pool: Mapping[str, Mapping[str, AvailablePackage
     )
 
 
-def _distance(version: str, wanted: str) -> list[int]:
-    """Return how far a version is from another, part by part: branch first."""
-    return [abs(mine - theirs) for mine, theirs in zip(_numbers(version), _numbers(wanted), strict=True)]
+def _distance(version: str, wanted: str) -> tuple[int, list[int]]:
+    """Return how far a version is from another: branch first, then within a branch, newest first in another one."""
+    (branch, *rest), (wanted_branch, *wanted_rest) = _numbers(version), _numbers(wanted)
+    if branch != wanted_branch:
+        return abs(branch - wanted_branch), [-each for each in rest]
+    return 0, [abs(mine - theirs) for mine, theirs in zip(rest, wanted_rest, strict=True)]
 
 
 def _numbers(version: str) -> list[int]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from provision.spec.findings import Finding
+    from provision.spec.findings import Finding, Place
     from provision.spec.model import GpuStack, StackSpec
 
 
@@ -27,12 +26,12 @@ class Level(Enum):
 class Origin:
     """Who set a value: the level that won, where it stands, and what it overrode.
 
-    `where` is "built in", "grapnel.yaml:12:14" or "group gpu_nodes". `overrode` is the next weaker level that had
-    set the same key, and so on down to the default.
+    `where` prints as "built in", "grapnel.yaml:12:14" or "group gpu_nodes". `overrode` is the next weaker level
+    that had set the same key, and so on down to the default.
     """
 
     level: Level
-    where: str
+    where: Place
     value: object
     overrode: Origin | None = None
 
@@ -52,12 +51,12 @@ class FleetNode:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The selected machines, in the inventory's order, and what they were read from.
+    """The selected machines in the order of their names, and what they were read from.
 
-    `inventories` are the paths to hand to Ansible; empty means the ones that ansible.cfg names.
+    `inventories` are the values for Ansible's `--inventory`: absolute paths, or lists of hosts with a comma.
     """
 
     declaration: GpuStack
     nodes: tuple[FleetNode, ...]
-    inventories: tuple[Path, ...]
+    inventories: tuple[str, ...]
     warnings: tuple[Finding, ...] = ()

@@ -8,6 +8,7 @@ Knows nothing of GpuStack.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -22,6 +23,7 @@ UNREADABLE: Final = object()
 """Stands for a value about which a finding was made already."""
 
 _CORE: Final = "tag:yaml.org,2002:"
+_LINE_END: Final = re.compile("[\n\r\x85\u2028\u2029]")  # what PyYAML counts lines by
 _SCALARS: Final = frozenset(_CORE + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
 _UNREADABLE_TAG: Final = "!unreadable"
 _REWORDED: Final = {
@@ -37,19 +39,21 @@ _REWORDED: Final = {
         "this line is indented differently from the keys above it",
         "align keys of one mapping",
     ),
-    "found unexpected end of stream": ("the text ends inside quotes", "close them"),
-    "expected the node content, but found '<stream end>'": ("the text ends inside brackets", "close them"),
     "could not find expected ':'": ("this line is neither a key nor a value", "write it as `key: value`"),
 }
 
 
 @dataclass
 class Document:
-    """A text as plain values; `keys`, `values` and `written` tell where each stands and how it was spelled."""
+    """A text as plain values; `keys`, `values` and `written` tell where each stands and how it was spelled.
+
+    `is_broken` tells that the text is no YAML at all, unlike YAML that is not read here.
+    """
 
     name: str
     lines: list[str]
     content: object = UNREADABLE
+    is_broken: bool = False
     keys: dict[KeyPath, Place] = field(default_factory=dict)
     values: dict[KeyPath, Place] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
@@ -87,8 +91,9 @@ def read_document(data: bytes, name: str) -> Document:
         document.report(document.place(0, 0), f"is larger than {MAX_BYTES // 1024} KiB", "a declaration is small")
         return document
     text, undecoded = _decode(data)
-    document = Document(name, text.split("\n"))
+    document = Document(name, _LINE_END.split(text))
     if undecoded is not None:
+        document.is_broken = True
         line, column = _position(text, undecoded)
         document.report(document.place(line, column), "is not UTF-8 from here on", "save the file as UTF-8")
         return document
@@ -105,6 +110,16 @@ def _decode(data: bytes) -> tuple[str, int | None]:
         return good, len(good)
 
 
+def _reword(problem: str, context: str, opened: yaml.Mark | None) -> tuple[str, str]:
+    """Return what PyYAML says about broken text as a message and a hint for people who do not write parsers."""
+    if problem in _REWORDED:
+        return _REWORDED[problem]
+    if opened and (problem == "found unexpected end of stream" or "<stream end>" in problem):
+        what = "quotes" if "quoted" in context else "brackets"
+        return f"the text ends inside {what}", f"close the {what} of line {opened.line + 1}"
+    return f"no YAML: {problem}", context
+
+
 def _position(text: str, index: int) -> tuple[int, int]:
     before = text[:index]
     return before.count("\n"), index - (before.rfind("\n") + 1)
@@ -116,30 +131,33 @@ def _report_empty(document: Document) -> None:
 
 def _compose(document: Document, text: str) -> None:
     try:
-        loader = _Composer(text)
-        loader.document = document
+        loader = _Composer(text, document)
         root = loader.compose_only_document()
         if root is None:
             _report_empty(document)
         else:
             document.content = _Reader(document, loader).read(root, ())
     except yaml.reader.ReaderError as error:
+        document.is_broken = True
         line, column = _position(text, int(error.position))
         code = f"U+{ord(error.character):04X}" if isinstance(error.character, str) else f"U+{error.character:04X}"
         document.report(document.place(line, column), f"contains the control character {code}", "remove it")
     except yaml.MarkedYAMLError as error:
+        document.is_broken = True
         mark = error.problem_mark or error.context_mark
         place = document.place(mark.line, mark.column) if mark else document.place(0, 0)
         problem = error.problem or "cannot be read"
-        message, hint = _REWORDED.get(problem, (f"no YAML: {problem}", error.context or ""))
-        document.report(place, message, hint)
+        document.report(place, *_reword(problem, error.context or "", error.context_mark))
 
 
 class _Composer(yaml.SafeLoader):
     """Composes one document; anchors and aliases become findings, so no text can grow while it is read."""
 
-    document: Document
-    depth = 0
+    def __init__(self, text: str, document: Document) -> None:
+        super().__init__(text)
+        self.document = document
+        self.depth = 0
+        self.refused: set[str] = set()
 
     def compose_only_document(self) -> yaml.Node | None:
         self._take()
@@ -154,10 +172,10 @@ class _Composer(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self._next()
         if isinstance(event, yaml.AliasEvent):
-            self._refuse(self._take(), f"the alias *{event.anchor} is not read here")
+            self._refuse(self._take(), f"the alias *{event.anchor}")
             return yaml.ScalarNode(_UNREADABLE_TAG, "", _mark(event), _mark(event))
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            self._refuse(event, f"the anchor &{event.anchor} is not read here")
+            self._refuse(event, f"the anchor &{event.anchor}")
             event.anchor = None
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -166,9 +184,11 @@ class _Composer(yaml.SafeLoader):
         self.depth -= 1
         return node
 
-    def _refuse(self, event: yaml.Event, message: str) -> None:
-        hint = "write the value out; groups of the inventory share values"
-        self.document.report(self._place(event), message, hint)
+    def _refuse(self, event: yaml.Event, what: str) -> None:
+        if what not in self.refused:
+            hint = "write the value out; groups of the inventory share values"
+            self.document.report(self._place(event), f"{what} is not read here", hint)
+        self.refused.add(what)
 
     def _place(self, event: yaml.Event, width: int = 1) -> Place:
         mark = _mark(event)

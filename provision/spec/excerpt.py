@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from provision.spec.findings import Finding, Place, Severity, in_reading_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _WIDEST: Final = 100
 _STYLES: Final = {Severity.ERROR: "1;31", Severity.WARNING: "1;33"}
@@ -36,7 +36,7 @@ def render_finding(finding: Finding, *, colour: bool = False) -> str:
         text, pointer = _excerpt(finding.place)
         lines += [paint(f"{number} | ", _DIM) + text, paint(f"{gap} | ", _DIM) + paint(pointer, style)]
     if finding.nodes:
-        lines.append(f"      = nodes: {_few(finding.nodes)}")
+        lines.append(f"      = nodes: {few(finding.nodes)}")
     if finding.hint:
         lines.append(f"      = {paint('hint:', _HINT)} {finding.hint}")
     return "\n".join(lines)
@@ -62,6 +62,7 @@ def _cells(text: str) -> int:
     return len(text) + wide - sum(bool(unicodedata.combining(char)) for char in text)
 
 
-def _few(names: tuple[str, ...], most: int = 8) -> str:
+def few(names: Sequence[str], most: int = 8) -> str:
+    """Return names as one text, the first ones and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

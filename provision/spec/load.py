@@ -42,14 +42,17 @@ def load_declaration(path: Path) -> Declaration:
 
 
 def judge_alone(declaration: Declaration) -> list[Finding]:
-    """Return the rules that a declaration does not keep when no inventory adds to it."""
+    """Return the warnings of a declaration to which no inventory adds; raises DeclarationError with its errors."""
     document = declaration.document
-    return in_reading_order(
+    findings = in_reading_order(
         Finding(
             each.severity, document.value_place(SPEC + each.path), dotted(SPEC + each.path), each.message, each.hint
         )
         for each in judge(declaration.stack.spec)
     )
+    if any(each.severity is Severity.ERROR for each in findings):
+        raise failed(findings)
+    return findings
 
 
 def failed(findings: Iterable[Finding]) -> DeclarationError:

@@ -135,7 +135,7 @@ AbsolutePath = Annotated[
     str,
     _text(
         r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]+)+",
-        "an absolute path below '/', without '..', spaces or a trailing '/'",
+        "an absolute path: below '/', without '..', spaces or a trailing '/'",
         "/var/lib/kubelet",
         longest=255,
     ),

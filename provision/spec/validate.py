@@ -54,7 +54,7 @@ def examine(value: object, kind: type[T], source: Source, *, prefix: KeyPath = (
     """Return everything in the value that the type refuses; `prefix` precedes every key in the findings."""
     walk = _Walk(source, prefix)
     walk.examine(value, model.type_info(kind), ())
-    if not walk.findings:
+    if not walk.findings and not walk.is_incomplete:
         try:
             msgspec.convert(tidy(value), kind)
         except msgspec.ValidationError as error:
@@ -82,22 +82,25 @@ def nearest(word: str, words: Sequence[str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """A type of the model without its wrapping, and what the wrapping said in words."""
 
     type: model.Type
+    description: str = ""
     expected: str = ""
     example: str = ""
     fewest: int = 0
     unique: bool = False
 
 
-def _unwrap(wrapped: model.Type) -> _Kind:
-    kind = _Kind(wrapped)
+def unwrap(wrapped: model.Type) -> Kind:
+    """Return a type without its wrapping."""
+    kind = Kind(wrapped)
     while isinstance(kind.type, model.Metadata):
         schema: Mapping[str, Any] = kind.type.extra_json_schema or {}
-        kind = _Kind(
+        kind = Kind(
             kind.type.type,
+            description=kind.description or schema.get("description", ""),
             expected=(kind.type.extra or {}).get("expected", kind.expected),
             example=next(iter(schema.get("examples", ())), kind.example),
             fewest=schema.get("minItems", kind.fewest),
@@ -113,16 +116,19 @@ class _Walk:
         self.source = source
         self.prefix = prefix
         self.findings: list[Finding] = []
+        self.is_incomplete = False
 
     def report(self, path: KeyPath, message: str, hint: str = "", *, place: Place | None = None) -> None:
         where = place or self.source.value_place(path)
         self.findings.append(Finding(Severity.ERROR, where, dotted((*self.prefix, *path)), message, hint))
 
     def examine(self, value: object, wrapped: model.Type, path: KeyPath) -> None:
-        kind = _unwrap(wrapped)
-        if value is UNREADABLE or (value is None and _may_be_nothing(kind.type)):
+        kind = unwrap(wrapped)
+        if value is UNREADABLE:
+            self.is_incomplete = True
+        elif value is None and _may_be_nothing(kind.type):
             return
-        if isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
+        elif isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
             self.report(path, "is encrypted or tagged for Ansible", "a declaration holds plain values only")
         elif isinstance(value, str) and _TEMPLATE.search(value):
             hint = "write the value out: it is read before Ansible renders anything"
@@ -134,7 +140,7 @@ class _Walk:
         else:
             self._examine_content(value, kind, path)
 
-    def _examine_content(self, value: Any, kind: _Kind, path: KeyPath) -> None:  # noqa: ANN401 - _fits has told
+    def _examine_content(self, value: Any, kind: Kind, path: KeyPath) -> None:  # noqa: ANN401 - _fits has told
         match kind.type:
             case model.StructType():
                 self._examine_section(value, kind.type, path)
@@ -145,26 +151,26 @@ class _Walk:
             case model.VarTupleType():
                 self._examine_list(value, kind, path)
             case model.EnumType() | model.LiteralType():
-                self._examine_choice(value, _choices(kind.type), path)
+                self._examine_choice(value, allowed(kind.type), path)
             case model.StrType():
                 self._examine_text(value, kind, kind.type, path)
             case model.IntType():
                 self._examine_number(value, kind.type, path)
 
-    def _examine_union(self, value: object, kind: _Kind, path: KeyPath) -> None:
+    def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
         members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
-        fitting = [each for each in members if _fits(value, _unwrap(each).type)]
+        fitting = [each for each in members if _fits(value, unwrap(each).type)]
         if len(members) == 1 or fitting:
             self.examine(value, (fitting or members)[0], path)
             return
-        wanted = " or ".join(_unwrap(each).expected.partition(":")[0] or _word(_unwrap(each).type) for each in members)
+        wanted = " or ".join(unwrap(each).expected.partition(":")[0] or _word(unwrap(each).type) for each in members)
         self.report(path, f"should be {wanted}, not {_WORDS[type(value)]}")
 
     def _examine_section(self, value: Mapping[str, object], kind: model.StructType, path: KeyPath) -> None:
         fields = {each.encode_name: each for each in kind.fields}
         for key, each in value.items():
             if key in fields and fields[key].required and each is None:
-                self._report_type(each, _unwrap(fields[key].type).type, (*path, key))
+                self._report_type(each, unwrap(fields[key].type).type, (*path, key))
             elif key in fields:
                 self.examine(each, fields[key].type, (*path, key))
             else:
@@ -172,16 +178,16 @@ class _Walk:
                 self.report(here, "unknown key", _hint_for_key(key, list(fields)), place=self.source.key_place(here))
         for name, each_field in fields.items():
             if each_field.required and name not in value:
-                choices = _choices(_unwrap(each_field.type).type)
+                choices = allowed(unwrap(each_field.type).type)
                 hint = f"add `{name}: {choices[0]}`" if len(choices) == 1 else f"add `{name}:`"
                 self.report((*path, name), "is missing", hint, place=self.source.key_place(path))
 
     def _examine_key(self, key: str, wrapped: model.Type, path: KeyPath) -> None:
-        kind = _unwrap(wrapped)
+        kind = unwrap(wrapped)
         if isinstance(kind.type, model.StrType) and not _matches(key, kind.type):
             self._report_text(key, kind, path, self.source.key_place(path))
 
-    def _examine_list(self, value: Sequence[object], kind: _Kind, path: KeyPath) -> None:
+    def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
         if len(value) < kind.fewest:
             self.report(path, "needs one entry at least", "leave the key out for its default")
         for index, each in enumerate(value):
@@ -197,11 +203,11 @@ class _Walk:
         hint = f"did you mean {near}? " if near and len(choices) > 1 else ""
         self.report(path, f"'{value}' is not known", f"{hint}{_one_of(choices)}")
 
-    def _examine_text(self, value: str, kind: _Kind, limits: model.StrType, path: KeyPath) -> None:
+    def _examine_text(self, value: str, kind: Kind, limits: model.StrType, path: KeyPath) -> None:
         if not _matches(value, limits):
             self._report_text(value, kind, path, self.source.value_place(path))
 
-    def _report_text(self, value: str, kind: _Kind, path: KeyPath, place: Place) -> None:
+    def _report_text(self, value: str, kind: Kind, path: KeyPath, place: Place) -> None:
         what, _, how = kind.expected.partition(": ")
         self.report(path, f"'{value}' is not {what}", f"{how}; for example {kind.example}", place=place)
 
@@ -213,10 +219,13 @@ class _Walk:
             self.report(path, f"{value} is out of range", f"from {limits.ge} to {limits.le}")
 
     def _report_type(self, value: object, kind: model.Type, path: KeyPath) -> None:
-        found = _WORDS.get(type(value), "something else")
-        choices = _choices(kind)
+        choices = allowed(kind)
         hint = _one_of(choices) if choices else self._hint_for_type(value, kind, path)
-        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, not {found}", hint)
+        found = f"not {_WORDS.get(type(value), 'something else')}"
+        written = self.source.written(path)
+        if isinstance(value, bool) and written and written.lower() != str(value).lower():
+            found = f"but YAML reads {written} as {json.dumps(value)}"
+        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, {found}", hint)
 
     def _hint_for_type(self, value: object, kind: model.Type, path: KeyPath) -> str:
         if value is None:
@@ -266,7 +275,8 @@ def _word(kind: model.Type) -> str:
             return _WORDS[str]
 
 
-def _choices(kind: model.Type) -> list[str]:
+def allowed(kind: model.Type) -> list[str]:
+    """Return the values of a closed set, nothing for other types."""
     if isinstance(kind, model.EnumType):
         return [str(each.value) for each in kind.cls]
     return [str(each) for each in kind.values] if isinstance(kind, model.LiteralType) else []
@@ -294,7 +304,7 @@ def _hint_for_key(key: str, known: Sequence[str]) -> str:
 
 def _sections() -> dict[str, list[str]]:
     """Return the keys of every section of a node's declaration."""
-    kinds = {each.encode_name: _unwrap(each.type).type for each in model.type_info(StackSpec).fields}  # type: ignore[attr-defined]  # a Struct's type_info is a StructType
+    kinds = {each.encode_name: unwrap(each.type).type for each in model.type_info(StackSpec).fields}  # type: ignore[attr-defined]  # a Struct's type_info is a StructType
     return {
         name: [each.encode_name for each in kind.fields]
         for name, kind in kinds.items()

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from provision.fleet.facts import NodeFacts
+from provision.payload.store import Manifest
 from provision.planner.model import NodePlan
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
-TYPES: dict[str, type] = {"node-facts": NodeFacts, "node-plan": NodePlan}
+TYPES: dict[str, type] = {"node-facts": NodeFacts, "node-plan": NodePlan, "payload": Manifest}
 
 
 def render_schema(name: str) -> dict[str, Any]:
@@ -23,7 +24,8 @@ def render_schema(name: str) -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(TYPES[name])
     top = schema["$defs"][TYPES[name].__name__]
     top["required"] = sorted({*top["required"], "schema"})
-    return schema
+    plain: dict[str, Any] = json.loads(json.dumps(schema))
+    return plain
 
 
 def write_schemas() -> None:

@@ -1,0 +1,10 @@
+"""The simulated kernel module of a node: nodesim, the module files it loads, and the files of a node that they need.
+
+nodesim plays the kernel's module interface at the boundary of libc (``src/nodesim.h`` tells what that covers); all
+programs above it are real. NVML is not simulated here: that is ``lab.nvml``.
+"""
+
+from lab.kmod.build import MODULES, build_modules, build_nodesim
+from lab.kmod.install import SIMULATED_NVML, KmodFiles, install_driver_module
+
+__all__ = ["MODULES", "SIMULATED_NVML", "KmodFiles", "build_modules", "build_nodesim", "install_driver_module"]

@@ -1,0 +1,116 @@
+"""Compiles nodesim and the kernel module files, once each, into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.machine.command import run
+from lab.machine.folders import cache_dir, content_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCE = Path(__file__).with_name("src")
+LIBRARY_SOURCES = ("calls.c", "modinfo.c", "modules.c", "devices.c", "text.c")
+LIBRARY_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+COMPILE_TIMEOUT_S = 120.0
+LICENSES = {"proprietary": "NVIDIA", "open": "Dual MIT/GPL"}
+
+
+@dataclass(frozen=True)
+class ModuleFile:
+    """A module of the driver: what depmod and the kernel derive its dependencies from."""
+
+    name: str
+    needs: str = ""
+    exports: str = ""
+    imports: str = ""
+
+
+MODULES = (
+    ModuleFile("nvidia", exports="nvidia_lab_core"),
+    ModuleFile("nvidia-uvm", needs="nvidia", imports="nvidia_lab_core"),
+    ModuleFile("nvidia-modeset", needs="nvidia", imports="nvidia_lab_core", exports="nvidia_lab_modeset"),
+    ModuleFile("nvidia-drm", needs="nvidia-modeset", imports="nvidia_lab_modeset"),
+)
+
+
+def build_nodesim() -> Path:
+    """Return the compiled library for ``/etc/ld.so.preload``."""
+    texts = [path.read_bytes() for path in sorted(SOURCE.glob("*.[ch]"))]
+    home = cache_dir() / "kmod" / f"nodesim-{content_key(*LIBRARY_FLAGS, *texts)}"
+
+    def fill(folder: Path) -> None:
+        sources = [str(SOURCE / name) for name in LIBRARY_SOURCES]
+        output = ["-o", str(folder / "nodesim.so"), "-ldl"]
+        run(["gcc", *LIBRARY_FLAGS, *sources, *output], timeout_s=COMPILE_TIMEOUT_S)
+
+    return _once(home, fill) / "nodesim.so"
+
+
+def build_modules(version: str, kernel_release: str, flavour: str = "proprietary") -> Path:
+    """Return a folder with ``lib/modules/RELEASE`` as a node has it: the driver's modules, depmod's indexes."""
+    source = (SOURCE / "module.c").read_bytes()
+    key = content_key(source, version, kernel_release, flavour, *map(repr, MODULES))
+    home = cache_dir() / "kmod" / f"modules-{version}-{key}"
+
+    def fill(folder: Path) -> None:
+        place = folder / "lib/modules" / kernel_release
+        (place / "updates").mkdir(parents=True)
+        for module in MODULES:
+            output = place / "updates" / f"{module.name}.ko"
+            run(_module_argv(module, version, kernel_release, flavour, output), timeout_s=COMPILE_TIMEOUT_S)
+        for index in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+            (place / index).touch()
+        run(["depmod", "--basedir", str(folder), kernel_release], timeout_s=COMPILE_TIMEOUT_S)
+
+    return _once(home, fill)
+
+
+def _module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: str, output: Path) -> list[str]:
+    texts = {
+        "NAME": module.name.replace("-", "_"),
+        "VERSION": version,
+        "SRCVERSION": hashlib.sha256(f"{module.name} {version} {flavour}".encode()).hexdigest()[:23].upper(),
+        "VERMAGIC": f"{kernel_release} SMP preempt mod_unload modversions ",
+        "DEPENDS": module.needs,
+        "LICENSE": LICENSES[flavour],
+    }
+    defines = [f'-D{name}="{text}"' for name, text in texts.items()]
+    if module.exports:
+        defines.append(f'-DEXPORTS="{module.exports}"')
+    if module.imports:
+        defines.append(f"-DIMPORTS={module.imports}")
+    return [
+        "gcc",
+        "-std=gnu11",
+        "-Wall",
+        "-Werror",
+        "-c",
+        *defines,
+        "-o",
+        str(output),
+        str(SOURCE / "module.c"),
+    ]
+
+
+def _once(home: Path, fill: Callable[[Path], None]) -> Path:
+    """Fill a folder beside its place and rename it; whoever is second throws an equal one away."""
+    if home.is_dir():
+        return home
+    partial = home.with_name(f".{home.name}.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    fill(partial)
+    try:
+        partial.rename(home)
+    except OSError:
+        if not home.is_dir():
+            raise
+        shutil.rmtree(partial)
+    return home

@@ -1,0 +1,87 @@
+"""The files of a node that make its module interface the simulated one, and give NVML's place to a simulated library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lab.kmod.build import build_modules, build_nodesim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HOME = "/usr/lib/gpusim"
+NVML_HOME = "/usr/lib/x86_64-linux-gnu/nvidia/current"
+SIMULATED_NVML = f"{HOME}/libnvidia-ml.so"
+PACKAGED = f"{HOME}/packaged"
+LOADED_AT_BOOT = ("nvidia", "nvidia-uvm", "nvidia-drm")
+
+
+class NodeFiles(Protocol):
+    """Where files of a node go before it boots; a path is the node's own."""
+
+    def write(self, place: str, text: str, mode: int = 0o644) -> None:
+        """Write a file."""
+
+    def append(self, place: str, text: str) -> None:
+        """Write a file with ``text`` after what the base tree has there."""
+
+    def copy(self, place: str, source: Path) -> None:
+        """Copy a file."""
+
+    def folder(self, place: str) -> Path:
+        """Make a folder, and say where it is on this machine."""
+
+    def reserve(self, place: str) -> Path:
+        """Make the folder of ``place``, and say where ``place`` is on this machine."""
+
+
+@dataclass(frozen=True)
+class KmodFiles:
+    """Writes the simulated parts of one node."""
+
+    files: NodeFiles
+    kernel_release: str
+
+    def install_kernel(self, gpu_lines: Iterable[str]) -> None:
+        """Put the simulated module interface in place; the GPUs are those that the driver will find."""
+        self.files.write("/etc/gpusim/release", f"{self.kernel_release}\n")
+        self.files.write("/etc/gpusim/gpus", "".join(f"{line}\n" for line in gpu_lines))
+        self.files.copy(f"{HOME}/nodesim.so", build_nodesim())
+        self.files.write("/etc/ld.so.preload", f"{HOME}/nodesim.so\n")
+
+    def install_module(self, version: str) -> None:
+        """Put the driver's modules for ``version`` where modprobe finds them, loaded at boot."""
+        self.files.write("/etc/modules-load.d/nvidia.conf", "".join(f"{name}\n" for name in LOADED_AT_BOOT))
+        install_driver_module(self.files.folder("/usr/lib/modules"), version, self.kernel_release)
+
+    def install_nvml(self, library: Path, versions: Sequence[str]) -> None:
+        """Let the simulated NVML stand where each driver version's package would put the real one.
+
+        The names are hard links of one file, so that its state changes for all of them at once. dpkg's diversions
+        (deb-diversions: three lines each: from, to, by; ``:`` is the local administrator) move the packages' own
+        files to ``/usr/lib/gpusim/packaged``.
+        """
+        self.files.copy(SIMULATED_NVML, library)
+        self.files.folder(PACKAGED)
+        names = [f"libnvidia-ml.so.{version}" for version in versions]
+        for name in names:
+            place = self.files.reserve(f"{NVML_HOME}/{name}")
+            place.unlink(missing_ok=True)
+            os.link(self.files.reserve(SIMULATED_NVML), place)
+        diversions = "".join(f"{NVML_HOME}/{name}\n{PACKAGED}/{name}\n:\n" for name in names)
+        self.files.append("/var/lib/dpkg/diversions", diversions)
+
+
+def install_driver_module(modules: Path, version: str, kernel_release: str) -> None:
+    """Replace the driver's modules for one kernel below ``modules`` (a node's ``/usr/lib/modules``).
+
+    What is loaded stays loaded, as on a machine whose administrator put another version on disk.
+    """
+    built = build_modules(version, kernel_release) / "lib/modules" / kernel_release
+    place = modules / kernel_release
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(built, place)

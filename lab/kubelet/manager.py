@@ -1,0 +1,183 @@
+"""The stand-in itself: Register, allocation, assignments, restarts."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from lab.kubelet.endpoint import Endpoint
+from lab.kubelet.registry import Mode, Registry, Resource
+from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
+from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Self
+
+_API_VERSION = "v1beta1"
+_HANG_S = 60.0  # the longest a hung Register can keep a test
+
+
+class AllocationRefused(Exception):  # noqa: N818 - named like what happens to the pod
+    """The pod would fail with UnexpectedAdmissionError."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Devices of one owner, and what the plugin answered for them."""
+
+    owner: str
+    resource: str
+    device_ids: tuple[str, ...]
+    response: api_pb2.ContainerAllocateResponse
+
+
+class Kubelet:
+    """A device manager on `<root>/device-plugins/kubelet.sock`. A context manager: started and stopped."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "device-plugins"
+        self.mode = Mode.SERVE
+        self.registry = Registry()
+        self.assignments: dict[str, Assignment] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._server: grpc.Server | None = None
+        self._address: SocketAddress | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Remove every socket in the folder, as the kubelet does, then serve a new kubelet.sock."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for entry in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # plugins come and go while the kubelet tidies up
+                if stat.S_ISSOCK(entry.lstat().st_mode):
+                    entry.unlink()
+        self.registry = Registry()
+        self._address = SocketAddress(self.folder, KUBELET_SOCKET)
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=4))
+        self._server.add_generic_rpc_handlers((self._handler(),))
+        self._server.add_insecure_port(self._address.target)
+        self._server.start()
+
+    def stop(self, *, leave_socket: bool = False) -> None:
+        """Stop; with `leave_socket` a stale kubelet.sock stays, as after a kill."""
+        server, address, self._server, self._address = self._server, self._address, None, None
+        self.registry.wake()
+        for endpoint in self._endpoints.values():
+            endpoint.close()
+        self._endpoints.clear()
+        if server is None or address is None:
+            return
+        socket, kept = self.folder / KUBELET_SOCKET, self.folder / "kept"
+        if leave_socket:
+            kept.hardlink_to(socket)
+        server.stop(grace=0).wait()
+        if leave_socket:
+            kept.rename(socket)
+        address.close()
+
+    def restart(self) -> None:
+        """Restart in place. Assignments are kept, as in the kubelet's checkpoint."""
+        self.stop()
+        self.start()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change how Register is answered; ends a hang."""
+        self.mode = mode
+        self.registry.wake()
+
+    def end_stream(self, resource: str) -> None:
+        """End the list stream of one resource and nothing else."""
+        self._endpoints[resource].end_stream()
+
+    def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 10.0) -> list[str]:
+        """Wait until a resource has so many healthy devices and return them."""
+        if self.registry.wait_for(lambda: len(self.healthy(resource)) == healthy, timeout_s):
+            return self.healthy(resource)
+        raise TimeoutError(f"{resource}: {len(self.healthy(resource))} healthy devices after {timeout_s} s")
+
+    def healthy(self, resource: str) -> list[str]:
+        """Return the devices that can be allocated or are."""
+        known = self.registry.get(resource)
+        return known.healthy() if known else []
+
+    def capacity(self, resource: str) -> int:
+        """Return how many devices the node status would show."""
+        known = self.registry.get(resource)
+        return len(known.devices) if known else 0
+
+    def free(self, resource: str) -> list[str]:
+        """Return the healthy devices that nobody has."""
+        used = {device for assignment in self.assignments.values() for device in assignment.device_ids}
+        return [device for device in self.healthy(resource) if device not in used]
+
+    def allocate(self, resource: str, count: int, owner: str, *, device_ids: Sequence[str] | None = None) -> Assignment:
+        """Give an owner `count` devices: those named, else the preference is asked where there is a choice."""
+        known = self.registry.get(resource)
+        endpoint = self._endpoints.get(resource)
+        if known is None or endpoint is None:
+            raise AllocationRefused(f"cannot allocate unregistered device {resource}")
+        free = self.free(resource)
+        if len(free) < count:
+            raise AllocationRefused(f"requested {count} of {resource}, available {len(free)}")
+        if device_ids is not None:
+            chosen = list(device_ids)
+        else:
+            chosen = free if len(free) == count else self._choose(endpoint, free, count)
+        assignment = Assignment(owner, resource, tuple(chosen), endpoint.allocate(chosen))
+        self.assignments[owner] = assignment
+        return assignment
+
+    def release(self, owner: str) -> None:
+        """Forget an owner; plugins are not told, as the interface has no call for it."""
+        self.assignments.pop(owner, None)
+
+    @staticmethod
+    def _choose(endpoint: Endpoint, free: list[str], count: int) -> list[str]:
+        if not endpoint.options().get_preferred_allocation_available:
+            return free[:count]
+        return [device for device in endpoint.preferred(free, [], count) if device in free][:count]
+
+    def _handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        register = grpc.unary_unary_rpc_method_handler(
+            self._register,
+            request_deserializer=api_pb2.RegisterRequest.FromString,
+            response_serializer=api_pb2.Empty.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": register})
+
+    def _register(self, request: api_pb2.RegisterRequest, context: grpc.ServicerContext) -> api_pb2.Empty:
+        registry, server = self.registry, self._server
+        if self.mode is Mode.HANG:
+            registry.wait_for(lambda: self.mode is not Mode.HANG or self._server is not server, _HANG_S)
+        if self.mode is Mode.REFUSE or request.version != _API_VERSION:
+            context.abort(grpc.StatusCode.UNKNOWN, f"requested version {request.version!r} is not supported")
+        endpoint = Endpoint(self.folder, request.endpoint)
+        try:
+            endpoint.options()
+        except grpc.RpcError as error:
+            endpoint.close()
+            context.abort(grpc.StatusCode.UNKNOWN, f"failed to get options: {error}")
+        resource = registry.register(request.resource_name, request.endpoint)
+        self._adopt(resource, endpoint)
+        return api_pb2.Empty()
+
+    def _adopt(self, resource: Resource, endpoint: Endpoint) -> None:
+        previous = self._endpoints.pop(resource.name, None)
+        if previous is not None:
+            previous.close()
+        self._endpoints[resource.name] = endpoint
+        if self.mode is not Mode.DEAF:
+            endpoint.watch(self.registry, resource)

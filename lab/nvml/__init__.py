@@ -1,0 +1,12 @@
+"""The simulated NVML: a real `libnvidia-ml.so.1` that answers for a machine described by a few lines of text.
+
+    library = install(folder, "550.163.01", models.machine("a100-40gb", 8))   # LD_LIBRARY_PATH=folder nvidia-smi -L
+    state.update(library, lambda machine: machine.with_xid(gpu=0, xid=79))    # while processes use it
+
+The C library is in `src/`, the machine it answers for in `machine`, ready-made GPUs in `models`. Device nodes, /sys and
+/proc of a node, and everything about packages, belong to the nodes of the laboratory.
+"""
+
+from lab.nvml.library import SONAME, build, install
+
+__all__ = ["SONAME", "build", "install"]

@@ -1,0 +1,17 @@
+/* The kernel module as the library sees it: versions, and whether the two fit. */
+#ifndef GPUSIM_DRIVER_H
+#define GPUSIM_DRIVER_H
+
+#include "api.h"
+#include "machine.h"
+
+/* The driver version: what the machine says, else the suffix of the library's own file name. */
+const char *driver_version(const struct machine *machine);
+
+/* CUDA version as NVML counts it (12040 = 12.4): what the machine says, else by driver branch. */
+unsigned driver_cuda_version(const struct machine *machine);
+
+/* NVML_SUCCESS, DRIVER_NOT_LOADED, or LIB_RM_VERSION_MISMATCH. */
+nvml_return driver_check(const struct machine *machine);
+
+#endif

@@ -1,0 +1,109 @@
+/* The simulated machine as values, and the parser of its text.
+ *
+ * The same model exists in Python (lab/nvml/machine.py); a test holds both together. Where the text comes from is
+ * state.h's business, what a caller of NVML gets to see of it that of the files named after NVML's topics.
+ */
+#ifndef GPUSIM_MACHINE_H
+#define GPUSIM_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MAX_GPUS = 32,
+    MAX_LINKS = 18,
+    MAX_PROCESSES = 32,
+    MAX_MIG = 7,
+    MAX_EVENTS = 64,
+    MAX_FAILURES = 64,
+    TEXT_SIZE = 96, /* every string of the model */
+    PATH_SIZE = 256,
+};
+
+struct process {
+    unsigned pid;
+    uint64_t memory_used;
+    unsigned graphics;
+};
+
+struct link {
+    unsigned active;
+    char remote_pci[TEXT_SIZE];
+    unsigned remote_type;
+    unsigned version;
+};
+
+struct mig {
+    unsigned index; /* position among the GPU's MIG devices, gaps allowed */
+    char uuid[TEXT_SIZE];
+    char profile[TEXT_SIZE];
+    unsigned gpu_instance, compute_instance;
+    uint64_t memory_total, memory_used;
+    unsigned multiprocessors, gpu_slices, compute_slices, copy_engines, decoders, encoders, jpeg, ofa;
+    size_t process_count;
+    struct process processes[MAX_PROCESSES];
+};
+
+struct ecc {
+    unsigned supported, enabled, pending;
+    uint64_t volatile_corrected, volatile_uncorrected, aggregate_corrected, aggregate_uncorrected;
+};
+
+struct remapped_rows {
+    unsigned supported, corrected, uncorrected, pending, failed;
+};
+
+struct gpu {
+    char name[TEXT_SIZE], uuid[TEXT_SIZE], serial[TEXT_SIZE], vbios[TEXT_SIZE], pci_address[TEXT_SIZE];
+    unsigned pci_device_id, pci_subsystem_id, minor_number, brand, architecture;
+    unsigned compute_major, compute_minor, cores;
+    int numa_node;
+    unsigned board, pcie_switch, pcie_switch_tree, host_bridge; /* equal numbers of two GPUs: shared */
+    unsigned pcie_generation, pcie_width, pcie_replays;
+    unsigned p2p_status;
+    uint64_t memory_total, memory_used, memory_reserved, bar1_total, bar1_used;
+    unsigned temperature, memory_temperature, temperature_slowdown, temperature_shutdown;
+    unsigned power_usage_mw, power_limit_mw, power_limit_default_mw, power_limit_min_mw, power_limit_max_mw;
+    uint64_t energy_mj;
+    unsigned clock_sm, clock_memory, clock_video, clock_sm_max, clock_memory_max, clock_video_max;
+    uint64_t clock_event_reasons;
+    unsigned performance_state, utilization, memory_utilization, encoder_utilization, decoder_utilization;
+    unsigned persistence_mode, compute_mode;
+    struct ecc ecc;
+    struct remapped_rows remapped_rows;
+    unsigned mig_capable, mig_enabled, mig_pending;
+    size_t process_count, link_count, mig_count;
+    struct process processes[MAX_PROCESSES];
+    struct link links[MAX_LINKS];
+    struct mig migs[MAX_MIG];
+};
+
+struct event {
+    uint64_t sequence; /* counts up for the life of a machine, so that a waiting process knows what it has seen */
+    unsigned gpu;
+    unsigned xid;
+};
+
+struct failure {
+    char function[TEXT_SIZE]; /* without _v2 and the like, or "*" */
+    int gpu;                  /* index, or -1 for every call */
+    int code;
+};
+
+struct machine {
+    char driver_version[TEXT_SIZE];
+    unsigned cuda_version;
+    char module[TEXT_SIZE], module_version[TEXT_SIZE], devices[TEXT_SIZE];
+    char sys_root[PATH_SIZE], dev_root[PATH_SIZE];
+    unsigned call_cost_us;
+    size_t gpu_count, event_count, failure_count;
+    struct gpu gpus[MAX_GPUS];
+    struct event events[MAX_EVENTS];
+    struct failure failures[MAX_FAILURES];
+};
+
+/* Parses `length` bytes of "path=value" lines into a zeroed machine. Returns 0, or the number of the first line that
+ * is not understood (the machine is then half filled and must not be used). */
+size_t machine_parse(struct machine *machine, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,29 @@
+/* Where the machine's text is kept, and noticing that it changed.
+ *
+ * A region of STATE_SIZE bytes: header, text, zeros. It is the file named by GPUSIM_STATE, or else the last
+ * STATE_SIZE bytes of the library's own file, so that whoever mounts the library mounts its machine. Writers work in
+ * place (lab/nvml/state.py): generation odd, text, header with the next even generation.
+ */
+#ifndef GPUSIM_STATE_H
+#define GPUSIM_STATE_H
+
+#include "machine.h"
+
+enum { STATE_SIZE = 256 * 1024, STATE_HEADER_SIZE = 64 };
+
+struct state_header {
+    char magic[8]; /* "GPUSIM1\n" */
+    uint64_t generation;
+    uint32_t length, adler32;
+};
+
+/* The library's own file with links resolved ("" when that fails). */
+const char *state_library_file(void);
+
+void state_open(void);
+void state_close(void);
+
+/* The machine as last written in full; NULL when there never was one. Valid until the next call. */
+const struct machine *state_machine(void);
+
+#endif

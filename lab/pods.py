@@ -1,0 +1,57 @@
+"""Pods on a node of the laboratory, created through the engine's CRI socket as a kubelet creates them."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab import images
+from lab.cri import ContainerSpec, Cri, container_config, container_config_from_allocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lab.cri import Finished
+    from lab.kubelet import Assignment
+    from lab.nodes import Node
+
+SOCKET = Path("run/containerd/containerd.sock")
+LOG_DIR = Path("/var/log/pods")
+TRANSFER = "/var/lib/containerd/import.tar"  # on the node's disk: overlayfs on overlayfs is refused elsewhere
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Runs pods on one node; ``images`` must have been loaded once (``load_images``)."""
+
+    node: Node
+    cri: Cri
+
+    def load_images(self, names: Sequence[str] = images.NAMES) -> None:
+        """Import the laboratory's images into the node's containerd."""
+        for name in names:
+            transfer = self.node.root / TRANSFER.lstrip("/")
+            shutil.copyfile(images.archive(name), transfer)
+            self.node.run(["ctr", "--namespace", "k8s.io", "images", "import", TRANSFER])
+            transfer.unlink()
+
+    def run(self, spec: ContainerSpec, *, handler: str = "nvidia", assignment: Assignment | None = None) -> Finished:
+        """Run one container in a pod of its own to its end; what was allocated is added as the kubelet adds it."""
+        pod = self.cri.run_pod(f"{spec.name}-pod", handler=handler, privileged=spec.privileged)
+        try:
+            config = (
+                container_config_from_allocation(assignment.response, spec) if assignment else container_config(spec)
+            )
+            return self.cri.run_config(pod, config)
+        finally:
+            self.cri.remove_pod(pod)
+
+
+@contextmanager
+def pods_on(node: Node) -> Iterator[Pods]:
+    """Talk to the containerd of a running node."""
+    with Cri(node.root / SOCKET, log_dir=LOG_DIR, engine_root=node.root) as cri:
+        yield Pods(node, cri)

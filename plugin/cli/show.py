@@ -1,0 +1,84 @@
+"""`grapnel-node devices` and `grapnel-node config`: look, change nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from plugin.config import find_config
+from plugin.inventory import Device, HostTree, Inventory, next_inventory
+from plugin.observer import snapshot_of_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from plugin.snapshot import GpuSource
+
+_HEADER = ("INDEX", "UUID", "NODE", "PCI", "NUMA", "MEMORY", "MODEL")
+
+
+def take_inventory(source: GpuSource, tree: HostTree) -> Inventory:
+    """Look once, and let go of the driver."""
+    source.open()
+    try:
+        return next_inventory(Inventory(), snapshot_of_gpus(source), tree)
+    finally:
+        source.close()
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    gpu = device.gpu
+    memory = "-" if gpu.memory_bytes is None else f"{gpu.memory_bytes / 2**30:.1f} GiB"
+    numa = "-" if device.numa_node is None else str(device.numa_node)
+    return (str(gpu.index), gpu.uuid, device.path, gpu.pci_address, numa, memory, gpu.model)
+
+
+def format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return columns as wide as they need to be."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)  # noqa: B905 - strict= needs Python 3.10
+    return "\n".join(lines)
+
+
+def _as_json(inventory: Inventory) -> dict[str, object]:
+    return {
+        "driverVersion": inventory.driver_version,
+        "devices": [
+            {
+                "index": device.gpu.index,
+                "uuid": device.gpu.uuid,
+                "node": device.path,
+                "pciAddress": device.gpu.pci_address,
+                "numaNode": device.numa_node,
+                "memoryBytes": device.gpu.memory_bytes,
+                "model": device.gpu.model,
+            }
+            for device in inventory.devices
+        ],
+        "controlNodes": [node.path for node in inventory.control],
+        "findings": [message for _, message in inventory.findings],
+    }
+
+
+def show_devices(config_path: Path | None, *, as_json: bool) -> int:
+    """Print what the daemon would offer."""
+    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
+
+    config = find_config(config_path)
+    inventory = take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
+    if as_json:
+        print(json.dumps(_as_json(inventory), indent=2))
+        return 0
+    print(f"driver {inventory.driver_version}")
+    print(format_table([_HEADER, *map(_row, inventory.devices)]))
+    for _, message in inventory.findings:
+        print(f"note: {message}", file=sys.stderr)
+    return 0
+
+
+def show_config(config_path: Path | None) -> int:
+    """Print the configuration in the form of the file."""
+    print(json.dumps(find_config(config_path).to_json(), indent=2))
+    return 0

@@ -1,0 +1,165 @@
+"""The daemon's configuration: `/etc/grapnel/node.json`, the contract `docs/contracts/node-config`.
+
+Not here: what the values are used for. The file is parsed once and becomes one frozen value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = "grapnel.dev/node/v1alpha1"
+DEFAULT_PATH = Path("/etc/grapnel/node.json")
+_MAX_BYTES = 64 * 1024
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+# An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
+_RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+_RESERVED = ("kubernetes.io", ".kubernetes.io")
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """What the operator decided for this node. Every key may be left out."""
+
+    resource: str = "nvidia.com/gpu"
+    kubelet_root: Path = Path("/var/lib/kubelet")
+    hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
+    hook_timeout_s: float = 30.0
+    dev_root: Path = Path("/dev")
+    sys_root: Path = Path("/sys")
+    refresh_s: float = 5.0
+    retry_s: float = 15.0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the configuration in the form of the file, defaults included."""
+        values = {_key_of(field.name): getattr(self, field.name) for field in fields(self)}
+        shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+        return {"schema": SCHEMA, **shown}
+
+
+_KEYS = {
+    "resource": "resource",
+    "kubeletRoot": "kubelet_root",
+    "hookPath": "hook_path",
+    "hookTimeoutSeconds": "hook_timeout_s",
+    "devRoot": "dev_root",
+    "sysRoot": "sys_root",
+    "refreshSeconds": "refresh_s",
+    "retrySeconds": "retry_s",
+}
+
+
+def _key_of(attribute: str) -> str:
+    return next(key for key, name in _KEYS.items() if name == attribute)
+
+
+def _resource(value: object) -> str:
+    prefix = value.partition("/")[0] if isinstance(value, str) else ""
+    if not isinstance(value, str) or not _RESOURCE.fullmatch(value) or prefix.endswith(_RESERVED):
+        raise ValueError('must be a resource name with a domain of its own, such as "nvidia.com/gpu"')
+    return value
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        raise ValueError("must be an absolute path")
+    return Path(value)
+
+
+def _seconds(low: float, high: float) -> Callable[[object], float]:
+    def parse(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
+        return float(value)
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[object], object]] = {
+    "resource": _resource,
+    "kubeletRoot": _path,
+    "hookPath": _path,
+    "hookTimeoutSeconds": _seconds(1, 600),
+    "devRoot": _path,
+    "sysRoot": _path,
+    "refreshSeconds": _seconds(0.1, 300),
+    "retrySeconds": _seconds(0.1, 3600),
+}
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key is given twice")
+    return document
+
+
+def _load(text: str, origin: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{origin}: must be a json object", "an empty object {} means: all defaults")
+    return document
+
+
+def _unknown(key: str) -> str:
+    lowered = {known.lower(): known for known in ("schema", *_PARSERS)}
+    nearest = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0)
+    return f'unknown key {json.dumps(key[:64])}, the nearest one is "{lowered[nearest[0]]}"'
+
+
+def parse_config(text: str, origin: str) -> NodeConfig:
+    """Return the configuration of a JSON text; a ConfigError lists everything that is wrong with it."""
+    document = _load(text, origin)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    if document.get("schema", SCHEMA) != SCHEMA:
+        problems.append(f'schema: must be "{SCHEMA}"')
+    for key, value in document.items():
+        if key == "schema":
+            continue
+        if key not in _PARSERS:
+            problems.append(_unknown(key))
+            continue
+        try:
+            values[_KEYS[key]] = _PARSERS[key](value)
+        except ValueError as error:
+            problems.append(f"{key}: {error}")
+    if problems:
+        raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
+    return NodeConfig(**values)
+
+
+def read_config(path: Path) -> NodeConfig:
+    """Read the file; it must exist when somebody named it."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {(error.strerror or str(error)).lower()}", "name another file with --config"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not utf-8 text", "is this the right file?") from error
+    return parse_config(text, str(path))
+
+
+def find_config(path: Path | None) -> NodeConfig:
+    """Read the named file; without a name the standard one, or the defaults where there is none."""
+    if path is not None:
+        return read_config(path)
+    return read_config(DEFAULT_PATH) if DEFAULT_PATH.exists() else NodeConfig()

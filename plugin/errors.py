@@ -1,0 +1,45 @@
+"""Every error of the node daemon, each with a hint that helps.
+
+NodeDaemonError
+├── ConfigError          node.json cannot be read or says something that is not in the contract
+├── DriverNotReady       NVML, the driver or the GPUs are not there (yet)
+├── KubeletError         the kubelet cannot be reached or refuses the registration
+└── RequestError         a call of the kubelet that cannot be answered
+    ├── InvalidRequest   it names what this node never offered
+    └── DeviceNotReady   it names a device that is not healthy
+"""
+
+from __future__ import annotations
+
+
+class NodeDaemonError(Exception):
+    """An expected failure: a message that names the thing, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(NodeDaemonError):
+    """The configuration cannot be used."""
+
+
+class DriverNotReady(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon
+    """The driver cannot be asked at the moment."""
+
+
+class KubeletError(NodeDaemonError):
+    """The kubelet cannot be reached, or said no."""
+
+
+class RequestError(NodeDaemonError):
+    """A request of the kubelet that cannot be answered."""
+
+
+class InvalidRequest(RequestError):  # noqa: N818 - named like the gRPC status it becomes
+    """The request itself is wrong: it would fail every time."""
+
+
+class DeviceNotReady(RequestError):  # noqa: N818 - named like the state it reports
+    """The request is fine, the device is not."""

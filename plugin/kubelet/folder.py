@@ -1,0 +1,55 @@
+"""The kubelet's folder for device plugins: socket addresses, and who is behind a socket name.
+
+A socket's path has at most 107 bytes. A longer one is reached through an open descriptor of the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAX_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) - 1, unix(7)
+KUBELET_SOCKET = "kubelet.sock"
+
+
+@dataclass(frozen=True)
+class SocketIdentity:
+    """Tells one socket from the next of the same name; an inode number alone is used again at once."""
+
+    device: int
+    inode: int
+    changed_ns: int
+
+
+def socket_identity(path: Path) -> SocketIdentity | None:
+    """Return who is there, None if nobody is (or no socket)."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISSOCK(found.st_mode):
+        return None
+    return SocketIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
+
+
+class SocketAddress:
+    """A gRPC address of a socket in a folder; keeps a descriptor open where the path is too long."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        path = str(folder / name)
+        self._descriptor = -1
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+            self._descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = f"/proc/self/fd/{self._descriptor}/{name}"
+        self.target = f"unix:{path}"
+
+    def close(self) -> None:
+        """Let go of the folder; the address is not usable afterwards."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,61 @@
+"""The daemon's own socket in the kubelet's folder. Not here: what is answered on it (`service`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from plugin.errors import KubeletError
+from plugin.kubelet.folder import SocketAddress, SocketIdentity, socket_identity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 1 << 20),  # a request names devices of one node
+    ("grpc.so_reuseport", 0),
+)
+_MAX_CALLS = 128  # a kubelet has a handful in flight
+
+
+class PluginServer:
+    """A gRPC server on `<folder>/<name>`."""
+
+    def __init__(self, folder: Path, name: str, handler: grpc.GenericRpcHandler[Any, Any]) -> None:
+        self._folder = folder
+        self._name = name
+        self._handler = handler
+        self._server: grpc.aio.Server | None = None
+        self._address: SocketAddress | None = None
+        self._identity: SocketIdentity | None = None
+
+    def is_in_place(self) -> bool:
+        """Whether the socket of this server is the one that a kubelet would reach."""
+        return self._identity is not None and self._identity == socket_identity(self._folder / self._name)
+
+    async def serve(self) -> None:
+        """Serve on a new socket; one that was there before is stopped and replaced."""
+        await self.stop(grace_s=0)
+        try:
+            self._address = SocketAddress(self._folder, self._name)
+            self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_CALLS)
+            self._server.add_generic_rpc_handlers((self._handler,))
+            self._server.add_insecure_port(self._address.target)
+            await self._server.start()
+        except (OSError, RuntimeError) as error:
+            await self.stop(grace_s=0)
+            problem = f"{self._folder / self._name} cannot be served: {str(error).lower()}"
+            raise KubeletError(problem, "does the folder exist, and may the daemon write to it?") from error
+        self._identity = socket_identity(self._folder / self._name)
+
+    async def stop(self, grace_s: float) -> None:
+        """End every call within `grace_s`, and remove the socket unless another one has its name."""
+        is_ours = self.is_in_place()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+        if is_ours:
+            (self._folder / self._name).unlink(missing_ok=True)
+        if self._address is not None:
+            self._address.close()
+        self._server = self._address = self._identity = None

@@ -1,0 +1,124 @@
+"""The device plugin service: one small method per call of the kubelet.
+
+Errors of a request become a status with a short text: the text travels in a header of limited size, so
+it never repeats what the caller sent at length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+
+from plugin.allocation import allocate
+from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
+from plugin.kubelet.messages import container_response, device_list, plugin_options
+from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
+from plugin.preference import prefer
+
+if TYPE_CHECKING:
+    from plugin.kubelet.board import Board
+    from plugin.log import Journal
+
+_Context = grpc.aio.ServicerContext  # without its type arguments: grpcio's own class takes none
+_STATUS = {
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    DeviceNotReady: grpc.StatusCode.FAILED_PRECONDITION,
+}
+SERVICE = "v1beta1.DevicePlugin"
+
+
+class DevicePluginService:
+    """Answers the kubelet from the board."""
+
+    def __init__(self, board: Board, journal: Journal) -> None:
+        self._board = board
+        self._journal = journal
+
+    async def get_device_plugin_options(
+        self, _request: api_pb2.Empty, _context: _Context[Any, Any]
+    ) -> api_pb2.DevicePluginOptions:
+        """Say which optional calls are worth making."""
+        return plugin_options()
+
+    async def list_and_watch(self, _request: api_pb2.Empty, context: _Context[Any, Any]) -> None:
+        """Send the list now and after every change; end after the last one."""
+        with self._board.stream():
+            while True:
+                shown = self._board.current
+                await context.write(device_list(shown.offers))
+                if shown.is_last:
+                    return
+                await shown.superseded.wait()
+
+    async def get_preferred_allocation(
+        self, request: api_pb2.PreferredAllocationRequest, context: _Context[Any, Any]
+    ) -> api_pb2.PreferredAllocationResponse:
+        """Choose among the devices that are free."""
+        response = api_pb2.PreferredAllocationResponse()
+        try:
+            for asked in request.container_requests:
+                chosen = prefer(
+                    self._board.current.table,
+                    asked.available_deviceIDs,
+                    asked.must_include_deviceIDs,
+                    asked.allocation_size,
+                )
+                response.container_responses.add(deviceIDs=chosen)
+        except RequestError as error:
+            await self._refuse(context, "preference", error)
+        return response
+
+    async def allocate(self, request: api_pb2.AllocateRequest, context: _Context[Any, Any]) -> api_pb2.AllocateResponse:
+        """Answer what the containers get; all of them or none."""
+        response = api_pb2.AllocateResponse()
+        try:
+            if not request.container_requests:
+                raise InvalidRequest("the request names no container")
+            for asked in request.container_requests:
+                answer = allocate(self._board.current.table, asked.devices_ids)
+                response.container_responses.append(container_response(answer))
+                self._journal.info("allocated", devices=",".join(answer.device_ids))
+        except RequestError as error:
+            await self._refuse(context, "allocation", error)
+        return response
+
+    async def pre_start_container(
+        self, _request: api_pb2.PreStartContainerRequest, _context: _Context[Any, Any]
+    ) -> api_pb2.PreStartContainerResponse:
+        """Nothing is to be done before a start; answered for kubelets that ask all the same."""
+        return api_pb2.PreStartContainerResponse()
+
+    async def _refuse(self, context: _Context[Any, Any], call: str, error: RequestError) -> NoReturn:
+        self._journal.warning(f"{call} refused", problem=error.message)
+        await context.abort(_STATUS[type(error)], error.message)
+        raise AssertionError  # abort always raises
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """Return the table from method names to methods."""
+
+        def unary(method: Any, request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:  # noqa: ANN401 - generated classes
+            return grpc.unary_unary_rpc_method_handler(
+                method,
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+
+        methods = {
+            "GetDevicePluginOptions": unary(self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                self.list_and_watch,
+                request_deserializer=api_pb2.Empty.FromString,
+                response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
+            ),
+            "GetPreferredAllocation": unary(
+                self.get_preferred_allocation,
+                api_pb2.PreferredAllocationRequest,
+                api_pb2.PreferredAllocationResponse,
+            ),
+            "Allocate": unary(self.allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+            "PreStartContainer": unary(
+                self.pre_start_container, api_pb2.PreStartContainerRequest, api_pb2.PreStartContainerResponse
+            ),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)

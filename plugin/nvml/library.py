@@ -1,0 +1,123 @@
+"""A session with libnvidia-ml.so.1, and one snapshot of every GPU.
+
+The library is unloaded when a session ends. The loader finds a library that is still mapped by its
+SONAME, so a daemon that kept it would talk to the old one after the driver has been replaced
+("driver/library version mismatch") until it was restarted.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+from typing import TYPE_CHECKING, TypeVar
+
+import pynvml
+
+from plugin.errors import DriverNotReady
+from plugin.snapshot import GpuFacts, LostGpu, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Answer = TypeVar("_Answer")
+
+_HINTS = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install the driver's user-space libraries (libnvidia-ml.so.1)",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "load the kernel module: modprobe nvidia",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the loaded module is of another version than the libraries: "
+    "compare /sys/module/nvidia/version with `ldconfig -p`, then reload the module or reboot",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the daemon must be able to open /dev/nvidiactl",
+    pynvml.NVML_ERROR_INSUFFICIENT_POWER: "check the GPU's power cables",
+}
+
+
+def _reason(error: pynvml.NVMLError) -> str:
+    return str(error).lower().rstrip(".")
+
+
+def _not_ready(error: pynvml.NVMLError) -> DriverNotReady:
+    return DriverNotReady(
+        f"nvml does not answer: {_reason(error)}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
+    )
+
+
+def sysfs_address(bus_id: str) -> str:
+    """Return a PCI address as sysfs writes it; NVML writes eight digits of domain and capitals."""
+    domain, _, rest = bus_id.partition(":")
+    return f"{int(domain, 16):04x}:{rest.lower()}"
+
+
+def _supported(ask: Callable[[], _Answer]) -> _Answer | None:
+    """Return None where this GPU or driver does not know the question; other errors are the GPU's."""
+    try:
+        return ask()
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
+
+
+def _read_gpu(index: int) -> GpuFacts | LostGpu:
+    uuid: str | None = None
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        memory = _supported(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+        return GpuFacts(
+            index=index,
+            uuid=str(uuid),
+            minor=int(pynvml.nvmlDeviceGetMinorNumber(handle)),
+            pci_address=sysfs_address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
+            memory_bytes=None if memory is None else int(memory.total),
+            model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
+        )
+    except pynvml.NVMLError as error:
+        return LostGpu(index, uuid, _reason(error))
+
+
+def _unload() -> None:
+    """Unmap the library, and let pynvml forget it: it keeps one handle and its symbols for ever."""
+    library = pynvml.nvmlLib
+    pynvml.nvmlLib = None
+    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - pynvml has no public way to unload
+    if library is not None:
+        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+
+
+class NvmlSource:
+    """NVML as a source of snapshots."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def open(self) -> None:
+        """Load the library and start a session."""
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            _unload()
+            raise _not_ready(error) from error
+        self._is_open = True
+
+    def snapshot(self) -> Snapshot:
+        """Ask for every GPU by index; one that does not answer is lost, the others are not affected."""
+        try:
+            version = str(pynvml.nvmlSystemGetDriverVersion())
+            count = int(pynvml.nvmlDeviceGetCount())
+        except pynvml.NVMLError as error:
+            raise _not_ready(error) from error
+        answers = [_read_gpu(index) for index in range(count)]
+        return Snapshot(
+            driver_version=version,
+            gpus=tuple(answer for answer in answers if isinstance(answer, GpuFacts)),
+            lost=tuple(answer for answer in answers if isinstance(answer, LostGpu)),
+        )
+
+    def close(self) -> None:
+        """End the session and unmap the library."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError:
+            pass  # the driver may be gone already: the session ends with the library
+        finally:
+            _unload()

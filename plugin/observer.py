@@ -1,0 +1,146 @@
+"""Keeps the inventory fresh: asks the driver at a steady pace, in a thread of its own.
+
+NVML calls can block for seconds or for ever; here they block nothing else. Not here: what happens
+with a new inventory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plugin.errors import DriverNotReady
+from plugin.inventory import Inventory, NodeTree, next_inventory, without_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plugin.snapshot import GpuSource, Snapshot
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An inventory, and why the driver could not be asked (empty: it was)."""
+
+    inventory: Inventory
+    waiting_for: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often to look: while the driver answers, and while it or a GPU is missing."""
+
+    refresh_s: float
+    retry_s: float
+
+
+def snapshot_of_gpus(source: GpuSource) -> Snapshot:
+    """Return a snapshot with at least one GPU; a driver without any is as good as none."""
+    snapshot = source.snapshot()
+    if not snapshot.gpus and not snapshot.lost:
+        raise DriverNotReady("nvml lists no gpu", "is a GPU in this machine? see: lspci -d 10de:")
+    return snapshot
+
+
+@dataclass
+class Observer:
+    """One look at a time. `clock` is monotonic seconds."""
+
+    source: GpuSource
+    tree: NodeTree
+    pace: Pace
+    clock: Callable[[], float] = time.monotonic
+    _inventory: Inventory = field(default_factory=Inventory)
+    _is_open: bool = False
+    _opened_at: float = 0.0
+
+    def observe(self) -> Observation:
+        """Ask once; an absent driver is an observation, not an error."""
+        if self._is_open and self._is_reopening_due():
+            self.close()
+        try:
+            self._open()
+            snapshot = snapshot_of_gpus(self.source)
+        except DriverNotReady as error:
+            self.close()
+            self._inventory = without_driver(self._inventory, error.message)
+            return Observation(self._inventory, error.message, error.hint)
+        self._inventory = next_inventory(self._inventory, snapshot, self.tree)
+        return Observation(self._inventory)
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        if self._is_open:
+            self._is_open = False
+            self.source.close()
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self.source.open()
+            self._is_open = True
+            self._opened_at = self.clock()
+
+    def _is_reopening_due(self) -> bool:
+        """NVML lists GPUs when a session starts: one that came back is only seen by a new session."""
+        is_incomplete = any(not device.is_healthy for device in self._inventory.devices)
+        return is_incomplete and self.clock() - self._opened_at >= self.pace.retry_s
+
+
+class ObserverThread:
+    """Runs an observer until stopped and hands every observation to `publish`.
+
+    An exception that is no observation is a bug: it ends the thread and goes to `crashed`. Both are
+    called in the thread.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        publish: Callable[[Observation], None],
+        crashed: Callable[[BaseException], None],
+    ) -> None:
+        self._observer = observer
+        self._publish = publish
+        self._crashed = crashed
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._next: Observer | None = None
+        # A daemon thread: a driver that hangs for ever must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
+
+    def start(self) -> None:
+        """Start looking."""
+        self._thread.start()
+
+    def restart_with(self, observer: Observer) -> None:
+        """Replace the observer: the old one is closed in its own thread first."""
+        self._next = observer
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Close the driver session; returns False if it did not end in time."""
+        self._is_stopping = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._observe_until_stopped()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the daemon must hear of it
+            self._crashed(error)
+
+    def _observe_until_stopped(self) -> None:
+        while not self._is_stopping:
+            observation = self._observer.observe()
+            self._publish(observation)
+            pace = self._observer.pace
+            self._wake.wait(pace.retry_s if observation.waiting_for else pace.refresh_s)
+            self._wake.clear()
+            if self._next is not None:
+                self._observer.close()
+                self._observer, self._next = self._next, None
+        self._observer.close()

@@ -1,0 +1,52 @@
+"""What the driver said about the GPUs at one moment: plain values.
+
+Not here: what is made of it. Health and device nodes are the inventory's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """One GPU that answered."""
+
+    index: int
+    uuid: str
+    minor: int
+    pci_address: str  # as in sysfs: 0000:10:00.0
+    memory_bytes: int | None  # None where the driver does not say
+    model: str
+
+
+@dataclass(frozen=True)
+class LostGpu:
+    """A GPU the driver counts but which did not answer."""
+
+    index: int
+    uuid: str | None  # None when not even that could be read
+    reason: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All GPUs of the node, in the driver's order."""
+
+    driver_version: str
+    gpus: tuple[GpuFacts, ...]
+    lost: tuple[LostGpu, ...] = ()
+
+
+class GpuSource(Protocol):
+    """Where snapshots come from. One thread uses it; every method may block for seconds."""
+
+    def open(self) -> None:
+        """Start a session; raises DriverNotReady."""
+
+    def snapshot(self) -> Snapshot:
+        """Ask for every GPU; raises DriverNotReady when the driver as a whole does not answer."""
+
+    def close(self) -> None:
+        """End the session and let go of the library; does nothing without a session."""

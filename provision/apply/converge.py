@@ -1,0 +1,131 @@
+"""One node, from its plan to an empty plan: apply, look again, plan again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.apply.errors import CanceledError, RunError
+from provision.apply.gate import find_refusal
+from provision.apply.gather import gather_facts
+from provision.apply.model import Assessment, Failure, NodeResult, NodeTask, PassStarted, Status
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterable
+
+    from provision.apply.machinery import Machinery
+    from provision.apply.model import Observer
+    from provision.planner.model import NodePlan
+
+MAX_PASSES = 3
+AGAIN = "apply again to finish"
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has been done to the node so far."""
+
+    node: str
+    passes: int = 0
+    changes: int = 0
+
+    def result(self, status: Status, failure: Failure | None = None) -> NodeResult:
+        return NodeResult(self.node, status, self.passes, self.changes, failure)
+
+    def failed(self, failure: Failure) -> NodeResult:
+        return self.result(failure.status, failure)
+
+
+def assess(
+    machinery: Machinery, nodes: Iterable[str], observe: Observer, cancel: threading.Event
+) -> dict[str, Assessment | Failure]:
+    """Return facts and plan of every node, all asked in one run; changes nothing."""
+    request = machinery.playbooks.facts(nodes)
+    answers = gather_facts(machinery.runner, request, observe, cancel)
+    return {
+        node: answer if isinstance(answer, Failure) else Assessment(answer, machinery.plan(node, answer))
+        for node, answer in answers.items()
+    }
+
+
+def converge(
+    machinery: Machinery, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> NodeResult:
+    """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures are in the result."""
+    tally = _Tally(node)
+    while True:
+        plan = assessment.plan
+        refusal = find_refusal(assessment)
+        if refusal is not None:
+            return tally.failed(refusal)
+        if plan.is_empty:
+            return tally.result(Status.CONVERGED if tally.passes else Status.UNCHANGED)
+        if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
+            return tally.failed(_left_over(plan, tally.passes))
+        failure = _carry_out(machinery, plan, tally, observe, cancel)
+        if failure is not None:
+            return tally.failed(failure)
+        if machinery.playbooks.check:
+            return tally.result(Status.CHECKED)
+        again = _reassess(machinery, node, observe, cancel)
+        if isinstance(again, Failure):
+            return tally.failed(again)
+        if again.plan == plan:
+            return tally.failed(_left_over(plan, tally.passes))
+        assessment = again
+
+
+def _carry_out(
+    machinery: Machinery, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
+) -> Failure | None:
+    if cancel.is_set():
+        return Failure(Status.CANCELED, "not begun" if not tally.passes else AGAIN)
+    tally.passes += 1
+    observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
+    task, broken = "", None
+    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
+    for event in machinery.runner.run(machinery.playbooks.apply(plan), cancel):
+        if isinstance(event, RunFinished):
+            end = event
+            continue
+        observe(NodeTask(event, gathering=False))
+        if isinstance(event, TaskStarted):
+            task = event.task
+        else:
+            tally.changes += event.outcome is Outcome.CHANGED
+            broken = _worse(broken, event)
+    return _failure_of(end, task, broken)
+
+
+def _worse(former: TaskDone | None, done: TaskDone) -> TaskDone | None:
+    bad = done.outcome is Outcome.UNREACHABLE or (done.outcome is Outcome.FAILED and not done.ignored)
+    return done if bad else former
+
+
+def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure | None:
+    if end.status is RunStatus.SUCCESSFUL:  # a failed task that the playbook rescued is no failure
+        return None
+    if end.status is RunStatus.CANCELED:
+        return Failure(Status.CANCELED, AGAIN, task)
+    if end.status is RunStatus.TIMED_OUT or broken is None:
+        return Failure(Status.FAILED, end.message, task)
+    status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
+    return Failure(status, broken.message, broken.task, broken.tail)
+
+
+def _reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+    try:
+        return assess(machinery, [node], observe, cancel)[node]
+    except CanceledError:
+        return Failure(Status.CANCELED, AGAIN)
+    except RunError as error:
+        return Failure(Status.FAILED, error.message)
+
+
+def _left_over(plan: NodePlan, passes: int) -> Failure:
+    item = plan.items[0]
+    more = f" and {len(plan.items) - 1} more" if len(plan.items) > 1 else ""
+    times = "1 pass" if passes == 1 else f"{passes} passes"
+    return Failure(Status.UNFINISHED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")

@@ -1,0 +1,72 @@
+"""Facts of nodes, all in one run: what they say, or why they could not be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.apply.errors import CanceledError, RunError
+from provision.apply.model import Failure, NodeTask, Status
+from provision.fleet.errors import FactsError
+from provision.fleet.facts import NodeFacts, parse_facts
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    from provision.apply.model import Observer, PlaybookRunner
+    from provision.runner import RunRequest
+
+RESULT = "facts"
+SILENT = "ansible returned nothing for it: does the inventory still have it?"
+
+
+def gather_facts(
+    runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event
+) -> Mapping[str, NodeFacts | Failure]:
+    """Return the facts of every node of the request, in its order, or the node's failure.
+
+    Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
+    """
+    answers: dict[str, NodeFacts | Failure] = {}
+    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
+    for event in runner.run(request, cancel):
+        if isinstance(event, RunFinished):
+            end = event
+            continue
+        observe(NodeTask(event, gathering=True))
+        if isinstance(event, TaskDone):
+            answer = _answer(event)
+            if answer is not None:
+                answers[event.node] = answer
+    _raise_for(end)
+    silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
+    return {node: answers.get(node, silent) for node in request.nodes}
+
+
+def _answer(done: TaskDone) -> NodeFacts | Failure | None:
+    if done.outcome is Outcome.UNREACHABLE:
+        return Failure(Status.UNREACHABLE, done.message)
+    if done.outcome is Outcome.FAILED and not done.ignored:
+        return Failure(Status.FAILED, done.message, done.task, done.tail)
+    if RESULT not in done.values:
+        return None
+    facts = done.values[RESULT]
+    if not isinstance(facts, dict):
+        return Failure(Status.FAILED, "the facts are not a mapping", done.task)
+    try:
+        return parse_facts(facts, node=done.node)
+    except FactsError as error:
+        return Failure(Status.FAILED, error.message, done.task)
+
+
+def _raise_for(end: RunFinished) -> None:
+    if end.status is RunStatus.CANCELED:
+        raise CanceledError("canceled while facts were gathered", hint="nothing was changed")
+    if end.status is RunStatus.ERROR:
+        raise RunError(f"ansible could not gather facts: {end.message}")
+    if end.status is RunStatus.NO_NODES:
+        raise RunError(
+            f"ansible finds none of the nodes: {end.message or 'no play matches them'}",
+            hint="compare with: ansible-inventory --graph",
+        )

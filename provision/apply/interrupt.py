@@ -1,0 +1,33 @@
+"""Signals that ask for an end become an event that runs can see.
+
+The main thread waits for worker threads; a KeyboardInterrupt in the middle of that would leave them behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def cancel_on_signals() -> Iterator[threading.Event]:
+    """Give an event that SIGINT, SIGTERM and SIGHUP set; for the main thread only."""
+    cancel = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        cancel.set()
+
+    former = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield cancel
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,82 @@
+"""What an apply works with: the runner, the planner, and the requests to the collection's playbooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.apply.gather import RESULT
+from provision.fleet.facts import NodeFacts
+from provision.planner.model import NodePlan, Role, role_variables
+from provision.runner import RunRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from provision.apply.model import PlaybookRunner
+
+Planner = Callable[[str, NodeFacts], NodePlan]
+
+FACTS_TIMEOUT_S = 600
+APPLY_TIMEOUT_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbooks:
+    """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
+
+    ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once.
+    """
+
+    collection: Path
+    inventory: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    forks: int = 20
+    check: bool = False
+
+    def facts(self, nodes: Iterable[str]) -> RunRequest:
+        """Ask for the facts of nodes; never in check mode, because looking changes nothing."""
+        names = tuple(nodes)
+        return RunRequest(
+            playbook=self.collection / "facts.yml",
+            inventory=self.inventory,
+            nodes=names,
+            forks=max(1, min(self.forks, len(names))),
+            timeout_s=FACTS_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({RESULT}),
+        )
+
+    def apply(self, plan: NodePlan) -> RunRequest:
+        """Carry one node's plan out."""
+        return RunRequest(
+            playbook=self.collection / "apply.yml",
+            inventory=self.inventory,
+            nodes=(plan.node,),
+            extra_vars=plan_variables(plan),
+            forks=1,
+            check=self.check,
+            timeout_s=APPLY_TIMEOUT_S,
+            environment=self.environment,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machinery:
+    """The moving parts of an apply. ``plan`` is pure: name and facts of a node in, its plan out."""
+
+    runner: PlaybookRunner
+    plan: Planner
+    playbooks: Playbooks
+
+
+def plan_variables(plan: NodePlan) -> dict[str, object]:
+    """Return Ansible's variables for a plan: the plan itself, and the variables of the roles it needs."""
+    variables: dict[str, object] = {"grapnel_plan": msgspec.to_builtins(plan)}
+    for role in Role:
+        variables.update(role_variables(plan, role))
+    return variables

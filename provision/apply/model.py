@@ -1,0 +1,97 @@
+"""What happens to nodes during plan and apply, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import threading
+
+    from provision.fleet.facts import NodeFacts
+    from provision.planner.model import NodePlan
+    from provision.runner import Event, RunRequest, TaskDone, TaskStarted
+
+
+class PlaybookRunner(Protocol):
+    """Carries playbooks out: ``provision.runner.AnsibleRunner``, or a scripted one in tests."""
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        """Yield the events of a run, the last of them ``RunFinished``."""
+
+
+class Status(Enum):
+    """What became of a node, the best first."""
+
+    UNCHANGED = "unchanged"  # was as declared: nothing was run
+    CONVERGED = "converged"  # was changed, and is now as declared
+    CHECKED = "checked"  # check mode: the roles said what they would do
+    UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
+    REFUSED = "refused"  # its plan has problems, or would disturb work: not touched
+    CANCELED = "canceled"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the node is where the caller wanted it."""
+        return self in (Status.UNCHANGED, Status.CONVERGED, Status.CHECKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a node could not be asked or changed: the task, one line, and the end of what it printed."""
+
+    status: Status
+    message: str
+    task: str = ""
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What became of one node. ``passes`` counts the runs that were allowed to change it."""
+
+    node: str
+    status: Status
+    passes: int = 0
+    changes: int = 0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A node's facts and the plan that follows from them."""
+
+    facts: NodeFacts
+    plan: NodePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PassStarted:
+    """A node's plan is about to be applied, for the first or a further time."""
+
+    node: str
+    number: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTask:
+    """A task began or ended on a node. ``gathering`` says that it only looks."""
+
+    event: TaskStarted | TaskDone
+    gathering: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinished:
+    """Nothing more will be done about a node."""
+
+    result: NodeResult
+
+
+Progress = PassStarted | NodeTask | NodeFinished
+Observer = Callable[[Progress], None]

@@ -1,0 +1,154 @@
+"""`grapnel check`: tells everything that is wrong with a declaration and the levels of the inventory.
+
+Changes nothing and asks no machine. Without an inventory the file is checked alone, without starting Ansible.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.cli.options import common_arguments, inventories_of
+from provision.cli.terminal import print_findings, wants_colour
+from provision.errors import DeclarationError, ExitCode, GrapnelError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from provision.fleet.model import Fleet
+    from provision.spec.findings import Finding
+    from provision.spec.model import StackSpec
+
+SUMMARY = "tell everything that is wrong with the declaration"
+SCHEMA = "grapnel.dev/check/v1alpha1"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the file, `--explain` and `--json` to the common options."""
+    parser.add_argument("declaration", nargs="?", type=Path, metavar="FILE", help="the same as --file")
+    common_arguments(parser)
+    parser.add_argument("--explain", metavar="NODE", help="show every value of a node and which level set it")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, and print what was found."""
+    args.file = args.declaration or args.file
+    if not args.json:
+        return _run(args)
+    try:
+        return _run(args)
+    except DeclarationError as error:
+        _print_json(ok=False, error=error.message, hint=error.hint, findings=_describe(error.findings))
+        return error.exit_code
+    except GrapnelError as error:
+        _print_json(ok=False, error=error.message, hint=error.hint, findings=[])
+        return error.exit_code
+
+
+def _run(args: argparse.Namespace) -> int:
+    inventories = inventories_of(args)
+    if inventories:
+        return _check_fleet(args, inventories)
+    for option in ("explain", "limit"):
+        if getattr(args, option):
+            raise UsageError(f"--{option} needs an inventory", hint="`--inventory` names one")
+    return _check_file(args)
+
+
+def _check_file(args: argparse.Namespace) -> int:
+    from provision.spec.load import judge_alone, load_declaration  # noqa: PLC0415 - start-up time
+
+    declaration = load_declaration(args.file)
+    warnings = judge_alone(declaration)
+    if args.json:
+        _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings))
+        return ExitCode.DONE
+    print_findings(warnings)
+    print(f"{args.file}: ok{_count(warnings)}")
+    print(f"  {summarise(declaration.stack.spec)}")
+    print("  the file alone was checked: no inventory is here, and --inventory names none")
+    return ExitCode.DONE
+
+
+def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
+    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
+
+    fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
+    if args.explain:
+        return _explain(args, fleet)
+    if args.json:
+        names = [node.name for node in fleet.nodes]
+        _print_json(ok=True, file=str(args.file), nodes=names, findings=_describe(fleet.warnings))
+        return ExitCode.DONE
+    print_findings(fleet.warnings)
+    print(f"{args.file}: ok for {_nodes(len(fleet.nodes))}{_count(fleet.warnings)}")
+    for line in _group(fleet):
+        print(f"  {line}")
+    return ExitCode.DONE
+
+
+def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
+    from provision.cli.explain import describe_node, find_node, render_node  # noqa: PLC0415 - start-up time
+
+    node = find_node(fleet, args.explain)
+    if args.json:
+        print(json.dumps(describe_node(node), indent=2))
+    else:
+        print(render_node(node, colour=wants_colour(sys.stdout)))
+    return ExitCode.DONE
+
+
+def summarise(spec: StackSpec) -> str:
+    """Return a declaration in one line."""
+    runtime = spec.runtime
+    return "; ".join(
+        (
+            f"driver {spec.driver.version}" if spec.driver.enabled else "driver left alone",
+            f"{runtime.engine.value} with handler {runtime.handler}, entitlement {runtime.entitlement.value}",
+            f"plugin offers {spec.plugin.resource}" if spec.plugin.enabled else "no plugin",
+        )
+    )
+
+
+def _group(fleet: Fleet) -> Iterator[str]:
+    """Yield one line for all nodes that should be the same in short."""
+    from provision.spec.excerpt import few  # noqa: PLC0415 - start-up time
+
+    alike: dict[str, list[str]] = {}
+    for node in fleet.nodes:
+        alike.setdefault(summarise(node.stack), []).append(node.name)
+    for summary, names in alike.items():
+        yield f"{few(names)}: {summary}"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _count(warnings: Sequence[Finding]) -> str:
+    return f", {len(warnings)} warning{'s' * (len(warnings) > 1)}" if warnings else ""
+
+
+def _describe(findings: Iterable[Finding]) -> list[dict[str, object]]:
+    return [
+        {
+            "severity": each.severity.value,
+            "source": each.place.source,
+            "line": each.place.line or None,
+            "column": each.place.column or None,
+            "key": each.key,
+            "message": each.message,
+            "hint": each.hint,
+            "nodes": list(each.nodes),
+        }
+        for each in findings
+    ]
+
+
+def _print_json(**fields: object) -> None:
+    print(json.dumps({"schema": SCHEMA, **fields}, indent=2))

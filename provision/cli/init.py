@@ -1,0 +1,56 @@
+"""`grapnel init`: writes a declaration to start from; never over one that is there, unless it is told to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.cli.options import DECLARATION, debug_argument
+from provision.errors import GrapnelError
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = "write a declaration with every key, its default and its meaning"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the file and `--force`."""
+    parser.add_argument(
+        "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
+    )
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    debug_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file and tell what to do next."""
+    from provision.spec.template import render_template  # noqa: PLC0415 - start-up time
+
+    write_declaration(args.file, render_template(), force=args.force)
+    print(f"wrote {args.file}")
+    print(f"next: set spec.driver.version in it, then run `grapnel check {args.file}`")
+    return 0
+
+
+def write_declaration(path: Path, text: str, *, force: bool) -> None:
+    """Write the whole file or nothing; without `force`, a file that is there stays, even one that appears meanwhile."""
+    if path.is_dir():
+        raise GrapnelError(f"{path} is a folder", hint="name a file in it")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            draft.replace(path)
+        else:
+            path.hardlink_to(draft)
+    except FileExistsError as error:
+        raise GrapnelError(f"{path} is there already", hint="`--force` writes over it") from error
+    except OSError as error:
+        raise GrapnelError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    finally:
+        draft.unlink(missing_ok=True)

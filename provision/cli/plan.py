@@ -1,0 +1,120 @@
+"""`grapnel plan`: what apply would change, node by node; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import provision
+from provision.apply.converge import assess
+from provision.apply.fleet import settled
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.machinery import Machinery, Playbooks
+from provision.cli.options import common_arguments, load_fleet
+from provision.errors import ExitCode, GrapnelError
+from provision.payload import store
+from provision.planner.plan import plan_node
+from provision.report import make_console, open_view, plans_document, render_plans, show
+from provision.runner import AnsibleRunner, find_collection
+
+if TYPE_CHECKING:
+    import argparse
+    import threading
+    from collections.abc import Mapping, Sequence
+
+    from provision.apply.machinery import Planner
+    from provision.apply.model import Assessment, Failure
+    from provision.fleet.model import Fleet
+
+SUMMARY: Final = "show what apply would change on each node"
+CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the verb."""
+    common_arguments(parser)
+    machinery_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
+    parser.add_argument(
+        "--exit-code", action="store_true", help=f"exit with {CHANGES} when there is something to change"
+    )
+
+
+def machinery_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `plan` and `apply` share beyond the choice of nodes; `build_machinery` reads it."""
+    parser.add_argument(
+        "--payload",
+        type=Path,
+        metavar="DIR",
+        help="archives for the nodes (default: $GRAPNEL_PAYLOAD, else dist/payload beside the declaration)",
+    )
+    parser.add_argument(
+        "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Gather facts, plan, and show the plans."""
+    fleet = load_fleet(args)
+    machinery = build_machinery(args, fleet)
+    return show_plans(machinery, [node.name for node in fleet.nodes], as_json=args.json, tell_changes=args.exit_code)
+
+
+def show_plans(machinery: Machinery, nodes: Sequence[str], *, as_json: bool, tell_changes: bool) -> int:
+    """Look at the nodes and print their plans; return the exit code."""
+    with cancel_on_signals() as cancel:
+        answers = look(machinery, nodes, cancel)
+    if as_json:
+        print(plans_document(answers))
+    else:
+        show(make_console(sys.stdout), render_plans(answers))
+    return _exit_code(answers, tell_changes=tell_changes)
+
+
+def _exit_code(answers: Mapping[str, Assessment | Failure], *, tell_changes: bool) -> int:
+    results = [settled(node, answer) for node, answer in answers.items()]
+    if any(result is not None and not result.status.is_good for result in results):
+        return ExitCode.FAILED
+    return CHANGES if tell_changes and None in results else ExitCode.DONE
+
+
+def look(machinery: Machinery, nodes: Sequence[str], cancel: threading.Event) -> Mapping[str, Assessment | Failure]:
+    """Gather the nodes' facts in one run and plan each of them, with progress on standard error."""
+    with open_view(make_console(sys.stderr), nodes, time.monotonic) as view:
+        return assess(machinery, nodes, view, cancel)
+
+
+def build_machinery(
+    args: argparse.Namespace, fleet: Fleet, *, check: bool = False, environment: Mapping[str, str] | None = None
+) -> Machinery:
+    """Put runner, planner and playbooks together for a fleet."""
+    collection = find_collection(Path(provision.__file__).parent)
+    if collection is None:
+        raise GrapnelError("this installation has no grapnel.node collection", hint="install grapnel again")
+    playbooks = Playbooks(
+        collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
+    )
+    runner = AnsibleRunner(collection, args.keep_artifacts)
+    return Machinery(runner=runner, plan=_planner(args, fleet), playbooks=playbooks)
+
+
+def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
+    payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
+    nodes = {node.name: node for node in fleet.nodes}
+    return lambda name, facts: plan_node(facts, nodes[name].stack, payload, name=name)
+
+
+def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:
+    """Return where the payload is looked for: what is asked for, the environment's, the checkout's, installed."""
+    if asked is not None:
+        return asked
+    if environment.get("GRAPNEL_PAYLOAD"):
+        return Path(environment["GRAPNEL_PAYLOAD"])
+    candidates = (
+        declaration.absolute().parent / "dist" / "payload",
+        Path(sys.prefix) / "share" / "grapnel" / "payload",
+    )
+    return next((folder for folder in candidates if folder.is_dir()), store.payload_folder(environment))

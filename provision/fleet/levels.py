@@ -1,0 +1,98 @@
+"""Merges what the levels say into one declaration per node, and keeps who said what.
+
+Pure. default < declaration file < groups, in Ansible's order < host. Mappings are merged key by key; everything else,
+lists too, is replaced as a whole. A key that holds nothing says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.fleet.model import FleetNode, Level, Origin
+from provision.spec.findings import KeyPath, Place, dotted
+from provision.spec.model import StackSpec
+from provision.spec.validate import Source, convert, tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BUILT_IN: Final = "built in"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Where values of an inventory variable stand: Ansible tells the group or the host, no line."""
+
+    owner: str
+
+    def key_place(self, _path: KeyPath) -> Place:
+        """Return the level, whatever the key."""
+        return Place(self.owner)
+
+    value_place = key_place
+
+    def written(self, _path: KeyPath) -> None:
+        """Return nothing: Ansible has parsed the text."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one level says, valid by itself; `prefix` is how its keys begin where they were written."""
+
+    level: Level
+    content: Mapping[str, object]
+    source: Source
+    prefix: KeyPath = ()
+
+
+@dataclass
+class Merge:
+    """The levels' sum so far: plain values, and the origin of each leaf."""
+
+    content: dict[str, object] = field(default_factory=dict)
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+
+    def add(self, contribution: Contribution) -> None:
+        """Lay a stronger level over the weaker ones."""
+        self._lay(self.content, contribution.content, contribution, ())
+
+    def _lay(
+        self, below: dict[str, object], above: Mapping[str, object], contribution: Contribution, path: KeyPath
+    ) -> None:
+        for key, value in above.items():
+            here = (*path, key)
+            if isinstance(value, dict) and value:
+                under = below.get(key)
+                below[key] = nested = under if isinstance(under, dict) else {}
+                self.origins.pop(here, None)
+                self._lay(nested, value, contribution, here)
+            elif not (isinstance(value, dict) and key in below):
+                below[key] = value if not isinstance(value, dict) else {}
+                self._remember(here, value, contribution)
+
+    def _remember(self, path: KeyPath, value: object, contribution: Contribution) -> None:
+        place = contribution.source.value_place((*contribution.prefix, *path))
+        self.origins[path] = Origin(contribution.level, place, value, self.origins.get(path))
+
+
+def defaults() -> Contribution:
+    """Return the weakest level: what the model says."""
+    return Contribution(Level.DEFAULT, msgspec.to_builtins(StackSpec()), Variable(BUILT_IN))
+
+
+def said(level: Level, content: object, source: Source, prefix: KeyPath) -> Contribution:
+    """Return what a level says, without the keys that hold nothing; the content must be valid."""
+    tidied = tidy(content)
+    return Contribution(level, tidied if isinstance(tidied, dict) else {}, source, prefix)
+
+
+def merge_node(name: str, groups: Sequence[str], contributions: Sequence[Contribution]) -> FleetNode:
+    """Return a node with its effective declaration; the contributions are given weakest first."""
+    merge = Merge()
+    for each in (defaults(), *contributions):
+        merge.add(each)
+    origins = {dotted(path): origin for path, origin in merge.origins.items()}
+    return FleetNode(name, tuple(groups), convert(merge.content, StackSpec), origins)

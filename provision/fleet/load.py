@@ -1,0 +1,170 @@
+"""Puts the fleet together: declaration file and inventory in, nodes with their effective declarations out.
+
+Everything that is wrong, in the file and in every level of the inventory, is found before anything is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.errors import DeclarationError, InventoryError
+from provision.fleet.ansible import export_inventory
+from provision.fleet.inventory import VARIABLE, Inventory, parse_inventory
+from provision.fleet.levels import Variable, merge_node, said
+from provision.fleet.model import Fleet, FleetNode, Level, Origin
+from provision.spec.document import read_document
+from provision.spec.excerpt import few
+from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
+from provision.spec.load import SPEC, Declaration, failed, load_declaration
+from provision.spec.model import StackSpec
+from provision.spec.rules import judge
+from provision.spec.validate import examine, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PREFIX: KeyPath = (VARIABLE,)
+
+
+def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Fleet:
+    """Return the selected machines; raises DeclarationError with every finding, or InventoryError.
+
+    `inventories` come from `choose_inventories`, `limit` is a host pattern of Ansible.
+    """
+    if not inventories:
+        hint = "`--inventory` names one; else ./inventory, ./inventory.yml, ./hosts.yml or ansible.cfg's is read"
+        raise InventoryError("there is no inventory", hint=hint)
+    try:
+        declaration = load_declaration(file)
+    except DeclarationError as error:
+        if not error.findings:
+            raise
+        inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
+        raise failed([*error.findings, *_examine_variables(inventory)]) from error
+    inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
+    return assemble(declaration, inventory, inventories)
+
+
+def assemble(declaration: Declaration, inventory: Inventory, inventories: Sequence[str]) -> Fleet:
+    """Return the fleet of a declaration and an inventory; raises DeclarationError.
+
+    Every level must be valid by itself before rules are judged on what the levels add up to.
+    """
+    broken = list(_examine_variables(inventory))
+    if broken:
+        raise failed(broken)
+    nodes = tuple(_merge_nodes(declaration, inventory))
+    findings = _judge_nodes(nodes, declaration)
+    if any(each.severity is Severity.ERROR for each in findings):
+        raise failed(findings)
+    return Fleet(declaration.stack, nodes, tuple(inventories), tuple(findings))
+
+
+def read_inventory(inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Inventory:
+    """Return the inventory; raises InventoryError where it is broken, empty, or has no host for a part of `limit`."""
+    try:
+        answer = export_inventory(inventories, limit=limit, directory=directory, environ=environ)
+    except InventoryError as error:
+        raise _with_place(error, inventories) from error
+    inventory = parse_inventory(answer.text)
+    if limit and (answer.unmatched or not inventory.hosts):
+        everything = export_inventory(inventories, limit="", directory=directory, environ=environ)
+        wrong = answer.unmatched[0] if answer.unmatched else limit
+        raise _no_match(wrong, parse_inventory(everything.text))
+    if not inventory.hosts:
+        hint = "write its hosts down as for any Ansible playbook"
+        raise InventoryError(f"inventory {', '.join(inventories)} names no host", hint=hint)
+    return inventory
+
+
+def _no_match(wrong: str, inventory: Inventory) -> InventoryError:
+    names = [host.name for host in inventory.hosts]
+    groups = sorted({group for host in inventory.hosts for group in host.groups})
+    near = nearest(wrong, [*names, *groups])
+    hint = f"did you mean {near}?" if near else f"hosts: {few(names)}; groups: {few(groups)}"
+    return InventoryError(f"no host matches '{wrong}' of --limit", hint=hint)
+
+
+def _with_place(error: InventoryError, inventories: Sequence[str]) -> InventoryError:
+    """Return the error with the place of a broken group_vars or host_vars file, about which Ansible is silent."""
+    for path in _variable_files(inventories):
+        document = read_document(path.read_bytes(), str(path))
+        if document.is_broken and not document.lines[0].startswith("$ANSIBLE_VAULT"):
+            found = document.findings[0]
+            return InventoryError(f"inventory {found.place}: {found.message}", hint=found.hint or error.hint)
+    return error
+
+
+def _variable_files(inventories: Sequence[str]) -> Iterator[Path]:
+    for source in inventories:
+        folder = Path(source) if Path(source).is_dir() else Path(source).parent
+        for name in ("group_vars", "host_vars"):
+            for path in sorted((folder / name).rglob("*")):
+                if path.is_file() and path.suffix in {"", ".yml", ".yaml", ".json"}:
+                    yield path
+
+
+def _examine_variables(inventory: Inventory) -> Iterator[Finding]:
+    """Yield what is wrong with the variable of each group and host, by itself."""
+    for group, stack in inventory.group_stacks.items():
+        nodes = tuple(host.name for host in inventory.hosts if group in host.groups)
+        for finding in examine(stack, StackSpec, Variable(f"group {group}"), prefix=_PREFIX):
+            yield replace(finding, nodes=nodes)
+    for host in inventory.hosts:
+        if host.stack is not None:
+            yield from examine(host.stack, StackSpec, Variable(f"host {host.name}"), prefix=_PREFIX)
+
+
+def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[FleetNode]:
+    content = declaration.document.content
+    spec = content.get("spec") if isinstance(content, dict) else None
+    file = said(Level.FILE, spec, declaration.document, SPEC)
+    groups = {
+        name: said(Level.GROUP, stack, Variable(f"group {name}"), ()) for name, stack in inventory.group_stacks.items()
+    }
+    for host in inventory.hosts:
+        own = said(Level.HOST, host.stack, Variable(f"host {host.name}"), ())
+        chain = [file, *(groups[name] for name in host.groups if name in groups), own]
+        yield merge_node(host.name, host.groups, chain)
+
+
+@dataclass
+class _Remarks:
+    """Findings about effective declarations; one that several nodes share is told once."""
+
+    nodes: dict[Finding, list[str]] = field(default_factory=dict)
+
+    def add(self, finding: Finding, node: str) -> None:
+        self.nodes.setdefault(finding, []).append(node)
+
+    def findings(self, fleet: int) -> Iterator[Finding]:
+        for finding, names in self.nodes.items():
+            yield finding if len(names) == fleet else replace(finding, nodes=tuple(names))
+
+
+def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration) -> list[Finding]:
+    remarks = _Remarks()
+    for node in nodes:
+        for each in judge(node.stack):
+            place, key = _locate(node, declaration, each.path)
+            remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
+    return in_reading_order(remarks.findings(len(nodes)))
+
+
+def _locate(node: FleetNode, declaration: Declaration, path: KeyPath) -> tuple[Place, str]:
+    """Return where the key was written that decides for this node, and its name there."""
+    origin = _origin(node, path)
+    if origin is None or origin.level in {Level.DEFAULT, Level.FILE}:
+        return declaration.document.value_place(SPEC + path), dotted(SPEC + path)
+    return origin.where, dotted(_PREFIX + path)
+
+
+def _origin(node: FleetNode, path: KeyPath) -> Origin | None:
+    """Return who set a key, or the list around it, or else one of the keys below it."""
+    for end in range(len(path), 0, -1):
+        if dotted(path[:end]) in node.origins:
+            return node.origins[dotted(path[:end])]
+    below = (dotted(path) + ".", dotted(path) + "[")
+    return next((origin for key, origin in node.origins.items() if key.startswith(below)), None)

@@ -1,0 +1,24 @@
+"""Shows plans, progress and results: on a terminal, in a log, or as JSON.
+
+The only importer of ``rich``. Decides how something looks, never what is true: the values come from
+``provision.planner`` and ``provision.apply``.
+"""
+
+from provision.report.document import plans_document
+from provision.report.live import LiveView, View, open_view
+from provision.report.plain import PlainView
+from provision.report.plans import render_plans
+from provision.report.results import render_results
+from provision.report.terminal import make_console, show
+
+__all__ = [
+    "LiveView",
+    "PlainView",
+    "View",
+    "make_console",
+    "open_view",
+    "plans_document",
+    "render_plans",
+    "render_results",
+    "show",
+]

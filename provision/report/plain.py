@@ -1,0 +1,58 @@
+"""Progress as lines, for logs: what ended, where, after how many seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from provision.apply.model import NodeFinished, PassStarted
+from provision.report.terminal import count, task_name
+from provision.runner import Outcome, TaskDone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from rich.console import Console
+
+    from provision.apply.model import NodeResult, Progress
+
+
+class PlainView:
+    """Prints a line whenever a task has ended; nothing is ever overwritten. ``clock`` counts seconds."""
+
+    def __init__(self, console: Console, nodes: Sequence[str], clock: Callable[[], float]) -> None:
+        self._console = console
+        self._clock = clock
+        self._began = clock()
+        self._width = max(map(len, nodes), default=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def __call__(self, progress: Progress) -> None:
+        """Print what has happened, if it is worth a line."""
+        if isinstance(progress, PassStarted):
+            self._line(progress.node, f"pass {progress.number}: {count(progress.items, 'change')} to make")
+        elif isinstance(progress, NodeFinished):
+            self._line(progress.result.node, _ending(progress.result))
+        elif isinstance(progress.event, TaskDone):
+            self._task(progress.event, gathering=progress.gathering)
+
+    def _task(self, done: TaskDone, *, gathering: bool) -> None:
+        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering else (Outcome.SKIPPED,)
+        if done.outcome not in quiet:
+            message = f": {done.message}" if done.message else ""
+            self._line(done.node, f"{task_name(done.task, done.role)} … {done.outcome.value}{message}")
+
+    def _line(self, node: str, text: str) -> None:
+        elapsed = f"{self._clock() - self._began:.1f}s"
+        self._console.print(f"{elapsed:>7} {node:<{self._width}}  {text}", soft_wrap=True)
+
+
+def _ending(result: NodeResult) -> str:
+    return f"{result.status.value}: {result.failure.message}" if result.failure else result.status.value

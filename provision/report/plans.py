@@ -1,0 +1,158 @@
+"""Plans as a person reads them: nodes with the same plan together, items with the same reason together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from provision.apply.gate import find_refusal
+from provision.apply.model import Failure
+from provision.planner.model import Action, Disruption
+from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, names, short
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from provision.apply.model import Assessment
+    from provision.planner.model import Item, NodePlan, Problem
+
+Answers = Mapping[str, "Assessment | Failure"]
+INDENT = 2
+TARGET_WIDTH = 32  # what a common target may take of 80 columns, so that versions line up
+DEFERRED = "after installation"
+
+
+def render_plans(answers: Answers) -> Iterator[RenderableType]:
+    """Yield the parts of the overview: each distinct plan, what could not be planned, and a summary line."""
+    plans = {node: answer.plan for node, answer in answers.items() if not isinstance(answer, Failure)}
+    refusals = {
+        node: refusal.message
+        for node, answer in answers.items()
+        if not isinstance(answer, Failure) and not answer.plan.problems and (refusal := find_refusal(answer))
+    }
+    for nodes, plan in _distinct(plans, refusals):
+        yield from _render_plan(nodes, plan, refusals.get(nodes[0], ""))
+        yield ""
+    failures = [(node, answer) for node, answer in answers.items() if isinstance(answer, Failure)]
+    for node, failure in failures:
+        yield _failure(node, failure)
+    if failures:
+        yield ""
+    yield Text(_summary(len(answers), plans, refusals), "bold")
+
+
+def _summary(nodes: int, of_nodes: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> str:
+    plans = list(of_nodes.values())
+    changing = [plan for plan in plans if plan.items and not plan.problems and plan.node not in refusals]
+    changes = sum(len(plan.items) for plan in changing)
+    parts = [f"{len(changing)} to change ({count(changes, 'change')})"] if changing else []
+    as_declared = sum(plan.is_empty for plan in plans)
+    if as_declared:
+        parts.append(f"{as_declared} as declared")
+    problems = sum(bool(plan.problems) for plan in plans)
+    if problems:
+        parts.append(f"{problems} with problems")
+    if refusals:
+        parts.append(f"{len(refusals)} refused")
+    if len(plans) < nodes:
+        parts.append(f"{nodes - len(plans)} without facts")
+    return f"{count(nodes, 'node')}: {', '.join(parts) or 'nothing to do'}"
+
+
+def _distinct(plans: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> list[tuple[list[str], NodePlan]]:
+    """Nodes whose plans differ in nothing but the name, in the order of the first of them."""
+    found: list[tuple[list[str], NodePlan]] = []
+    for node, plan in plans.items():
+        for nodes, other in found:
+            same = (plan.items, plan.problems) == (other.items, other.problems)
+            if same and refusals.get(node) == refusals.get(nodes[0]):
+                nodes.append(node)
+                break
+        else:
+            found.append(([node], plan))
+    return found
+
+
+def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[RenderableType]:
+    yield _heading(nodes, plan)
+    with_versions = [len(item.target) for item in plan.items if _versions(item)]
+    target_width = min(max(with_versions, default=0), TARGET_WIDTH)
+    for (role, reason), items in groupby(plan.items, key=lambda item: (item.role, item.reason)):
+        yield _hanging(Text.assemble((f"{role}: ", "bold"), (reason, "")), INDENT)
+        yield _items(list(items), target_width)
+    for problem in plan.problems:
+        yield from _problem(problem)
+    if refusal:
+        yield _hanging(Text(f"refused: {refusal}", "bold yellow"), INDENT)
+
+
+def _heading(nodes: list[str], plan: NodePlan) -> RenderableType:
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(ratio=1, overflow="fold")
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_row(Text(names(nodes), "bold cyan"), _headline(plan))
+    return grid
+
+
+def _headline(plan: NodePlan) -> Text:
+    if plan.problems:
+        return Text(count(len(plan.problems), "problem"), "bold red")
+    if not plan.items:
+        return Text("as declared", "green")
+    text = Text(count(len(plan.items), "change"))
+    if plan.disruption is not Disruption.NONE:
+        text.append(f", {plan.disruption}", DISRUPTION_STYLES[plan.disruption])
+    return text
+
+
+def _items(items: list[Item], target_width: int) -> RenderableType:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=INDENT)
+    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column(overflow="fold", min_width=target_width)
+    grid.add_column(overflow="fold")
+    grid.add_column(no_wrap=True)
+    for item in items:
+        style = "dim" if item.deferred else ""
+        action = Text(item.action.value, style or ACTION_STYLES.get(item.action, "green"))
+        grid.add_row("", action, Text(item.target, style), Text(_versions(item), style), _cost(item))
+    return grid
+
+
+def _versions(item: Item) -> str:
+    if item.action is Action.WRITE:  # a file's digests tell a reader nothing
+        return ""
+    return " → ".join(short(value) for value in (item.from_, item.to) if value is not None)
+
+
+def _cost(item: Item) -> Text:
+    if item.deferred:
+        return Text(DEFERRED, "dim italic")
+    if item.disruption is Disruption.NONE:
+        return Text("")
+    return Text(item.disruption.value, DISRUPTION_STYLES[item.disruption])
+
+
+def _problem(problem: Problem) -> Iterator[RenderableType]:
+    yield _hanging(Text.assemble(("problem: ", "bold red"), problem.message, (f" ({problem.code})", "dim")), INDENT)
+    if problem.hint:
+        yield _hanging(Text.assemble(("hint: ", "cyan"), problem.hint), 2 * INDENT)
+
+
+def _failure(node: str, failure: Failure) -> RenderableType:
+    where = f" in '{failure.task}'" if failure.task else ""
+    head = (f"{failure.status.value}{where}: ", STATUS_STYLES[failure.status])
+    return Text.assemble((f"{node}  ", "bold cyan"), head, failure.message)
+
+
+def _hanging(text: Text, indent: int) -> RenderableType:
+    """Text whose further lines begin below the first."""
+    grid = Table.grid()
+    grid.add_column(width=indent)
+    grid.add_column(overflow="fold")
+    grid.add_row("", text)
+    return grid

@@ -1,0 +1,80 @@
+"""The console, and the few words that all views share."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+
+from provision.apply.model import Status
+from provision.planner.model import Action, Disruption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import RenderableType
+
+NAMES_SHOWN = 12
+_DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
+_MINUTE_S = 60
+
+STATUS_STYLES = {
+    Status.UNCHANGED: "green",
+    Status.CONVERGED: "bold green",
+    Status.CHECKED: "bold green",
+    Status.UNFINISHED: "bold yellow",
+    Status.REFUSED: "bold yellow",
+    Status.CANCELED: "bold yellow",
+    Status.FAILED: "bold red",
+    Status.UNREACHABLE: "bold red",
+}
+DISRUPTION_STYLES = {
+    Disruption.NONE: "",
+    Disruption.RELOAD: "cyan",
+    Disruption.RESTART_RUNTIME: "yellow",
+    Disruption.DRAIN: "bold red",
+    Disruption.REBOOT: "bold red",
+}
+ACTION_STYLES = {Action.REMOVE: "red", Action.DISABLE: "red", Action.UPGRADE: "yellow", Action.DOWNGRADE: "yellow"}
+
+
+def make_console(stream: TextIO, *, width: int | None = None) -> Console:
+    """Return a console; colour follows the stream and NO_COLOR, the width the terminal (80 where there is none)."""
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def show(console: Console, parts: Iterable[RenderableType]) -> None:
+    """Print renderables one below the other."""
+    for part in parts:
+        console.print(part)
+
+
+def names(nodes: Sequence[str]) -> str:
+    """Return node names as a list that stays readable: ``n1, n2 and 40 more``."""
+    if len(nodes) <= NAMES_SHOWN:
+        return ", ".join(nodes)
+    return f"{', '.join(nodes[: NAMES_SHOWN - 2])} and {len(nodes) - NAMES_SHOWN + 2} more"
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 node``, ``2 nodes``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def short(value: str) -> str:
+    """Return a value fit for a table: a digest by its first 12 digits, anything else as it is."""
+    return value.removeprefix("sha256:")[:12] if _DIGEST.match(value) else value
+
+
+def duration(seconds: float) -> str:
+    """Return ``7s`` or ``2m05s``."""
+    whole = int(seconds)
+    return f"{whole}s" if whole < _MINUTE_S else f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
+
+
+def task_name(task: str, role: str) -> str:
+    """Return ``role: task`` in the words of the role, without Ansible's collection prefix and repeated role names."""
+    short_role = role.rpartition(".")[2]
+    words = task.removeprefix(f"{role} : ").removeprefix(f"{short_role} : ").strip() or "task without a name"
+    return f"{short_role}: {words}" if short_role else words

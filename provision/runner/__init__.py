@@ -1,0 +1,33 @@
+"""Runs a playbook: a typed request in, typed events out.
+
+The only importer of ``ansible_runner``. What a playbook means, which node comes when, and what an event
+says about a node's state is decided by the caller; nothing here knows about plans, facts or drivers.
+"""
+
+from provision.runner.ansible import AnsibleRunner
+from provision.runner.collection import find_collection
+from provision.runner.model import (
+    Event,
+    NodeStats,
+    Outcome,
+    RunFinished,
+    RunRequest,
+    RunStatus,
+    TaskDone,
+    TaskStarted,
+)
+from provision.runner.processes import end_processes
+
+__all__ = [
+    "AnsibleRunner",
+    "Event",
+    "NodeStats",
+    "Outcome",
+    "RunFinished",
+    "RunRequest",
+    "RunStatus",
+    "TaskDone",
+    "TaskStarted",
+    "end_processes",
+    "find_collection",
+]

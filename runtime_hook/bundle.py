@@ -1,0 +1,152 @@
+"""What the runtime hands over: the container state (stdin) and the bundle's ``config.json``.
+
+Sources: OCI runtime specification, "State" and "Configuration". Only what the hook needs is read; the rest may hold
+anything. The bundle belongs to the engine, but its content (environment, annotations) is partly the user's.
+"""
+
+from __future__ import annotations
+
+import os
+
+from runtime_hook.document import Document
+from runtime_hook.errors import StateError
+from runtime_hook.jsonfast import loads
+from runtime_hook.reading import read_descriptor, read_regular
+from runtime_hook.values import value
+
+STATE_LIMIT_BYTES = 4 << 20
+CONFIG_LIMIT_BYTES = 16 << 20
+_CAP_SYS_ADMIN = "CAP_SYS_ADMIN"
+_MAX_ID_LENGTH = 1024
+
+
+@value
+class State:
+    """The container state, as far as a prestart hook needs it."""
+
+    id: str
+    pid: int
+    bundle: str
+
+
+@value
+class DeviceNode:
+    """One entry of ``linux.devices``."""
+
+    path: str
+    type: str
+    major: int
+    minor: int
+
+
+@value
+class DeviceRule:
+    """One entry of ``linux.resources.devices``; -1 stands for any number, type "a" for any type."""
+
+    allow: bool
+    type: str
+    major: int
+    minor: int
+    access: str
+
+
+@value
+class ContainerConfig:
+    """The part of ``config.json`` that decides what the hook does."""
+
+    rootfs: str
+    environment: dict[str, str]
+    annotations: dict[str, str]
+    devices: tuple[DeviceNode, ...]
+    device_rules: tuple[DeviceRule, ...]
+    is_privileged: bool
+
+
+def read_state(descriptor: int) -> State:
+    """Read the container state from a descriptor (0 in a hook)."""
+    try:
+        data = read_descriptor(descriptor, STATE_LIMIT_BYTES)
+    except OSError as reason:
+        raise StateError(f"cannot read the container state on stdin: {reason.strerror}") from reason
+    if data is None:
+        raise StateError(f"the container state on stdin is larger than {STATE_LIMIT_BYTES >> 20} MiB")
+    if not data.strip():
+        raise StateError("no container state on stdin", "the runtime writes it; try: grapnel-hook explain BUNDLE")
+    return parse_state(data)
+
+
+def parse_state(data: bytes) -> State:
+    """Parse the container state."""
+    where = "container state"
+    try:
+        document = Document(loads(data), where, StateError)
+    except ValueError as reason:
+        raise StateError(f"{where}: {reason}") from reason
+    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"))
+    if not state.id or len(state.id) > _MAX_ID_LENGTH:
+        raise StateError(f"{where}: id is empty or longer than {_MAX_ID_LENGTH}")
+    if state.pid <= 0:
+        raise StateError(f"{where}: pid {state.pid} is no process")
+    if not state.bundle.startswith("/") or "\0" in state.bundle:
+        raise StateError(f"{where}: bundle is not an absolute path")
+    return state
+
+
+def read_container(bundle: str) -> ContainerConfig:
+    """Read a bundle's configuration."""
+    return read_container_file(bundle + "/config.json", bundle)
+
+
+def read_container_file(path: str, bundle: str) -> ContainerConfig:
+    """Read a configuration file whose relative root path counts from the bundle."""
+    try:
+        data = read_regular(path, CONFIG_LIMIT_BYTES, StateError)
+    except FileNotFoundError:
+        raise StateError(f"{path} does not exist") from None
+    try:
+        return parse_container(loads(data), bundle, path)
+    except ValueError as reason:
+        raise StateError(f"{path}: {reason}") from reason
+
+
+def parse_container(content: object, bundle: str, where: str = "config.json") -> ContainerConfig:
+    """Turn a parsed ``config.json`` into what the hook needs of it."""
+    document = Document(content, where, StateError)
+    process = document.child("process")
+    linux = document.child("linux")
+    rootfs = document.child("root").text("path", "rootfs")
+    if "\0" in rootfs:
+        raise StateError(f"{where}: root: path holds a NUL byte")
+    return ContainerConfig(
+        rootfs=os.path.join(bundle, rootfs),
+        environment=_environment(process.texts("env")),
+        annotations=document.mapping("annotations"),
+        devices=tuple(_device(entry) for entry in linux.children("devices")),
+        device_rules=tuple(_rule(entry) for entry in linux.child("resources").children("devices")),
+        is_privileged=_CAP_SYS_ADMIN in process.child("capabilities").texts("bounding"),
+    )
+
+
+def _environment(entries: list[str]) -> dict[str, str]:
+    """Return the environment; the last of several entries for one name counts, as NVIDIA's toolkit reads it."""
+    pairs = (entry.partition("=") for entry in entries)
+    return {name: content for name, _, content in pairs}
+
+
+def _device(entry: Document) -> DeviceNode:
+    return DeviceNode(
+        path=entry.text("path"),
+        type=entry.text("type"),
+        major=entry.number("major", 0),
+        minor=entry.number("minor", 0),
+    )
+
+
+def _rule(entry: Document) -> DeviceRule:
+    return DeviceRule(
+        allow=entry.flag("allow", default=False),
+        type=entry.text("type", "a"),
+        major=entry.number("major", -1),
+        minor=entry.number("minor", -1),
+        access=entry.text("access", "rwm"),
+    )

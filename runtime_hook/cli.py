@@ -1,0 +1,50 @@
+"""The command line. ``prestart`` is taken first and without argparse: every container start pays for it.
+
+Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the runtime refuses the container.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, HookError, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] < STATE"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; never lets an exception out."""
+    try:
+        if arguments[:1] == ["prestart"]:
+            return _prestart(arguments[1:])
+        from runtime_hook.commands import run  # noqa: PLC0415 - start-up budget: argparse and json
+
+        return run(arguments)
+    except HookError as failure:
+        _complain(str(failure))
+        return EXIT_FAILURE
+    except Exception as bug:  # noqa: BLE001 - the last line of defence: whatever it is, the container is refused
+        _complain(f"internal error: {type(bug).__name__}: {bug} (please report this)")
+        return EXIT_BUG
+
+
+def _prestart(arguments: Sequence[str]) -> int:
+    options = {"--config": "/etc/grapnel/hook.json", "--root": "/"}
+    for index in range(0, len(arguments), 2):
+        if arguments[index] not in options or index + 1 == len(arguments):
+            _complain(_PRESTART_USAGE)
+            return EXIT_USAGE
+        options[arguments[index]] = arguments[index + 1]
+
+    from runtime_hook.prestart import prestart  # noqa: PLC0415 - other commands do not need it
+
+    prestart(options["--config"], options["--root"])
+    return EXIT_OK
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"grapnel-hook: {one_line(text, 2000)}\n")

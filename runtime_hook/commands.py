@@ -1,0 +1,87 @@
+"""The commands for people and for other parts: explain, refresh, --version. May import what it likes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from runtime_hook import VERSION
+from runtime_hook.config import INVENTORY_PATH, load_config
+from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError
+from runtime_hook.explain import Sources, explain
+from runtime_hook.hosttree import HostTree
+from runtime_hook.jsonfast import dumps
+from runtime_hook.store import check_versions, refresh
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runtime_hook.inventory import Inventory
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse the command line and run the command."""
+    parser = _parser()
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return EXIT_OK if not stop.code else EXIT_USAGE
+    if options.command == "explain":
+        return _explain(options)
+    return _refresh(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="grapnel-hook",
+        description="Gives a container the host's NVIDIA driver files when it was given a GPU.",
+    )
+    parser.add_argument("--version", action="version", version=f"grapnel-hook {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("prestart", help="the OCI hook itself: container state on stdin", add_help=False)
+    _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
+    _add_refresh(commands.add_parser("refresh", help="make the host driver inventory anew"))
+    return parser
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="BUNDLE|CONFIG.json")
+    parser.add_argument("--inventory", metavar="FILE", help="inventory to use instead of the node's own")
+    parser.add_argument("--config", metavar="FILE", help="hook configuration instead of the node's own")
+    parser.add_argument("--root", metavar="DIR", default="/", help="where the host's driver tree is seen")
+
+
+def _add_refresh(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--root", metavar="DIR", default="/", help="where the host's driver tree is seen")
+    parser.add_argument("--output", metavar="FILE", help="inventory to write instead of the node's own")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    sources = Sources(options.target, options.inventory, options.config, options.root)
+    print(dumps(explain(sources)), end="")
+    return EXIT_OK
+
+
+def _refresh(options: argparse.Namespace) -> int:
+    tree = HostTree(options.root)
+    path = options.output or _inventory_path(tree)
+    inventory = refresh(path, tree)
+    print(
+        f"{path}: driver {inventory.driver_version}, {len(inventory.gpus)} GPUs, "
+        f"{len(inventory.libraries)} libraries, {len(inventory.binaries)} programs"
+    )
+    _warn_of_mismatch(inventory)
+    return EXIT_OK
+
+
+def _inventory_path(tree: HostTree) -> str:
+    """Return the configured path on the running host; below another root the usual path there."""
+    return load_config().inventory_path if tree.root == "/" else tree.host_path(INVENTORY_PATH)
+
+
+def _warn_of_mismatch(inventory: Inventory) -> None:
+    try:
+        check_versions(inventory)
+    except InventoryError as mismatch:
+        print(f"grapnel-hook: {mismatch}", file=sys.stderr)

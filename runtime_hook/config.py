@@ -1,0 +1,122 @@
+"""The hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``).
+
+A missing file means the defaults, which are the strictest reading. Anything doubtful refuses: the file decides who
+gets a GPU.
+"""
+
+from __future__ import annotations
+
+from runtime_hook.deadline import DEFAULT_TIMEOUT_S
+from runtime_hook.document import Document
+from runtime_hook.errors import ConfigError
+from runtime_hook.jsonfast import loads
+from runtime_hook.reading import read_regular, read_trusted
+from runtime_hook.values import value
+
+CONFIG_PATH = "/etc/grapnel/hook.json"
+CONFIG_SCHEMA = "grapnel.dev/hook-config/v1alpha1"
+INVENTORY_PATH = "/run/grapnel/inventory.json"
+ENTITLEMENT_KUBELET = "kubelet"
+ENTITLEMENT_ENV = "env"
+LOG_WORDS = ("auto", "journal", "syslog", "none")
+# NVIDIA's names, in the order in which they are reported.
+DRIVER_CAPABILITIES = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
+MAX_TIMEOUT_S = 300
+
+_KEYS = (
+    "schema",
+    "entitlement",
+    "supportedDriverCapabilities",
+    "acceptEnvvarUnprivileged",
+    "inventory",
+    "log",
+    "timeoutS",
+)
+_LIMIT_BYTES = 1 << 20
+
+
+@value
+class HookConfig:
+    """Settings of one node."""
+
+    entitlement: str = ENTITLEMENT_KUBELET
+    supported_capabilities: tuple[str, ...] = ("compute", "utility")
+    accept_envvar_unprivileged: bool = True
+    inventory_path: str = INVENTORY_PATH
+    log: str = "auto"
+    timeout_s: int = DEFAULT_TIMEOUT_S
+
+
+def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
+    """Read the configuration; ``trusted=False`` skips the ownership check (explaining someone's draft)."""
+    read = read_trusted if trusted else read_regular
+    try:
+        data = read(path, _LIMIT_BYTES, ConfigError)
+    except FileNotFoundError:
+        if path != CONFIG_PATH:
+            raise ConfigError(f"configuration {path} does not exist") from None
+        return HookConfig()
+    try:
+        return parse_config(loads(data), path)
+    except ValueError as reason:
+        raise ConfigError(f"{path}: {reason}", "the file must be one JSON object") from reason
+
+
+def parse_config(content: object, where: str) -> HookConfig:
+    """Turn parsed JSON into settings; unknown keys and wrong types are refused."""
+    document = Document(content, where, ConfigError)
+    document.only(_KEYS)
+    for key, found in document.content.items():
+        if found is None:
+            raise document.wrong(key, "set")
+    if document.text("schema", CONFIG_SCHEMA) != CONFIG_SCHEMA:
+        raise ConfigError(f"{where}: unknown schema {document.text('schema')}", f"known is {CONFIG_SCHEMA}")
+    return HookConfig(
+        entitlement=_entitlement(document),
+        supported_capabilities=_capabilities(document),
+        accept_envvar_unprivileged=document.flag("acceptEnvvarUnprivileged", default=True),
+        inventory_path=_absolute(document, "inventory", INVENTORY_PATH),
+        log=_log_target(document),
+        timeout_s=_timeout(document),
+    )
+
+
+def _entitlement(document: Document) -> str:
+    known = (ENTITLEMENT_KUBELET, ENTITLEMENT_ENV)
+    word = document.text("entitlement", ENTITLEMENT_KUBELET)
+    if word not in known:
+        raise ConfigError(f"{document.where}: entitlement {word} is unknown", f"known are {', '.join(known)}")
+    return word
+
+
+def _capabilities(document: Document) -> tuple[str, ...]:
+    if "supportedDriverCapabilities" not in document.content:
+        return HookConfig().supported_capabilities
+    listed = document.texts("supportedDriverCapabilities")
+    for word in listed:
+        if word not in DRIVER_CAPABILITIES:
+            known = ", ".join(DRIVER_CAPABILITIES)
+            raise ConfigError(f"{document.where}: driver capability {word} is unknown", f"known are {known}")
+    return tuple(word for word in DRIVER_CAPABILITIES if word in listed)
+
+
+def _absolute(document: Document, key: str, default: str) -> str:
+    path = document.text(key, default)
+    if not path.startswith("/") or "\0" in path:
+        raise ConfigError(f"{document.where}: {key} {path!r} is not an absolute path")
+    return path
+
+
+def _log_target(document: Document) -> str:
+    word = document.text("log", "auto")
+    if word in LOG_WORDS or word.startswith("/"):
+        return word
+    known = ", ".join(LOG_WORDS)
+    raise ConfigError(f"{document.where}: log {word!r} is unknown", f"known are {known}, or a socket's path")
+
+
+def _timeout(document: Document) -> int:
+    timeout_s = document.number("timeoutS", DEFAULT_TIMEOUT_S)
+    if not 1 <= timeout_s <= MAX_TIMEOUT_S:
+        raise ConfigError(f"{document.where}: timeoutS {timeout_s} is not between 1 and {MAX_TIMEOUT_S}")
+    return timeout_s

@@ -1,0 +1,102 @@
+"""Who gets a GPU: what the platform placed, never what an image says (unless the node is set to ``env``).
+
+Two steps, so that a container without a GPU costs little: ``find_claim`` looks at the container alone;
+``runtime_hook.allotment`` holds a claim against the inventory.
+
+``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
+``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``
+(from the device plugin) apart from ``pod_annotations`` (from whoever wrote the pod), and our handler passes none of
+the latter. A privileged container has every device of the host in its list, so its list proves nothing.
+
+``env``: ``NVIDIA_VISIBLE_DEVICES`` as NVIDIA defines it.
+"""
+
+from __future__ import annotations
+
+from runtime_hook.config import ENTITLEMENT_ENV
+from runtime_hook.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.bundle import ContainerConfig, DeviceNode
+    from runtime_hook.config import HookConfig
+
+ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_DEVICE_PATH_HINT = "/dev/nvidia"
+_CHARACTER_TYPES = ("c", "u")
+
+
+@value
+class Claim:
+    """Grounds on which a container may be entitled, to be held against the inventory.
+
+    ``visible`` is the environment's text in ``env`` mode, else None; ``allocation`` the annotation's ids.
+    """
+
+    devices: tuple[DeviceNode, ...] = ()
+    allocation: tuple[str, ...] = ()
+    visible: str | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the container is meant to have a GPU, even before its device numbers are compared."""
+        named = any(device.path.startswith(_DEVICE_PATH_HINT) for device in self.devices)
+        return named or bool(self.allocation) or self.visible is not None
+
+
+@value
+class NoClaim:
+    """Why a container gets nothing; ``is_traced`` when it carries something of NVIDIA's, so that it is logged."""
+
+    reason: str
+    is_traced: bool
+
+
+def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+    """Look for grounds of entitlement in the container's own configuration."""
+    if config.entitlement == ENTITLEMENT_ENV:
+        return _claim_by_environment(container, config)
+    return _claim_by_platform(container)
+
+
+def has_trace(container: ContainerConfig) -> bool:
+    """Tell whether anything in the container's configuration speaks of NVIDIA devices."""
+    if container.environment.get(VISIBLE_DEVICES) not in {None, "", "void"}:
+        return True
+    if ALLOCATION_ANNOTATION in container.annotations:
+        return True
+    return any(device.path.startswith(_DEVICE_PATH_HINT) for device in container.devices)
+
+
+def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
+    annotation = container.annotations.get(ALLOCATION_ANNOTATION, "")
+    allocation = tuple(name for name in annotation.split(",") if name)
+    devices: tuple[DeviceNode, ...] = ()
+    if not container.is_privileged:
+        devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
+    if devices or allocation:
+        return Claim(devices=devices, allocation=allocation)
+    if not has_trace(container):
+        return NoClaim("no GPU was allocated", is_traced=False)
+    if container.is_privileged:
+        return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
+    return NoClaim(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
+
+
+def _claim_by_environment(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+    visible = container.environment.get(VISIBLE_DEVICES)
+    if visible is None and is_legacy_image(container.environment):
+        visible = "all"
+    if visible is None or not visible.replace(",", ""):
+        return NoClaim(f"{VISIBLE_DEVICES} is not set", is_traced=False)
+    if "void" in visible.split(","):
+        return NoClaim(f"{VISIBLE_DEVICES} is void", is_traced=False)
+    if not container.is_privileged and not config.accept_envvar_unprivileged:
+        return NoClaim(f"{VISIBLE_DEVICES} of unprivileged containers is not accepted", is_traced=True)
+    return Claim(visible=visible)
+
+
+def is_legacy_image(environment: dict[str, str]) -> bool:
+    """Tell whether an image is of NVIDIA's first kind, which says CUDA_VERSION and no NVIDIA_REQUIRE_CUDA."""
+    return "CUDA_VERSION" in environment and "NVIDIA_REQUIRE_CUDA" not in environment

@@ -1,0 +1,109 @@
+"""Carries a plan out on one container: all of it, or nothing.
+
+The order: look at the container's root from inside, plan, stage host files outside, apply inside. Whatever goes wrong
+on the way (an operation, the time limit, a bug) is undone before the container is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from runtime_hook.errors import InjectionError
+from runtime_hook.journal import Journal
+from runtime_hook.reading import describe_error
+from runtime_hook.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from runtime_hook.deadline import Deadline
+    from runtime_hook.operations import Operation
+    from runtime_hook.syscalls import Syscalls
+
+    class Namespaces(Syscalls, Protocol):
+        """Syscalls that can go into the container's mount namespace and back."""
+
+        def enter(self) -> None:
+            """Go into the container."""
+            ...
+
+        def leave(self) -> None:
+            """Go back to the host."""
+            ...
+
+
+_HINTS = {
+    errno.EROFS: "the image's root is read-only before the container starts: it needs a writable layer",
+    errno.EXDEV: "another mount lies there: a volume, or a second injector such as CDI",
+    errno.ELOOP: "a symbolic link of the image leads into the kernel's own files, or in a circle",
+    errno.ENOTDIR: "the image has something else than a folder on the way",
+    errno.EEXIST: "the image stands in the way",
+    errno.ENOSYS: "needs Linux 5.12 or later",
+}
+
+
+@value
+class Outcome:
+    """What was done: how many operations, and a line for each that was skipped or worth a word."""
+
+    applied: int
+    notes: tuple[str, ...]
+
+
+def is_debian_root(syscalls: Syscalls) -> bool:
+    """Tell whether an image is laid out as Debian's (multiarch), as NVIDIA's libnvidia-container decides it."""
+    try:
+        return syscalls.occupant(syscalls.open_folder("/etc"), "debian_version") is not None
+    except OSError:
+        return False
+
+
+def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -> Outcome:
+    """Stage and apply a plan; on any failure undo what was done and raise."""
+    notes: list[str] = []
+    staged = [operation for operation in plan if _stage(operation, syscalls, notes)]
+    journal = Journal(syscalls, deadline)
+    syscalls.enter()
+    try:
+        for operation in staged:
+            _apply(operation, journal, notes)
+        deadline.stop()
+    except BaseException as reason:
+        deadline.stop()
+        left = journal.undo_to(0)
+        syscalls.leave()
+        if left:
+            raise InjectionError(f"{reason}; could not be undone: {', '.join(left)}") from reason
+        raise
+    syscalls.leave()
+    return Outcome(len(staged), tuple(notes))
+
+
+def _stage(operation: Operation, syscalls: Syscalls, notes: list[str]) -> bool:
+    try:
+        operation.stage(syscalls)
+    except OSError as reason:
+        _refuse_or_note(operation, reason, notes)
+        return False
+    return True
+
+
+def _apply(operation: Operation, journal: Journal, notes: list[str]) -> None:
+    mark = journal.mark()
+    try:
+        note = operation.apply(journal)
+    except OSError as reason:
+        if not operation.is_mandatory:
+            journal.undo_to(mark)
+        _refuse_or_note(operation, reason, notes)
+        return
+    if note:
+        notes.append(note)
+
+
+def _refuse_or_note(operation: Operation, reason: OSError, notes: list[str]) -> None:
+    what = f"cannot {operation.describe()}: {describe_error(reason)}"
+    if operation.is_mandatory:
+        raise InjectionError(what, _HINTS.get(reason.errno or 0, "")) from reason
+    notes.append(f"skipped: {what}")

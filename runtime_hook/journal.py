@@ -1,0 +1,151 @@
+"""Remembers how to undo every change to a container, so that a failed start leaves nothing half-made.
+
+Each change and its entry are one step even when the time limit strikes in between. Undoing goes backwards and does
+not stop at a step that fails; what could not be undone is named.
+"""
+
+from __future__ import annotations
+
+import stat
+
+from runtime_hook.loadercache import CACHE_LIMIT_BYTES
+from runtime_hook.reading import describe_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runtime_hook.deadline import Deadline
+    from runtime_hook.syscalls import Occupant, Syscalls
+
+    Undo = tuple[str, Callable[[], None]]
+
+
+class Journal:
+    """Syscalls that can be undone; same interface, so operations do not know it is there."""
+
+    def __init__(self, syscalls: Syscalls, deadline: Deadline) -> None:
+        self._syscalls = syscalls
+        self._deadline = deadline
+        self._undo: list[Undo] = []
+
+    def mark(self) -> int:
+        """Return a place to which ``undo_to`` can go back."""
+        return len(self._undo)
+
+    def undo_to(self, mark: int) -> list[str]:
+        """Undo every change since a mark, newest first; return what could not be undone."""
+        failed = []
+        while len(self._undo) > mark:
+            name, undo = self._undo.pop()
+            try:
+                undo()
+            except OSError as reason:
+                failed.append(f"{name}: {describe_error(reason)}")
+        return failed
+
+    def _change(self, name: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
+        self._deadline.hold()
+        try:
+            change()
+            self._undo.append((name, undo))
+        finally:
+            self._deadline.release()
+
+    def stage_file(self, source: str) -> None:
+        """Stage a host file; a detached clone goes away with the process."""
+        self._syscalls.stage_file(source)
+
+    def stage_device_rules(self) -> None:
+        """Make sure that device rules can be set."""
+        self._syscalls.stage_device_rules()
+
+    def open_folder(self, path: str) -> int:
+        """Open a folder of the container."""
+        return self._syscalls.open_folder(path)
+
+    def open_device_folder(self) -> int:
+        """Open the container's ``/dev``."""
+        return self._syscalls.open_device_folder()
+
+    def occupant(self, folder: int, name: str) -> Occupant | None:
+        """Look at a name."""
+        return self._syscalls.occupant(folder, name)
+
+    def read_link(self, folder: int, name: str) -> str:
+        """Return the text of a symbolic link."""
+        return self._syscalls.read_link(folder, name)
+
+    def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
+        """Return a regular file's content."""
+        return self._syscalls.read_file(folder, name, limit_bytes)
+
+    def make_folder(self, folder: int, name: str) -> None:
+        """Make a folder; undone by removing it."""
+        calls = self._syscalls
+        self._change(name, lambda: calls.make_folder(folder, name), lambda: calls.remove_folder(folder, name))
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove a folder; undone by making it again."""
+        calls = self._syscalls
+        self._change(name, lambda: calls.remove_folder(folder, name), lambda: calls.make_folder(folder, name))
+
+    def create_file(self, folder: int, name: str) -> None:
+        """Create a file; undone by removing it."""
+        calls = self._syscalls
+        self._change(name, lambda: calls.create_file(folder, name), lambda: calls.remove(folder, name))
+
+    def attach(self, source: str, folder: int, name: str) -> int:
+        """Attach a host file; undone by detaching it."""
+        self._deadline.hold()
+        try:
+            handle = self._syscalls.attach(source, folder, name)
+            self._undo.append((name, lambda: self._syscalls.detach(handle)))
+        finally:
+            self._deadline.release()
+        return handle
+
+    def detach(self, handle: int) -> None:
+        """Detach a host file; cannot be undone, as a detached mount is gone."""
+        self._syscalls.detach(handle)
+
+    def put_link(self, folder: int, name: str, target: str) -> None:
+        """Make a link; undone by the link that was there, or by removing it."""
+        calls = self._syscalls
+        before = calls.occupant(folder, name)
+        undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
+        if before is not None and stat.S_ISLNK(before.mode):
+            old = calls.read_link(folder, name)
+            undo = lambda: calls.put_link(folder, name, old)  # noqa: E731 - one of two
+        self._change(name, lambda: calls.put_link(folder, name, target), undo)
+
+    def put_file(self, folder: int, name: str, data: bytes) -> None:
+        """Write a file; undone by the content that was there, or by removing it."""
+        calls = self._syscalls
+        old = None
+        if calls.occupant(folder, name) is not None:
+            old = calls.read_file(folder, name, CACHE_LIMIT_BYTES)
+        undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
+        if old is not None:
+            content = old
+            undo = lambda: calls.put_file(folder, name, content)  # noqa: E731 - one of two
+        self._change(name, lambda: calls.put_file(folder, name, data), undo)
+
+    def remove(self, folder: int, name: str) -> None:
+        """Remove a name; cannot be undone, so operations use it for nothing that was there before."""
+        self._syscalls.remove(folder, name)
+
+    def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
+        """Make a device node; undone by removing it."""
+        calls = self._syscalls
+        self._change(name, lambda: calls.make_node(folder, name, major, minor), lambda: calls.remove(folder, name))
+
+    def allow_device(self, rule: str) -> None:
+        """Allow a device; undone by denying it."""
+        calls = self._syscalls
+        self._change(rule, lambda: calls.allow_device(rule), lambda: calls.deny_device(rule))
+
+    def deny_device(self, rule: str) -> None:
+        """Deny a device; undone by allowing it."""
+        calls = self._syscalls
+        self._change(rule, lambda: calls.deny_device(rule), lambda: calls.allow_device(rule))

@@ -1,0 +1,136 @@
+"""The prestart hook: from the state on stdin to a container that has its GPU files, or is refused.
+
+A container without any claim leaves here without having imported ctypes, sockets or the inventory.
+"""
+
+from __future__ import annotations
+
+import os
+
+from runtime_hook.bundle import read_container, read_state
+from runtime_hook.config import CONFIG_PATH, load_config
+from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
+from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
+from runtime_hook.errors import HookError, InventoryError, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.allotment import Allotment
+    from runtime_hook.bundle import ContainerConfig, State
+    from runtime_hook.config import HookConfig
+    from runtime_hook.hosttree import HostTree
+    from runtime_hook.injection import Outcome
+    from runtime_hook.inventory import Inventory
+
+
+def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0) -> None:
+    """Run the hook once; HookError refuses the container."""
+    deadline = Deadline()
+    deadline.start(DEFAULT_TIMEOUT_S)
+    os.chdir("/")
+    os.umask(0)
+    try:
+        config = load_config(config_path)
+        if config.timeout_s != DEFAULT_TIMEOUT_S:
+            deadline.start(config.timeout_s)
+        state = read_state(stdin)
+        container = read_container(state.bundle)
+        _decide(Run(state, container, config, driver_root, deadline))
+    finally:
+        deadline.stop()
+
+
+class Run:
+    """One run of the hook: what it was told, and its time limit."""
+
+    def __init__(
+        self,
+        state: State,
+        container: ContainerConfig,
+        config: HookConfig,
+        driver_root: str,
+        deadline: Deadline,
+    ) -> None:
+        self.state = state
+        self.container = container
+        self.config = config
+        self.driver_root = driver_root
+        self.deadline = deadline
+
+    def report(self, decision: str, fields: dict[str, str]) -> None:
+        """Log a decision on this container."""
+        from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
+
+        report(self.config.log, decision, {"container": self.state.id, **fields})
+
+
+def _decide(run: Run) -> None:
+    claim = find_claim(run.container, run.config)
+    if isinstance(claim, NoClaim):
+        _pass_by(run, claim)
+        return
+    try:
+        _grant(run, claim)
+    except HookError as refusal:
+        run.deadline.stop()
+        if claim.is_certain or has_trace(run.container):
+            run.report("refused", {"reason": one_line(str(refusal))})
+        raise
+
+
+def _pass_by(run: Run, claim: NoClaim) -> None:
+    if claim.is_traced:
+        run.report("nothing", {"reason": claim.reason})
+
+
+def _grant(run: Run, claim: Claim) -> None:
+    from runtime_hook.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
+
+    tree = HostTree(run.driver_root)
+    try:
+        inventory = current_inventory(run.config.inventory_path, tree, write=True)
+    except InventoryError:
+        if claim.is_certain:
+            raise
+        return  # a container with some other device, on a node without a driver
+    allotment = allot(claim, run.container, run.config, inventory)
+    if isinstance(allotment, NoClaim):
+        _pass_by(run, allotment)
+        return
+    check_versions(inventory)
+    outcome = _inject(run, allotment, inventory, tree)
+    _report_grant(run, allotment, outcome, inventory.driver_version)
+
+
+def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
+    from runtime_hook.injection import carry_out, is_debian_root  # noqa: PLC0415 - start-up budget
+    from runtime_hook.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
+    from runtime_hook.plan import Planner, choose_layout  # noqa: PLC0415 - start-up budget
+    from runtime_hook.platforms import this_platform  # noqa: PLC0415 - start-up budget
+
+    platform = this_platform()
+    syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)
+    try:
+        syscalls.enter()
+        layout = choose_layout(platform, is_debian=is_debian_root(syscalls))
+    finally:
+        syscalls.leave()
+    planner = Planner(inventory, platform, tree.host_path)
+    return carry_out(planner.plan(allotment, layout, run.container.device_rules), syscalls, run.deadline)
+
+
+def _report_grant(run: Run, allotment: Allotment, outcome: Outcome, version: str) -> None:
+    notes = "; ".join((*((allotment.note,) if allotment.note else ()), *outcome.notes))
+    run.report(
+        "granted",
+        {
+            "source": allotment.source,
+            "gpus": ",".join(gpu.uuid for gpu in allotment.gpus) or "none",
+            "capabilities": ",".join(allotment.capabilities) or "none",
+            "driver": version,
+            "operations": str(outcome.applied),
+            "notes": notes,
+        },
+    )

@@ -1,0 +1,109 @@
+"""Keeps the inventory on the host: reads it, notices that it is stale, makes it anew, replaces it in one step."""
+
+from __future__ import annotations
+
+import os
+
+from runtime_hook.errors import InventoryError
+from runtime_hook.fingerprint import is_fresh
+from runtime_hook.inventory import parse_inventory, render_inventory
+from runtime_hook.jsonfast import dumps, loads
+from runtime_hook.reading import describe_error, read_regular, read_trusted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.hosttree import HostTree
+    from runtime_hook.inventory import Inventory
+
+_LIMIT_BYTES = 4 << 20
+
+
+def read_inventory(path: str, *, trusted: bool) -> Inventory | None:
+    """Read an inventory file; None where there is none. InventoryError when it is damaged or not root's."""
+    read = read_trusted if trusted else read_regular
+    try:
+        return parse_inventory(loads(read(path, _LIMIT_BYTES, InventoryError)), path)
+    except FileNotFoundError:
+        return None
+    except ValueError as reason:
+        raise InventoryError(f"{path}: {reason}", "grapnel-hook refresh makes it anew") from reason
+
+
+def current_inventory(path: str, tree: HostTree, *, write: bool) -> Inventory:
+    """Return an inventory that is true now: the stored one, or a new one, which is stored where that is allowed.
+
+    A stored file that is damaged, or that others could have written, counts as missing.
+    """
+    try:
+        stored = read_inventory(path, trusted=True)
+    except InventoryError:
+        stored = None
+    if stored is not None and is_fresh(stored, tree):
+        return stored
+    inventory = _discover(tree)
+    if write:
+        _store_if_possible(inventory, path)
+    return inventory
+
+
+def refresh(path: str, tree: HostTree) -> Inventory:
+    """Make the inventory anew; on a host without a driver the old one is removed and InventoryError raised."""
+    try:
+        inventory = _discover(tree)
+    except InventoryError:
+        _remove(path)
+        raise
+    write_inventory(inventory, path)
+    return inventory
+
+
+def check_versions(inventory: Inventory) -> None:
+    """Refuse when the loaded module and the libraries are of two versions: every call of the driver would fail."""
+    loaded = inventory.fingerprint.module_version
+    if loaded and loaded != inventory.driver_version:
+        raise InventoryError(
+            f"kernel module nvidia is {loaded}, the libraries are {inventory.driver_version}",
+            "reload the module or reboot to finish the driver change",
+        )
+
+
+def write_inventory(inventory: Inventory, path: str) -> None:
+    """Replace the inventory in one step: temporary file, fsync, rename. Writers at the same time do not disturb."""
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                os.fchmod(descriptor, 0o644)
+                file.write(dumps(render_inventory(inventory)))
+                file.flush()
+                os.fsync(descriptor)
+            os.rename(temporary, path)
+        except BaseException:
+            _remove(temporary)
+            raise
+    except OSError as reason:
+        raise InventoryError(f"cannot write {path}: {describe_error(reason)}") from reason
+
+
+def _store_if_possible(inventory: Inventory, path: str) -> None:
+    try:
+        write_inventory(inventory, path)
+    except InventoryError:
+        return  # the inventory in memory is as good; the next start tries again
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as reason:
+        raise InventoryError(f"cannot remove {path}: {describe_error(reason)}") from reason
+
+
+def _discover(tree: HostTree) -> Inventory:
+    from runtime_hook.discovery import discover  # noqa: PLC0415 - start-up budget: only where a scan is due
+
+    return discover(tree)

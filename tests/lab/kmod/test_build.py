@@ -1,0 +1,73 @@
+"""Module files, read by the real programs."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.kmod import MODULES, KmodFiles, build_modules, build_nodesim
+from lab.kmod.install import NVML_HOME
+from lab.nodes.layer import Layer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASE = "6.12.1-test"
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        return build_modules("550.163.01", RELEASE) / "lib/modules" / RELEASE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", "550.163.01"),
+        ("license", "NVIDIA"),
+        ("depends", "nvidia"),
+        ("vermagic", f"{RELEASE} SMP preempt mod_unload modversions "),
+    ],
+)
+def test_modinfo_reads_what_was_asked_for(modules: Path, field: str, value: str) -> None:
+    command = ["/sbin/modinfo", "-F", field, str(modules / "updates/nvidia-uvm.ko")]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"{value}\n"
+
+
+def test_depmod_finds_every_dependency_by_symbols(modules: Path) -> None:
+    lines = (modules / "modules.dep").read_text().splitlines()
+    found = {line.split(":")[0]: line.split(":")[1].split() for line in lines}
+    core, modeset = "updates/nvidia.ko", "updates/nvidia-modeset.ko"
+    assert found == {
+        core: [],
+        "updates/nvidia-uvm.ko": [core],
+        modeset: [core],
+        "updates/nvidia-drm.ko": [modeset, core],
+    }
+    assert len(MODULES) == len(found)
+
+
+def test_nodesim_needs_no_libc_newer_than_debian_12s() -> None:
+    symbols = subprocess.run(["objdump", "-T", str(build_nodesim())], check=True, capture_output=True, text=True).stdout
+    minors = {int(word.split(".")[1].rstrip(")")) for word in symbols.split() if "GLIBC_2." in word}
+    assert max(minors) <= 34
+
+
+def test_nvml_is_one_file_under_every_version_and_packages_are_diverted(tmp_path: Path) -> None:
+    base, upper, library = tmp_path / "base", tmp_path / "upper", tmp_path / "library"
+    (base / "var/lib/dpkg").mkdir(parents=True)
+    (base / "var/lib/dpkg/diversions").write_text("/a\n/b\nother\n")
+    upper.mkdir()
+    library.write_text("simulated")
+    KmodFiles(Layer(upper, base), RELEASE).install_nvml(library, ["1.2", "3.4"])
+    places = [upper / f"{NVML_HOME[1:]}/libnvidia-ml.so.{version}" for version in ("1.2", "3.4")]
+    assert places[0].samefile(places[1])
+    assert (upper / "var/lib/dpkg/diversions").read_text().splitlines() == [
+        *("/a", "/b", "other"),
+        *(f"{NVML_HOME}/libnvidia-ml.so.1.2", "/usr/lib/gpusim/packaged/libnvidia-ml.so.1.2", ":"),
+        *(f"{NVML_HOME}/libnvidia-ml.so.3.4", "/usr/lib/gpusim/packaged/libnvidia-ml.so.3.4", ":"),
+    ]

@@ -1,0 +1,98 @@
+"""A driver in a file and a small node tree: the daemon's seams, filled with real small classes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from plugin.errors import DriverNotReady
+from plugin.snapshot import GpuFacts, LostGpu, Snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = "550.163.01"
+
+
+def gpu(index: int, *, minor: int | None = None) -> GpuFacts:
+    """Return a GPU whose uuid ends in its index."""
+    return GpuFacts(
+        index=index,
+        uuid=f"GPU-00000000-0000-0000-0000-{index:012d}",
+        minor=index if minor is None else minor,
+        pci_address=f"0000:{0x10 + index:02x}:00.0",
+        memory_bytes=80 * 2**30,
+        model="NVIDIA A100-SXM4-80GB",
+    )
+
+
+def gpus(count: int) -> tuple[GpuFacts, ...]:
+    return tuple(gpu(index) for index in range(count))
+
+
+def write_driver(path: Path, snapshot: Snapshot | None) -> None:
+    """Put the driver's state in its file at once; None takes the driver away."""
+    if snapshot is None:
+        path.unlink(missing_ok=True)
+        return
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(asdict(snapshot)))
+    beside.rename(path)
+
+
+@dataclass
+class FileSource:
+    """A GpuSource that says what a file says; no file is no driver."""
+
+    path: Path
+    opened: int = 0
+    is_open: bool = False
+
+    def open(self) -> None:
+        if not self.path.exists():
+            raise DriverNotReady("nvml does not answer: driver not loaded", "load it")
+        self.opened += 1
+        self.is_open = True
+
+    def snapshot(self) -> Snapshot:
+        assert self.is_open, "snapshot without a session"
+        try:
+            state = json.loads(self.path.read_text())
+        except FileNotFoundError as error:
+            raise DriverNotReady("nvml does not answer: driver not loaded", "load it") from error
+        return Snapshot(
+            state["driver_version"],
+            tuple(GpuFacts(**found) for found in state["gpus"]),
+            tuple(LostGpu(**found) for found in state["lost"]),
+        )
+
+    def close(self) -> None:
+        assert self.is_open, "close without a session"
+        self.is_open = False
+
+
+@dataclass
+class DictTree:
+    """A NodeTree with every device node but the missing ones."""
+
+    missing: set[str] = field(default_factory=set)
+    numa: dict[str, int] = field(default_factory=dict)
+
+    def device_path(self, name: str) -> str | None:
+        return None if name in self.missing else f"/dev/{name}"
+
+    def numa_node(self, pci_address: str) -> int | None:
+        return self.numa.get(pci_address)
+
+
+def make_dev(folder: Path, count: int) -> None:
+    """Make a folder of device nodes: links to /dev/null are character devices and need no root."""
+    folder.mkdir(exist_ok=True)
+    for name in (
+        "nvidiactl",
+        "nvidia-uvm",
+        "nvidia-uvm-tools",
+        *(f"nvidia{minor}" for minor in range(count)),
+    ):
+        (folder / name).symlink_to("/dev/null")

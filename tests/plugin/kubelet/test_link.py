@@ -1,0 +1,232 @@
+"""The daemon beside a kubelet that comes, goes, hangs and forgets: real processes, real gRPC."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.kubelet import Kubelet, Mode
+from lab.kubelet.endpoint import Endpoint
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.fakes import gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+REGISTERED = "msg=registered"
+SOCKET = "grapnel-nvidia.com_gpu.sock"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    stand_in = Kubelet(tmp_path / "kubelet")
+    yield stand_in
+    stand_in.stop()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path, first_stream_s=0.3) as process:
+        yield process
+
+
+def wait_for_registrations(kubelet: Kubelet, count: int) -> None:
+    wait_until(lambda: kubelet.registry.registrations >= count, lambda: f"{kubelet.registry.registrations=}")
+
+
+def test_a_kubelet_that_is_there_gets_the_devices(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    assert kubelet.wait_for_devices(RESOURCE, 2) == [gpu(0).uuid, gpu(1).uuid]
+    daemon.wait_for_log(REGISTERED)
+
+
+def test_a_kubelet_that_comes_later_is_waited_for(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    daemon.wait_for_log("kubelet.sock does not exist")
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.log().count("does not exist") == 1
+
+
+def test_a_folder_that_comes_later_is_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
+    process = DaemonProcess(tmp_path, look_s=0.1)
+    shutil.rmtree(kubelet.folder)
+    with process as daemon:
+        daemon.wait_for_log("does not exist")
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+def test_a_stale_socket_at_start_is_not_fatal(kubelet: Kubelet, tmp_path: Path) -> None:
+    process = DaemonProcess(tmp_path)
+    kubelet.start()
+    kubelet.stop(leave_socket=True)
+    with process as daemon:
+        daemon.wait_for_log("UNAVAILABLE")
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+@pytest.mark.parametrize("leave_socket", [False, True], ids=["socket removed", "socket left behind"])
+def test_a_restarted_kubelet_gets_the_devices_again(
+    kubelet: Kubelet,
+    daemon: DaemonProcess,
+    leave_socket: bool,  # noqa: FBT001 - a table column
+) -> None:
+    kubelet.start()
+    for _ in range(3):
+        kubelet.wait_for_devices(RESOURCE, 2)
+        kubelet.stop(leave_socket=leave_socket)
+        kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_an_assignment_after_a_restart_is_answered_like_before(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    first = kubelet.allocate(RESOURCE, 1, "a")
+    kubelet.restart()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    second = kubelet.allocate(RESOURCE, 1, "b")
+    assert (first.device_ids, second.device_ids) == ((gpu(0).uuid,), (gpu(1).uuid,))
+    assert daemon.log().count("msg=allocated") == 2
+
+
+def test_an_own_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    (kubelet.folder / SOCKET).unlink()
+    wait_for_registrations(kubelet, 2)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_folder_that_is_removed_and_made_again_is_found(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, look_s=0.1) as daemon:
+        for _ in range(2):
+            kubelet.start()
+            kubelet.wait_for_devices(RESOURCE, 2)
+            kubelet.stop()
+            shutil.rmtree(kubelet.folder)
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert daemon.is_running()
+
+
+def test_a_stream_that_ends_alone_leads_to_a_new_registration(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    kubelet.end_stream(RESOURCE)
+    wait_for_registrations(kubelet, 2)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_kubelet_that_never_opens_the_stream_is_registered_with_again(
+    kubelet: Kubelet, daemon: DaemonProcess
+) -> None:
+    kubelet.set_mode(Mode.DEAF)
+    kubelet.start()
+    wait_for_registrations(kubelet, 2)
+    kubelet.set_mode(Mode.SERVE)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_kubelet_that_hangs_in_register_is_given_up_and_tried_again(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, register_s=0.2) as daemon:
+        kubelet.set_mode(Mode.HANG)
+        kubelet.start()
+        daemon.wait_for_log("DEADLINE_EXCEEDED")
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+def test_a_hung_kubelet_does_not_keep_the_daemon_from_stopping(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, register_s=0.5) as daemon:
+        kubelet.set_mode(Mode.HANG)
+        kubelet.start()
+        wait_until((kubelet.folder / SOCKET).exists, daemon.log)
+        assert daemon.stop() == 0
+
+
+def test_a_refusal_is_repeated_at_a_bounded_pace_and_said_once(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, backoff_min_s=0.05, backoff_max_s=0.1) as daemon:
+        kubelet.set_mode(Mode.REFUSE)
+        kubelet.start()
+        daemon.wait_for_log("is not supported")
+        time.sleep(0.5)  # several attempts
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert daemon.log().count("is not supported") == 1
+
+
+def test_sigterm_withdraws_the_devices_before_the_stream_ends(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    known = kubelet.registry.get(RESOURCE)
+    assert known is not None
+    assert daemon.stop() == 0
+    wait_until(lambda: not known.is_watched, lambda: "the stream goes on")
+    assert (kubelet.capacity(RESOURCE), known.lists) == (0, 2)
+    assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
+
+
+def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path: Path) -> None:
+    node = tmp_path / ("long-" * 20)
+    node.mkdir()
+    with DaemonProcess(node), Kubelet(node / "kubelet") as kubelet:
+        assert len(str(kubelet.folder)) > 107
+        kubelet.wait_for_devices(RESOURCE, 2)
+        kubelet.restart()
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+def assert_nothing_is_left_behind(daemon: DaemonProcess, repeat: Callable[[int], None], times: int) -> None:
+    """Compare descriptors and threads; a connection that is just being closed may still be counted."""
+    repeat(20)
+    before = daemon.descriptors(), daemon.threads()
+    repeat(times)
+    wait_until(
+        lambda: daemon.descriptors() <= before[0] + 2 and daemon.threads() <= before[1] + 2,
+        lambda: f"{before} became {daemon.descriptors(), daemon.threads()} after {times} times",
+    )
+
+
+def test_a_hundred_registrations_leave_nothing_behind(kubelet: Kubelet, tmp_path: Path) -> None:
+    def register_again(times: int) -> None:
+        for _ in range(times):
+            count = kubelet.registry.registrations
+            kubelet.end_stream(RESOURCE)
+            wait_for_registrations(kubelet, count + 1)
+            kubelet.wait_for_devices(RESOURCE, 2)
+
+    with DaemonProcess(tmp_path, stream_gap_s=0.001) as daemon:
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert_nothing_is_left_behind(daemon, register_again, 100)
+
+
+@pytest.mark.parametrize("same_connection", [True, False], ids=["on one connection", "each on its own connection"])
+def test_hundreds_of_streams_leave_nothing_behind(
+    kubelet: Kubelet,
+    daemon: DaemonProcess,
+    same_connection: bool,  # noqa: FBT001 - a table column
+) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    shared = Endpoint(kubelet.folder, SOCKET)
+
+    def open_streams(times: int) -> None:
+        for _ in range(times):
+            endpoint = shared if same_connection else Endpoint(kubelet.folder, SOCKET)
+            assert len(endpoint.first_list()) == 2
+            if endpoint is not shared:
+                endpoint.close()
+
+    assert_nothing_is_left_behind(daemon, open_streams, 300)
+    shared.close()

@@ -1,0 +1,31 @@
+"""Runs the real daemon with a driver that is a file: `run_with_file.py NODE_JSON DRIVER_JSON TIMING_JSON`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from plugin.config import read_config
+from plugin.daemon import Daemon, Surroundings
+from plugin.kubelet.link import Timing
+from plugin.log import Journal, configure
+from plugin.notify import notify
+from tests.plugin.fakes import FileSource
+
+
+def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
+    configure(sys.stderr, debug=False)
+    surroundings = Surroundings(
+        source=lambda: FileSource(driver_path),
+        read_config=lambda: read_config(config_path),
+        journal=Journal(),
+        notify=notify,
+        timing=timing,
+    )
+    asyncio.run(Daemon(read_config(config_path), surroundings).run())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Timing(**json.loads(sys.argv[3])))

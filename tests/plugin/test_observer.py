@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from plugin.observer import Observation, Observer, ObserverThread, Pace
+from plugin.snapshot import Snapshot
+from tests.plugin.fakes import VERSION, DictTree, FileSource, gpu, gpus, write_driver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACE = Pace(refresh_s=5, retry_s=15)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def observer(tmp_path: Path, clock: Clock | None = None) -> tuple[Observer, FileSource]:
+    source = FileSource(tmp_path / "driver.json")
+    return Observer(source, DictTree(), PACE, clock or Clock()), source
+
+
+def healthy(observation: Observation) -> list[bool]:
+    return [device.is_healthy for device in observation.inventory.devices]
+
+
+def test_no_driver_is_waited_for_and_found_when_it_appears(tmp_path: Path) -> None:
+    watcher, source = observer(tmp_path)
+    assert watcher.observe().waiting_for == "nvml does not answer: driver not loaded"
+    write_driver(source.path, Snapshot(VERSION, gpus(2)))
+    assert healthy(watcher.observe()) == [True, True]
+
+
+def test_a_driver_without_gpus_is_waited_for_with_a_new_session_each_time(tmp_path: Path) -> None:
+    watcher, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, ()))
+    assert watcher.observe().waiting_for == "nvml lists no gpu"
+    assert not source.is_open
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    assert healthy(watcher.observe()) == [True]
+
+
+def test_one_session_serves_many_looks(tmp_path: Path) -> None:
+    watcher, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    for _ in range(5):
+        watcher.observe()
+    assert source.opened == 1
+
+
+def test_a_driver_that_goes_leaves_unhealthy_devices_and_no_session(tmp_path: Path) -> None:
+    watcher, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(2)))
+    watcher.observe()
+    write_driver(source.path, None)
+    gone = watcher.observe()
+    assert healthy(gone) == [False, False]
+    assert gone.waiting_for
+    assert not source.is_open
+    write_driver(source.path, Snapshot("560.35.05", gpus(2)))
+    assert healthy(watcher.observe()) == [True, True]
+
+
+def test_a_missing_gpu_is_looked_for_in_a_new_session_at_the_slow_pace(tmp_path: Path) -> None:
+    clock = Clock()
+    watcher, source = observer(tmp_path, clock)
+    write_driver(source.path, Snapshot(VERSION, gpus(2)))
+    watcher.observe()
+    write_driver(source.path, Snapshot(VERSION, (gpu(0),)))
+    clock.now = 14
+    assert healthy(watcher.observe()) == [True, False]
+    assert source.opened == 1
+    clock.now = 15
+    assert healthy(watcher.observe()) == [True, False]
+    assert source.opened == 2
+    watcher.observe()
+    assert source.opened == 2
+
+
+def test_the_thread_publishes_changes_observers_and_closes_the_session(tmp_path: Path) -> None:
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    seen: list[Observation] = []
+    arrived = threading.Semaphore(0)
+
+    def publish(observation: Observation) -> None:
+        seen.append(observation)
+        arrived.release()
+
+    thread = ObserverThread(first, publish, crashed=lambda _error: seen.clear())
+    thread.start()
+    assert arrived.acquire(timeout=10)
+    second, other = observer(tmp_path)
+    thread.restart_with(second)
+    assert arrived.acquire(timeout=10)
+    assert (source.is_open, other.is_open) == (False, True)
+    assert thread.stop(10)
+    assert not other.is_open
+    assert [healthy(observation) for observation in seen] == [[True], [True]]
+
+
+def test_a_bug_in_the_thread_is_handed_over() -> None:
+    class Broken:
+        def open(self) -> None:
+            raise ZeroDivisionError
+
+        def snapshot(self) -> Snapshot:
+            raise AssertionError
+
+        def close(self) -> None:
+            raise AssertionError
+
+    crashes: list[BaseException] = []
+    thread = ObserverThread(Observer(Broken(), DictTree(), PACE), lambda _: None, crashes.append)
+    thread.start()
+    assert thread.stop(10)
+    assert [type(error) for error in crashes] == [ZeroDivisionError]

@@ -1,0 +1,153 @@
+"""A fleet in memory: nodes with packages, a planner that wants some, a runner that installs them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.apply.machinery import Machinery, Playbooks
+from provision.fleet.facts import DeviceHolder, NodeFacts, parse_facts
+from provision.planner.model import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.apply.model import Progress
+
+COLLECTION = Path("/collection")
+WANTED = ("driver", "runtime")
+
+
+def raw_facts(node: str, packages: list[str], holders: list[dict[str, object]]) -> dict[str, object]:
+    return {
+        "schema": "grapnel.dev/facts/v1alpha1",
+        "node": {
+            "hostname": node,
+            "machine_id": "m",
+            "boot_id": "b",
+            "kernel": "6.12",
+            "architecture": "x86_64",
+            "python": "3.13",
+            "os": {"id": "debian"},
+        },
+        "package_manager": {"name": "apt"},
+        "packages": {name: {"version": "1", "source": name} for name in packages},
+        "device_holders": holders,
+    }
+
+
+def facts_of(node: str, *packages: str, holders: tuple[DeviceHolder, ...] = ()) -> NodeFacts:
+    raw = raw_facts(node, list(packages), [{"pid": one.pid, "command": one.command} for one in holders])
+    return parse_facts(raw)
+
+
+def item(target: str, **more: object) -> Item:
+    given = {"role": Role.DRIVER, "action": Action.INSTALL, "to": "1", "reason": "declared", **more}
+    return Item(target=target, **given)  # type: ignore[arg-type]  # fields of the item, by name
+
+
+def plan_packages(node: str, facts: NodeFacts) -> NodePlan:
+    """One package per pass: what comes after the first is foreseen only, as with a runtime that is not there."""
+    missing = [name for name in WANTED if name not in facts.packages]
+    items = tuple(item(name, deferred=index > 0) for index, name in enumerate(missing))
+    problems = (Problem(code="cursed", message="the node is cursed", hint=""),) if "curse" in facts.packages else ()
+    return NodePlan(node=node, items=items, problems=problems)
+
+
+def plan_drain(node: str, facts: NodeFacts) -> NodePlan:
+    if "driver" in facts.packages:
+        return NodePlan(node=node)
+    return NodePlan(node=node, items=(item("driver", disruption=Disruption.DRAIN),))
+
+
+@dataclass
+class FakeNode:
+    """A node; ``broken`` fails the installation of that package, ``deaf`` accepts and forgets it."""
+
+    packages: list[str] = field(default_factory=list)
+    reachable: bool = True
+    broken: str = ""
+    deaf: bool = False
+    holders: list[dict[str, object]] = field(default_factory=list)
+
+
+@dataclass
+class FakeFleet:
+    """Answers the two playbooks as Ansible would, and writes down who was asked what."""
+
+    nodes: dict[str, FakeNode]
+    runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    on_install: Callable[[str, threading.Event], None] = lambda _node, _cancel: None
+    broken_run: RunStatus | None = None
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        self.runs.append((request.playbook.stem, request.nodes))
+        if cancel.is_set():
+            yield RunFinished(RunStatus.CANCELED, message="canceled")
+            return
+        if self.broken_run is not None:
+            yield RunFinished(self.broken_run, message="no such playbook")
+            return
+        work = self._look if request.playbook.stem == "facts" else self._install
+        bad = False
+        for name in request.nodes:
+            for event in work(name, request, cancel) if name in self.nodes else ():
+                bad |= isinstance(event, TaskDone) and event.outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+                yield event
+        if cancel.is_set():
+            yield RunFinished(RunStatus.CANCELED, message="canceled")
+        else:
+            yield RunFinished(RunStatus.FAILED if bad else RunStatus.SUCCESSFUL)
+
+    def applied(self) -> list[str]:
+        return [node for playbook, nodes in self.runs if playbook == "apply" for node in nodes]
+
+    def _look(self, name: str, _request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
+        node = self.nodes[name]
+        yield TaskStarted(name, "gather facts")
+        if not node.reachable:
+            yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
+            return
+        facts = raw_facts(name, node.packages, node.holders)
+        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": facts})
+
+    def _install(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        node = self.nodes[name]
+        plan = request.extra_vars["grapnel_plan"]
+        assert isinstance(plan, dict)
+        for target in [one["target"] for one in plan["items"] if not one["deferred"]]:
+            yield TaskStarted(name, f"install {target}", "driver")
+            self.on_install(name, cancel)
+            if cancel.is_set():
+                return
+            if node.broken == target:
+                message = f"cannot install {target}"
+                yield TaskDone(name, f"install {target}", Outcome.FAILED, "driver", message, ("E: broken",))
+                return
+            if not node.deaf and not request.check:
+                node.packages.append(target)
+            yield TaskDone(name, f"install {target}", Outcome.CHANGED, "driver")
+
+
+@dataclass
+class Watcher:
+    """Collects progress, and the thread that told it."""
+
+    seen: list[Progress] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+
+    def __call__(self, progress: Progress) -> None:
+        self.seen.append(progress)
+        self.threads.add(threading.current_thread().name)
+
+
+def machinery(
+    fleet: FakeFleet,
+    plan: Callable[[str, NodeFacts], NodePlan] = plan_packages,
+    *,
+    check: bool = False,
+) -> Machinery:
+    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION, check=check))

@@ -1,0 +1,72 @@
+"""A whole apply with real Ansible against this machine, as a process that tests can kill.
+
+The node's packages are files in a folder; installing one waits for a file named ``gate``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from provision.apply.lock import be_only_apply
+from provision.apply.machinery import Machinery, Playbooks
+from provision.cli.apply import apply_nodes
+from provision.runner import AnsibleRunner
+from tests.provision.apply.fakes import plan_packages, raw_facts
+
+FACTS_MODULE = """
+import json, os
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({"state": {"type": "path"}})
+facts = json.loads('@facts@')
+for name in os.listdir(module.params["state"]):
+    facts["packages"][name] = {"version": "1", "source": name}
+module.exit_json(changed=False, facts=facts)
+"""
+FACTS_PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: gather facts
+      grapnel.node.facts: {state: "{{ state }}"}
+"""
+APPLY_PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: wait for the gate
+      ansible.builtin.wait_for: {path: "{{ gate }}", timeout: 120, sleep: 1}
+    - name: install
+      ansible.builtin.copy: {dest: "{{ state }}/{{ item.target }}", content: "", mode: "0644"}
+      loop: "{{ grapnel_plan['items'] | rejectattr('deferred') }}"
+"""
+
+
+def lay_out(folder: Path) -> None:
+    import json  # noqa: PLC0415 - the process under test does not need it
+
+    collection = folder / "playbooks"
+    (collection / "plugins" / "modules").mkdir(parents=True)
+    (folder / "state").mkdir()
+    (collection / "galaxy.yml").write_text("namespace: grapnel\nname: node\nversion: 0.1.0\n")
+    module = FACTS_MODULE.replace("@facts@", json.dumps(raw_facts("n1", [], [])))
+    (collection / "plugins" / "modules" / "facts.py").write_text(module)
+    (collection / "facts.yml").write_text(FACTS_PLAY)
+    (collection / "apply.yml").write_text(APPLY_PLAY)
+    (folder / "hosts").write_text(
+        "n1 ansible_connection=local ansible_python_interpreter=/usr/bin/python3\n"
+        f"[all:vars]\nstate={folder}/state\ngate={folder}/gate\n"
+    )
+
+
+def main(folder: Path) -> int:
+    hosts = str(folder / "hosts")
+    with be_only_apply([hosts], {**os.environ, "XDG_RUNTIME_DIR": str(folder)}, folder) as environment:
+        playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
+        machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan_packages, playbooks=playbooks)
+        return apply_nodes(machinery, ["n1"], parallel=1, consent=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,105 @@
+"""An apply that is ended half-way leaves nothing behind on this machine, and the next one finishes the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from provision.apply.lock import LEASH, lock_path
+from provision.runner import end_processes
+from provision.runner.processes import find_processes
+from tests.provision.apply.real_apply import lay_out
+
+pytestmark = pytest.mark.functional
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.provision.apply.real_apply", str(folder)],
+        cwd=CHECKOUT,
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "80"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_first_pass(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "pass 1" in line:
+            return
+    pytest.fail("the apply ended before it applied anything")
+
+
+def children(folder: Path) -> list[int]:
+    lock = lock_path([str(folder / "hosts")], {"XDG_RUNTIME_DIR": str(folder)}, folder)
+    return find_processes(LEASH, str(lock))
+
+
+def wait_for_module(folder: Path) -> None:
+    """Ansible works through ansible-playbook, a worker, and the module's own process."""
+    while len(children(folder)) < 3:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, id="SIGINT"),
+        pytest.param(signal.SIGTERM, 130, id="SIGTERM"),
+        pytest.param(signal.SIGKILL, -9, id="SIGKILL"),
+    ],
+)
+def test_killed_half_way_and_applied_again(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    lay_out(tmp_path)
+    with start(tmp_path) as process:
+        wait_for_first_pass(process)
+        wait_for_module(tmp_path)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == code, output
+    if number is not signal.SIGKILL:
+        assert "1 canceled" in output
+        assert children(tmp_path) == []
+    assert list((tmp_path / "state").iterdir()) == []
+    (tmp_path / "gate").touch()
+    with start(tmp_path) as process:
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "1 node: 1 converged" in output
+    assert sorted(path.name for path in (tmp_path / "state").iterdir()) == ["driver", "runtime"]
+    assert children(tmp_path) == []
+
+
+def test_what_a_killed_apply_left_running_is_ended(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    with start(tmp_path) as process:
+        wait_for_first_pass(process)
+        wait_for_module(tmp_path)
+        process.kill()
+    orphans = children(tmp_path)
+    assert orphans
+    lock = lock_path([str(tmp_path / "hosts")], {"XDG_RUNTIME_DIR": str(tmp_path)}, tmp_path)
+    end_processes(LEASH, str(lock), grace_s=5)
+    assert children(tmp_path) == []
+
+
+def test_a_second_apply_of_the_same_inventory_is_turned_away(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    with start(tmp_path) as first:
+        wait_for_first_pass(first)
+        with start(tmp_path) as second:
+            output, _ = second.communicate(timeout=60)
+        assert second.returncode != 0
+        assert f"is being applied by process {first.pid}" in output
+        first.terminate()
+        first.communicate(timeout=60)

@@ -1,0 +1,91 @@
+"""The orchestration with the real planner, on nodes whose facts change as the roles would change them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.apply.converge import assess
+from provision.apply.fleet import apply_all
+from provision.apply.machinery import Machinery, Playbooks, plan_variables
+from provision.apply.model import Status
+from provision.planner.model import decode_plan
+from provision.planner.plan import plan_node
+from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from tests.provision.apply.fakes import COLLECTION, Watcher
+from tests.provision.samples import PAYLOAD, as_json, configured, edit_package, make_facts, make_stack, simulate_apply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.fleet.facts import NodeFacts
+    from provision.planner.model import NodePlan
+    from provision.spec.model import StackSpec
+
+
+@dataclass
+class SimulatedFleet:
+    """Runs both playbooks on facts: what is read from a plan is what went through the variables of a run."""
+
+    nodes: dict[str, NodeFacts]
+    applied: int = 0
+
+    def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
+        for name in request.nodes:
+            if request.playbook.stem == "facts":
+                yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": as_json(self.nodes[name])})
+            else:
+                plan = decode_plan(json.dumps(request.extra_vars["grapnel_plan"]))
+                self.nodes[name] = simulate_apply(self.nodes[name], plan)
+                self.applied += 1
+                yield TaskDone(name, "carry the plan out", Outcome.CHANGED)
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> Machinery:
+    def plan(name: str, facts: NodeFacts) -> NodePlan:
+        return plan_node(facts, stack, PAYLOAD, name=name)
+
+    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "passes"),
+    [
+        pytest.param(make_facts(), Status.CONVERGED, 2, id="bare machine"),
+        pytest.param(
+            edit_package(configured(), "libcuda1", version="535.261.03-1"), Status.CONVERGED, 1, id="drifted package"
+        ),
+        pytest.param(configured(), Status.UNCHANGED, 0, id="as declared"),
+    ],
+)
+def test_a_node_converges_with_the_real_planner(facts: NodeFacts, status: Status, passes: int) -> None:
+    fleet = SimulatedFleet({"n1": facts})
+    made, cancel = machinery_for(fleet, make_stack()), threading.Event()
+    answers = assess(made, fleet.nodes, Watcher(), cancel)
+    (result,) = apply_all(made, answers, Watcher(), parallel=1, cancel=cancel)
+    assert (result.status, result.passes, fleet.applied) == (status, passes, passes)
+
+
+def test_a_version_that_does_not_exist_is_found_before_anything_is_changed() -> None:
+    fleet = SimulatedFleet({"n1": make_facts()})
+    made, cancel = machinery_for(fleet, make_stack(driver={"version": "999.1"})), threading.Event()
+    answers = assess(made, fleet.nodes, Watcher(), cancel)
+    (result,) = apply_all(made, answers, Watcher(), parallel=1, cancel=cancel)
+    assert result.status is Status.REFUSED
+    assert result.failure is not None
+    assert "999.1" in result.failure.message
+    assert fleet.applied == 0
+
+
+def test_variables_of_a_run_are_plain_data_of_the_roles_that_have_something_to_do() -> None:
+    plan = plan_node(make_facts(), make_stack(), PAYLOAD, name="n1")
+    variables = plan_variables(plan)
+    assert json.loads(json.dumps(variables))["grapnel_plan"]["node"] == "n1"
+    assert variables["driver_version"] == "550.163.01"
+    empty = plan_variables(plan_node(configured(), make_stack(), PAYLOAD, name="n1"))
+    assert set(empty) == {"grapnel_plan"}

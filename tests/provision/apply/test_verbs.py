@@ -1,0 +1,128 @@
+"""What a person sees and a script gets of `plan` and `apply`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from provision.apply.model import NodeResult, Status
+from provision.cli import apply as apply_verb
+from provision.cli import plan as plan_verb
+from provision.cli.apply import apply_nodes, exit_code
+from provision.cli.plan import payload_folder, show_plans
+from provision.errors import UsageError
+from tests.provision.apply.fakes import FakeFleet, FakeNode, machinery
+
+
+def fleet_of(**nodes: FakeNode) -> FakeFleet:
+    return FakeFleet(nodes)
+
+
+@pytest.mark.parametrize(
+    ("node", "tell_changes", "code"),
+    [
+        pytest.param(FakeNode(["driver", "runtime"]), False, 0, id="as declared"),
+        pytest.param(FakeNode(["driver", "runtime"]), True, 0, id="as declared, asked for changes"),
+        pytest.param(FakeNode(), False, 0, id="changes"),
+        pytest.param(FakeNode(), True, 3, id="changes, asked for them"),
+        pytest.param(FakeNode(["curse"]), True, 1, id="problems"),
+        pytest.param(FakeNode(reachable=False), True, 1, id="unreachable"),
+    ],
+)
+def test_exit_code_of_plan(node: FakeNode, code: int, *, tell_changes: bool) -> None:
+    fleet = fleet_of(n1=node)
+    assert show_plans(machinery(fleet), ["n1"], as_json=False, tell_changes=tell_changes) == code
+    assert fleet.applied() == []
+
+
+def test_json_of_plan_is_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n2=FakeNode(), n1=FakeNode(reachable=False))
+    show_plans(machinery(fleet), ["n2", "n1"], as_json=True, tell_changes=False)
+    document = json.loads(capsys.readouterr().out)
+    assert [plan["node"] for plan in document["plans"]] == ["n2"]
+    assert [failure["node"] for failure in document["failures"]] == ["n1"]
+
+
+def test_apply_shows_plans_and_results(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n1=FakeNode(), n2=FakeNode(["driver", "runtime"]), n3=FakeNode(broken="driver"))
+    assert apply_nodes(machinery(fleet), list(fleet.nodes), parallel=1, consent=True) == 1
+    output = capsys.readouterr().out
+    assert "3 nodes: 2 to change (4 changes), 1 as declared" in output
+    assert "driver: install driver … changed" in output
+    assert "3 nodes: 1 unchanged, 1 converged, 1 failed" in output
+    assert "E: broken" in output
+
+
+def test_apply_with_nothing_to_do_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n1=FakeNode(["driver", "runtime"]))
+    assert apply_nodes(machinery(fleet), ["n1"], parallel=1, consent=False) == 0
+    assert "as declared" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "applied"),
+    [
+        pytest.param("y\n", 0, ["n1"], id="yes"),
+        pytest.param("\n", 1, [], id="no by default"),
+        pytest.param("", 1, [], id="end of input"),
+    ],
+)
+def test_apply_asks(
+    answer: str, code: int, applied: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "answer").write_text(answer)
+    fleet = fleet_of(n1=FakeNode(["driver"]))
+    with (tmp_path / "answer").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert apply_nodes(machinery(fleet), ["n1"], parallel=1, consent=False) == code
+    assert fleet.applied() == applied
+
+
+def arguments(verb: object, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    verb.configure(parser)  # type: ignore[attr-defined]  # a verb's module
+    return parser.parse_args(list(words))
+
+
+def test_apply_without_a_terminal_needs_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/null").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(UsageError, match="nobody to ask"):
+            apply_verb.run(arguments(apply_verb))
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x"])
+def test_parallel_is_a_number_above_zero(number: str) -> None:
+    with pytest.raises(SystemExit):
+        arguments(apply_verb, f"--parallel={number}")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        pytest.param([Status.CONVERGED, Status.UNCHANGED], 0, id="good"),
+        pytest.param([Status.CONVERGED, Status.UNFINISHED], 1, id="not finished"),
+        pytest.param([Status.REFUSED, Status.UNCHANGED], 1, id="refused"),
+        pytest.param([Status.CANCELED, Status.FAILED], 130, id="interrupted"),
+    ],
+)
+def test_exit_code_of_apply(statuses: list[Status], code: int) -> None:
+    assert exit_code([NodeResult("n1", status) for status in statuses]) == code
+
+
+def test_payload_is_looked_for_in_order(tmp_path: Path) -> None:
+    declaration = tmp_path / "grapnel.yaml"
+    asked, named = tmp_path / "asked", str(tmp_path / "named")
+    assert payload_folder(asked, {"GRAPNEL_PAYLOAD": named}, declaration) == asked
+    assert payload_folder(None, {"GRAPNEL_PAYLOAD": named}, declaration) == Path(named)
+    assert payload_folder(None, {"XDG_CACHE_HOME": str(tmp_path)}, declaration) == tmp_path / "grapnel" / "payload"
+    (tmp_path / "dist" / "payload").mkdir(parents=True)
+    assert payload_folder(None, {}, declaration) == tmp_path / "dist" / "payload"
+
+
+def test_options_of_plan() -> None:
+    args = arguments(plan_verb, "--json", "--exit-code", "--payload", "p")
+    assert (args.json, args.exit_code, args.payload) == (True, True, Path("p"))

@@ -1,0 +1,156 @@
+"""`grapnel check` as a person and as a program sees it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver:
+    version: "550.163.01"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "grapnel.yaml").write_text(DECLARATION)
+    return tmp_path
+
+
+def write_inventory(folder: Path) -> None:
+    (folder / "inventory").write_text(
+        "[gpu_nodes]\nn1\nn2\n[gpu_nodes:vars]\n"
+        "grapnel_stack={'driver': {'version': '550.135'}, 'node': {'labels': {'a': 'b'}}}\n"
+    )
+
+
+def test_a_good_file_is_ok_in_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines() == [
+        "grapnel.yaml: ok",
+        "  driver 550.163.01; containerd with handler nvidia, entitlement kubelet; plugin offers nvidia.com/gpu",
+        "  the file alone was checked: no inventory is here, and --inventory names none",
+    ]
+
+
+def test_every_error_is_told_and_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verzion").replace("GpuStack", "Gpu"))
+    assert main(["check"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "grapnel.yaml:2:7: error: kind: 'Gpu' is not known" in err
+    assert '    5 |     verzion: "550.163.01"\n      |     ^^^^^^^\n      = hint: did you mean version?' in err
+    assert err.endswith("grapnel: error: 2 errors in grapnel.yaml\n")
+    assert "\033" not in err
+
+
+def test_a_file_that_is_missing_is_told_with_the_way_to_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "other.yaml"]) == 1
+    assert capsys.readouterr().err.splitlines()[0] == "grapnel: error: other.yaml does not exist"
+
+
+@pytest.mark.parametrize("option", ["--explain=n1", "--limit=n1"])
+def test_options_about_nodes_need_an_inventory(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", option]) == 2
+    assert "needs an inventory" in capsys.readouterr().err
+
+
+def test_the_nodes_of_an_inventory_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    assert main(["check"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "grapnel.yaml: ok for 2 nodes, 1 warning"
+    assert out.splitlines()[1].startswith("  n1, n2: driver 550.135;")
+    assert err.startswith("group gpu_nodes: warning: grapnel_stack.node.labels: is not carried out")
+
+
+def test_explain_shows_who_set_a_value_and_what_it_overrode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    with (folder / "grapnel.yaml").open("a") as file:
+        file.write("  runtime: {handler: special}\n  plugin: {enabled: true}\n")
+    assert main(["check", "--explain", "n2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "n2, weakest group first: all, gpu_nodes"
+    rows = {line.split("  ")[0]: line.split() for line in lines[3:]}
+    assert rows["driver.version"] == [
+        "driver.version", '"550.135"', "group", "gpu_nodes",
+        '"550.163.01"', "(grapnel.yaml:5:14)",
+    ]  # fmt: skip
+    assert rows["runtime.handler"] == ["runtime.handler", "special", "grapnel.yaml:6:22", "nvidia", "(default)"]
+    assert rows["plugin.enabled"] == ["plugin.enabled", "true", "grapnel.yaml:7:21"]
+    assert rows["driver.hold"] == ["driver.hold", "true", "default"]
+    assert rows["node.labels.a"] == ["node.labels.a", "b", "group", "gpu_nodes"]
+
+
+def test_explaining_an_unknown_node_names_the_nearest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    assert main(["check", "--explain", "n22"]) == 2
+    assert "did you mean n2?" in capsys.readouterr().err
+
+
+def read_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def test_json_of_a_good_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--json"]) == 0
+    expected = {
+        "schema": "grapnel.dev/check/v1alpha1",
+        "ok": True,
+        "file": "grapnel.yaml",
+        "nodes": None,
+        "findings": [],
+    }
+    assert read_json(capsys) == expected
+
+
+def test_json_of_a_bad_file_holds_the_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verzion"))
+    assert main(["check", "--json"]) == 1
+    content = read_json(capsys)
+    assert (content["ok"], content["error"]) == (False, "1 error in grapnel.yaml")
+    assert content["findings"] == [
+        {
+            "severity": "error",
+            "source": "grapnel.yaml",
+            "line": 5,
+            "column": 5,
+            "key": "spec.driver.verzion",
+            "message": "unknown key",
+            "hint": "did you mean version?",
+            "nodes": [],
+        }
+    ]
+
+
+def test_json_of_any_other_failure_holds_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--json", "-i", "missing"]) == 1
+    content = read_json(capsys)
+    assert (content["ok"], content["error"], content["findings"]) == (False, "inventory missing does not exist", [])
+
+
+def test_json_of_an_explanation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    assert main(["check", "--explain", "n1", "--json"]) == 0
+    content = read_json(capsys)
+    assert (content["schema"], content["node"], content["groups"]) == (
+        "grapnel.dev/explain/v1alpha1", "n1", ["all", "gpu_nodes"],
+    )  # fmt: skip
+    (version,) = [each for each in content["keys"] if each["key"] == "driver.version"]
+    assert version["level"] == "group"
+    assert [each["level"] for each in version["overrode"]] == ["file", "default"]

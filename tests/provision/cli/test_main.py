@@ -1,0 +1,135 @@
+"""The command line: verbs, exit codes, and what a person reads when something fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision import __version__
+from provision.cli import main
+from provision.errors import GrapnelError
+
+if TYPE_CHECKING:
+    import argparse
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "import sys; from provision.cli import main; sys.exit(main())"]
+
+
+@dataclass
+class FakeVerb:
+    """A verb that ends as it is told."""
+
+    end: BaseException | int
+    SUMMARY: str = "a verb for tests"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--debug", action="store_true")
+
+    def run(self, _args: argparse.Namespace) -> int:
+        if isinstance(self.end, BaseException):
+            raise self.end
+        return self.end
+
+
+def run_verb(end: BaseException | int, *options: str) -> int:
+    return main(["plan", *options], load=lambda _name: FakeVerb(end))
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        pytest.param(0, 0, "", id="done"),
+        pytest.param(1, 1, "", id="a verb's own code"),
+        pytest.param(
+            GrapnelError("n1 is away", hint="wait"),
+            1,
+            "grapnel: error: n1 is away\n  hint: wait\n",
+            id="expected failure",
+        ),
+        pytest.param(KeyboardInterrupt(), 130, "grapnel: interrupted\n", id="interrupted"),
+        pytest.param(
+            ZeroDivisionError("oops"),
+            70,
+            "grapnel: error: a bug: ZeroDivisionError: oops\n"
+            "  hint: run it again with --debug and report what it prints\n",
+            id="a bug",
+        ),
+    ],
+)
+def test_exit_codes_and_words(
+    end: BaseException | int, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_verb(end) == code
+    assert capsys.readouterr().err == words
+
+
+@pytest.mark.parametrize("end", [GrapnelError("n1 is away"), ZeroDivisionError("oops")], ids=["failure", "bug"])
+def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    run_verb(end)
+    assert "Traceback" not in capsys.readouterr().err
+    run_verb(end, "--debug")
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["planz"], "did you mean `grapnel plan`?", id="a misspelt verb"),
+        pytest.param(["xyzzy"], "one of: init, check, plan, apply", id="no verb of ours"),
+        pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
+        pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),
+        pytest.param(["check", "--inventory"], "expected one argument", id="an option without its value"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_help_tells_every_verb_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"], load=lambda _name: FakeVerb(0)) == 0
+    out = capsys.readouterr().out
+    assert all(f"    {verb} " in out for verb in ("init", "check", "plan", "apply"))
+    assert out.count("a verb for tests") == 4
+
+
+def test_without_a_verb_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], load=lambda _name: FakeVerb(0)) == 2
+    assert "VERB" in capsys.readouterr().err
+
+
+def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(name: str) -> FakeVerb:
+        raise AssertionError(name)
+
+    assert main(["--version"], load=refuse) == 0
+    assert capsys.readouterr().out == f"grapnel {__version__}\n"
+
+
+def test_checking_a_file_imports_no_heavy_library() -> None:
+    script = (
+        "import sys; from provision.cli import main; main(['check', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
+        "heavy = {'ansible', 'ansible_runner', 'kubernetes', 'rich', 'tomlkit', 'jinja2'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_is_no_bug() -> None:
+    command = [*COMMAND, "check", "--help"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1

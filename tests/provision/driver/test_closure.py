@@ -1,0 +1,184 @@
+"""The closure is what apt itself installs.
+
+`data/available-*.json` are the packages that apt knew on real systems: Debian 12, and Debian 13 with Debian 12's
+sources beside its own at priority -1. `data/apt-simulation-trixie.json` is what `apt-get -s install` of apt 3.0.3 on
+the latter then installed of the driver's sources, asked for our closure by name=version: all of it and nothing else,
+with and without the pin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from provision.driver.catalogue import DISTRIBUTIONS, root_packages
+from provision.driver.closure import DriverPackages, resolve_driver
+from provision.driver.pin import render_pin
+from provision.fleet.facts import AvailablePackage, InstalledPackage
+from provision.planner.model import PackageVersion, Problem
+from provision.spec.model import Capability, KernelModule
+from tests.provision.samples import DATA, available
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BOOKWORM, TRIXIE = DISTRIBUTIONS
+MINIMAL = ["libcuda1", "libnvidia-ml1", "nvidia-smi"]
+CLOSURE = (
+    "libcuda1",
+    "libnvidia-ml1",
+    "libnvidia-pkcs11-openssl3",
+    "libnvidia-ptxjitcompiler1",
+    "nvidia-alternative",
+    "nvidia-legacy-check",
+    "nvidia-smi",
+)
+
+
+class Simulation(msgspec.Struct):
+    """One answer of apt."""
+
+    wanted: str
+    capabilities: list[Capability]
+    installs: dict[str, str]
+
+
+SIMULATIONS = msgspec.json.decode(DATA.joinpath("apt-simulation-trixie.json").read_bytes(), type=list[Simulation])
+
+
+def resolve(
+    wanted: str,
+    *,
+    roots: list[str] | None = None,
+    codename: str = "trixie",
+    packages: Mapping[str, tuple[AvailablePackage, ...]] | None = None,
+    installed: Mapping[str, InstalledPackage] | None = None,
+) -> DriverPackages | Problem:
+    return resolve_driver(
+        wanted=wanted,
+        roots=MINIMAL if roots is None else roots,
+        distribution=TRIXIE,
+        available=available(codename) if packages is None else packages,
+        installed=installed or {},
+    )
+
+
+def resolved(wanted: str, **changes: object) -> DriverPackages:
+    found = resolve(wanted, **changes)  # type: ignore[arg-type]  # passed through as they are
+    assert isinstance(found, DriverPackages), found
+    return found
+
+
+@pytest.mark.parametrize("case", SIMULATIONS, ids=lambda case: f"{case.wanted} with {len(case.capabilities)} kinds")
+def test_the_closure_is_what_apt_installs(case: Simulation) -> None:
+    roots = root_packages(TRIXIE, KernelModule.NONE, case.capabilities)
+    assert not isinstance(roots, Problem)
+
+    found = resolved(case.wanted, roots=list(roots))
+
+    assert {package.name: package.version for package in found.packages} == case.installs
+
+
+def test_the_minimal_closure_has_exact_versions() -> None:
+    found = resolved("550.163.01")
+
+    assert found.packages == tuple(PackageVersion(name, "550.163.01-2") for name in CLOSURE)
+    assert found.names == CLOSURE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version"),
+    [("535.309.01", "535.309.01-0+deb12u1"), ("535.261.03", "535.261.03-1"), ("535.261.03-1", "535.261.03-1")],
+)
+def test_bookworm_has_its_own_versions(wanted: str, version: str) -> None:
+    assert resolved(wanted, codename="bookworm").version == version
+
+
+def package(version: str, *depends: str, source: str = "nvidia-graphics-drivers") -> AvailablePackage:
+    return AvailablePackage(version=version, source=source, depends=depends)
+
+
+def test_the_newest_revision_is_taken() -> None:
+    packages = {
+        "a": (package("1.2-9", "b"), package("1.2-10~bpo1", "b"), package("1.2-10", "b")),
+        "b": (package("1.2-9"), package("1.2-10~bpo1"), package("1.2-10")),
+    }
+
+    assert resolved("1.2", roots=["a"], packages=packages).version == "1.2-10"
+
+
+def test_a_revision_that_is_not_complete_is_passed_over() -> None:
+    packages = {"a": (package("1.2-9", "b"), package("1.2-10", "b")), "b": (package("1.2-9"),)}
+
+    assert resolved("1.2", roots=["a"], packages=packages).version == "1.2-9"
+
+
+def test_a_driver_that_is_not_complete_is_a_problem() -> None:
+    packages = {"a": (package("1.2-1", "b"),), "b": (package("1.1-1"),)}
+
+    found = resolve("1.2", roots=["a"], packages=packages)
+
+    assert isinstance(found, Problem)
+    assert found.message.endswith("no b at 1.2-1")
+
+
+def test_other_sources_packages_are_apt_s_business() -> None:
+    packages = {"a": (package("1.2-1", "libc6", "b"),), "b": (package("1.2-1", source="other"),)}
+
+    assert resolved("1.2", roots=["a"], packages=packages).names == ("a",)
+
+
+def test_a_rebuilt_binary_belongs_to_its_source_and_the_pin_admits_it() -> None:
+    packages = {"a": (package("1.2-1+b1", "b"),), "b": (package("1.2-1"),)}
+
+    found = resolved("1.2", roots=["a"], packages=packages)
+
+    assert found.packages == (PackageVersion("a", "1.2-1+b1"), PackageVersion("b", "1.2-1"))
+    assert "Pin: version /^1\\.2-1(\\+b[0-9]+)?$/\n" in render_pin(found, TRIXIE.sources)
+
+
+def test_circles_end() -> None:
+    packages = {"a": (package("1-1", "b"),), "b": (package("1-1", "a"),)}
+
+    assert resolved("1", roots=["a"], packages=packages).names == ("a", "b")
+
+
+def test_what_is_installed_besides_moves_along_and_what_does_not_exist_goes() -> None:
+    extra = InstalledPackage(version="550.163.01-2", source="nvidia-graphics-drivers")
+    other = InstalledPackage(version="1", source="glx-alternatives")
+
+    found = resolved(
+        "535.309.01",
+        installed={"libnvidia-gpucomp": extra, "nvidia-opencl-icd": extra, "glx-alternative-nvidia": other},
+    )
+
+    assert found.remove == ("libnvidia-gpucomp",)
+    assert set(found.names) == {*CLOSURE, "nvidia-opencl-icd", "nvidia-opencl-common", "libnvidia-nvvm4"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nearest"),
+    [
+        ("550.54.14", "550.163.01, 535.309.01, 535.261.03"),
+        ("535.310.02", "535.309.01, 535.261.03, 550.163.01"),
+        ("550.163.01-9", "550.163.01, 535.309.01, 535.261.03"),
+    ],
+)
+def test_the_nearest_versions_come_first(wanted: str, nearest: str) -> None:
+    found = resolve(wanted)
+
+    assert isinstance(found, Problem)
+    assert found.message == f"driver {wanted} is in no package source of the node; nearest: {nearest}"
+
+
+def test_the_pin_covers_whole_sources() -> None:
+    assert render_pin(resolved("535.309.01"), TRIXIE.sources) == (
+        "# managed by grapnel: the next apply puts back what is changed here\n"
+        f"# packages: {' '.join(CLOSURE)}\n"
+        "\n"
+        "Package: src:nvidia-graphics-drivers src:nvidia-open-gpu-kernel-modules\n"
+        "Pin: version 535.309.01-0+deb12u1\n"
+        "Pin-Priority: 1001\n"
+    )

@@ -1,0 +1,84 @@
+"""Merging the levels: who wins, what is kept, and who is named."""
+
+from __future__ import annotations
+
+from provision.fleet.levels import Contribution, Variable, merge_node, said
+from provision.fleet.model import FleetNode, Level, Origin
+from provision.spec.document import read_document
+from provision.spec.model import Capability, StackSpec
+
+
+def group(name: str, content: object) -> Contribution:
+    return said(Level.GROUP, content, Variable(f"group {name}"), ())
+
+
+def merged(*contributions: Contribution) -> FleetNode:
+    return merge_node("n1", ("all",), contributions)
+
+
+def told(origin: Origin | None) -> list[tuple[str, object]]:
+    """Return who said what, strongest first."""
+    found = []
+    while origin is not None:
+        found.append((str(origin.where), origin.value))
+        origin = origin.overrode
+    return found
+
+
+def test_without_any_level_a_node_has_the_defaults() -> None:
+    node = merged()
+    assert node.stack == StackSpec()
+    assert {origin.level for origin in node.origins.values()} == {Level.DEFAULT}
+    assert told(node.origins["driver.version"]) == [("built in", None)]
+
+
+def test_a_stronger_level_wins_and_the_weaker_ones_are_remembered() -> None:
+    text = b'spec:\n  driver:\n    version: "1"\n'
+    document = read_document(text, "grapnel.yaml")
+    file = said(Level.FILE, {"driver": {"version": "470.256.02"}}, document, ("spec",))
+    host = said(Level.HOST, {"driver": {"version": "550.163.01"}}, Variable("host n1"), ())
+    node = merged(file, group("all", {"driver": {"version": "535.183.06"}}), host)
+    assert node.stack.driver.version == "550.163.01"
+    assert told(node.origins["driver.version"]) == [
+        ("host n1", "550.163.01"),
+        ("group all", "535.183.06"),
+        ("grapnel.yaml:3:14", "470.256.02"),
+        ("built in", None),
+    ]
+
+
+def test_mappings_are_merged_key_by_key() -> None:
+    node = merged(
+        group("all", {"node": {"labels": {"a": "1", "b": "1"}}, "driver": {"hold": False}}),
+        group("gpu", {"node": {"labels": {"b": "2", "x.y/c": "3"}}}),
+    )
+    assert node.stack.node.labels == {"a": "1", "b": "2", "x.y/c": "3"}
+    assert node.stack.driver.hold is False
+    assert told(node.origins["node.labels.a"]) == [("group all", "1")]
+    assert told(node.origins["node.labels.b"]) == [("group gpu", "2"), ("group all", "1")]
+    assert told(node.origins['node.labels["x.y/c"]']) == [("group gpu", "3")]
+    assert "node.labels" not in node.origins
+
+
+def test_lists_are_replaced_as_a_whole() -> None:
+    node = merged(
+        group("all", {"driver": {"capabilities": ["compute", "video"]}}),
+        group("gpu", {"driver": {"capabilities": ["utility"]}}),
+    )
+    assert node.stack.driver.capabilities == (Capability.UTILITY,)
+
+
+def test_a_key_that_holds_nothing_says_nothing() -> None:
+    node = merged(
+        group("all", {"driver": {"version": "550.163.01"}}),
+        group("gpu", {"driver": {"version": None}, "runtime": None, "node": {}}),
+    )
+    assert node.stack.driver.version == "550.163.01"
+    assert str(node.origins["driver.version"].where) == "group all"
+    assert said(Level.HOST, None, Variable("host n1"), ()).content == {}
+
+
+def test_merging_changes_no_level() -> None:
+    content = {"node": {"labels": {"a": "1"}}}
+    merged(group("all", content), group("gpu", {"node": {"labels": {"b": "2"}}}))
+    assert content == {"node": {"labels": {"a": "1"}}}

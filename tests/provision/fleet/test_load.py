@@ -1,0 +1,208 @@
+"""The fleet of a declaration and an inventory, with the real ansible-inventory where its answer matters."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.errors import DeclarationError, GrapnelError, InventoryError
+from provision.fleet.ansible import condense, export_inventory
+from provision.fleet.inventory import parse_inventory
+from provision.fleet.load import assemble, load
+from provision.spec.excerpt import render_findings
+from provision.spec.load import load_declaration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.fleet.model import Fleet
+
+HEAD = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
+HOSTS = """\
+all:
+  children:
+    gpu_nodes:
+      vars: {grapnel_stack: {driver: {version: "550.163.01"}}}
+      hosts:
+        n[1:3]:
+        n10:
+    canary:
+      vars: {ansible_group_priority: 10}
+      hosts: {n2: }
+  hosts: {}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "grapnel.yaml").write_text(HEAD + "spec: {}\n")
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/canary.yml").write_text("grapnel_stack: {driver: {version: '550.135', hold: no}}\n")
+    return tmp_path
+
+
+def load_folder(folder: Path, *, inventory: str = "hosts.yml", limit: str = "") -> Fleet:
+    sources = [str(folder / inventory)]
+    return load(folder / "grapnel.yaml", sources, limit=limit, directory=folder, environ=os.environ)
+
+
+def test_an_ordinary_inventory_gives_each_node_its_declaration(folder: Path) -> None:
+    fleet = load_folder(folder)
+    versions = {node.name: node.stack.driver.version for node in fleet.nodes}
+    assert versions == {"n1": "550.163.01", "n2": "550.135", "n3": "550.163.01", "n10": "550.163.01"}
+    canary = fleet.nodes[1]
+    assert canary.groups == ("all", "gpu_nodes", "canary")
+    assert canary.stack.driver.hold is False
+    assert str(canary.origins["driver.hold"].where) == "group canary"
+    assert fleet.inventories == (str(folder / "hosts.yml"),)
+
+
+def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> None:
+    assert [node.name for node in load_folder(folder, limit="canary").nodes] == ["n2"]
+    with pytest.raises(InventoryError) as caught:
+        load_folder(folder, limit="n1,canry")
+    assert (caught.value.message, caught.value.hint) == ("no host matches 'canry' of --limit", "did you mean canary?")
+
+
+def test_a_broken_variable_file_is_named_with_its_line(folder: Path) -> None:
+    """Ansible's own message names neither the file nor the line."""
+    (folder / "group_vars/canary.yml").write_text("grapnel_stack:\n  driver: [\n")
+    with pytest.raises(InventoryError, match=r"group_vars/canary\.yml:3:1: the text ends inside brackets"):
+        load_folder(folder)
+
+
+def test_an_inventory_without_hosts_and_a_broken_one_are_told(folder: Path) -> None:
+    (folder / "empty.yml").touch()
+    with pytest.raises(InventoryError, match=r"empty\.yml names no host"):
+        load_folder(folder, inventory="empty.yml")
+    (folder / "broken.yml").write_text("all:\n  hosts:\n    n1:\n   n2:\n")
+    with pytest.raises(InventoryError, match=r"broken\.yml:4:6: colons in unquoted values") as caught:
+        load_folder(folder, inventory="broken.yml")
+    assert "ansible-inventory --list --export" in caught.value.hint
+
+
+def test_ansible_that_hangs_is_given_up(tmp_path: Path) -> None:
+    script = tmp_path / "slow.sh"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    with pytest.raises(InventoryError, match="did not answer within 0 s"):
+        export_inventory([str(script)], limit="", directory=tmp_path, environ=os.environ, timeout_s=0.1)
+
+
+def test_no_inventory_at_all_is_told(folder: Path) -> None:
+    with pytest.raises(InventoryError, match="there is no inventory"):
+        load(folder / "grapnel.yaml", [], limit="", directory=folder, environ={})
+
+
+def assembled(tmp_path: Path, text: str, groups: dict[str, Any], **hosts: Any) -> Fleet:  # noqa: ANN401 - variables hold anything
+    """Put a fleet together from an inventory as Ansible prints it, without Ansible."""
+    path = tmp_path / "grapnel.yaml"
+    path.write_text(HEAD + text)
+    printed = {
+        "_meta": {"hostvars": {name: {"grapnel_stack": stack} for name, stack in hosts.items()}},
+        "all": {"children": list(groups)},
+        **groups,
+    }
+    return assemble(load_declaration(path), parse_inventory(json.dumps(printed)), ["x"])
+
+
+def words(caught: pytest.ExceptionInfo[GrapnelError], tmp_path: Path) -> str:
+    assert isinstance(caught.value, DeclarationError)
+    return render_findings(caught.value.findings).replace(f"{tmp_path}/", "")
+
+
+def test_every_level_that_is_wrong_is_told_at_once_with_its_nodes(tmp_path: Path) -> None:
+    groups = {
+        "gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"driver": {"verzion": "550.163.01"}}}},
+        "old": {"hosts": ["n3"], "vars": {"grapnel_stack": "none"}},
+    }
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {}\n", groups, n3={"driver": {"version": "{{ version }}", "hold": 550.1}})
+    assert (
+        words(caught, tmp_path)
+        == """\
+group gpu: error: grapnel_stack.driver.verzion: unknown key
+      = nodes: n1, n2
+      = hint: did you mean version?
+
+group old: error: grapnel_stack: should be a mapping, not text
+      = nodes: n3
+
+host n3: error: grapnel_stack.driver.hold: should be true or false, not a number
+
+host n3: error: grapnel_stack.driver.version: '{{ version }}' is a template
+      = hint: write the value out: it is read before Ansible renders anything"""
+    )
+
+
+def test_rules_are_judged_on_what_the_levels_add_up_to(tmp_path: Path) -> None:
+    groups = {
+        "gpu": {"hosts": ["n1"], "vars": {"grapnel_stack": {"driver": {"version": "550.163.01"}}}},
+        "new": {"hosts": ["n2", "n3"]},
+    }
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec:\n  driver:\n    hold: true\n", groups, n1={"runtime": {"engine": "podman"}})
+    assert (
+        words(caught, tmp_path)
+        == """\
+grapnel.yaml:3:1: error: spec.runtime.entitlement: no kubelet drives podman
+    3 | spec:
+      | ^^^^
+      = nodes: n1
+      = hint: write entitlement: env
+
+grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is enabled
+    4 |   driver:
+      |   ^^^^^^
+      = nodes: n2, n3
+      = hint: write one, for example version: "550.163.01", or driver.enabled: false
+
+host n1: warning: grapnel_stack.runtime.engine: is not carried out by this release yet
+      = nodes: n1
+      = hint: leave the key out until it is"""
+    )
+
+
+def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:
+    groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"node": {"labels": {"a": "b"}}}}}}
+    fleet = assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups)
+    (warning,) = fleet.warnings
+    assert (warning.place.source, warning.key, warning.nodes) == ("group gpu", "grapnel_stack.node.labels", ())
+
+
+@pytest.mark.parametrize(
+    ("stderr", "source", "message"),
+    [
+        pytest.param(
+            "[WARNING]: Failed to parse inventory with 'auto' plugin: no root 'plugin' key found.\n"
+            "Origin: <inventory plugin 'auto' with source 'x.yml'>\n"
+            "[WARNING]: Failed to parse inventory with 'yaml' plugin: Invalid \"hosts\" entry.\n"
+            "[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: Invalid host.\n"
+            "[ERROR]: Completely failed to parse inventory source x.yml\n",
+            "x.yml",
+            'inventory x.yml: invalid "hosts" entry',
+            id="the plugin that fits the name is believed",
+        ),
+        pytest.param(
+            "[WARNING]: Failed to parse inventory with 'yaml' plugin: invalid structure\n"
+            "[WARNING]: Failed to parse inventory with 'ini' plugin: Failed to parse inventory: Expected a value.\n"
+            "[ERROR]: Completely failed\n",
+            "hosts",
+            "inventory hosts: expected a value",
+            id="a name without suffix is an ini file",
+        ),
+        pytest.param(
+            "[ERROR]: Attempting to decrypt but no vault secrets found\n",
+            "x.yml",
+            "inventory x.yml: attempting to decrypt but no vault secrets found",
+            id="an error that is no parse failure is told as it is",
+        ),
+        pytest.param("", "x", "inventory x: it gave no reason", id="silence"),
+    ],
+)
+def test_ansibles_words_are_condensed_to_the_useful_line(stderr: str, source: str, message: str) -> None:
+    assert condense(stderr, [source]) == message

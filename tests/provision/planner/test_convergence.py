@@ -1,0 +1,157 @@
+"""Whatever a node looks like: a plan that was carried out leaves nothing to do, within the passes that apply makes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from provision.driver.pin import PIN_PATH
+from provision.fleet.facts import DeviceHolder, Engine, FileState, InstalledPackage, NodeFacts, Release, Service
+from provision.planner.model import decode_plan, encode_plan
+from provision.planner.node_daemon import UNIT_PATH
+from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.render.node_config import NODE_CONFIG_PATH
+from tests.provision.samples import (
+    DEBIAN_CONFIG,
+    PAYLOAD,
+    RUNNING,
+    available,
+    configured,
+    make_facts,
+    make_file,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+)
+
+PASSES = 3
+VERSIONS = ("550.163.01", "535.309.01", "535.261.03")
+NVIDIA = sorted(
+    name for name, versions in available().items() if any(each.source == "nvidia-graphics-drivers" for each in versions)
+)
+SYSTEMD_RUNC = """
+version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+MAIN_FILES = (
+    None,
+    "",
+    "# nothing\n",
+    DEBIAN_CONFIG,
+    'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n',
+    'version = 3\n\n[plugins."io.containerd.cri.v1.runtime".containerd]\ndefault_runtime_name = "runc"\n',
+    SYSTEMD_RUNC,
+)
+OUR_PATHS = (PIN_PATH, BASE_SPEC_PATH, DROP_IN_PATH, HOOK_CONFIG_PATH, NODE_CONFIG_PATH, UNIT_PATH)
+
+
+@st.composite
+def installed_packages(draw: st.DrawFn) -> dict[str, InstalledPackage]:
+    """Return any mixture of the driver's packages that apt may have left behind."""
+    packages = {}
+    for name in draw(st.lists(st.sampled_from(NVIDIA), max_size=8, unique=True)):
+        versions = [each for each in available()[name] if each.source == "nvidia-graphics-drivers"]
+        version = draw(st.sampled_from(versions))
+        packages[name] = InstalledPackage(
+            version=version.version,
+            source=version.source,
+            hold=draw(st.booleans()),
+            status=draw(st.sampled_from(["installed", "half-configured"])),
+        )
+    return packages
+
+
+def file_states() -> st.SearchStrategy[FileState | None]:
+    """Return any file, or none, where one of ours should be."""
+    return st.none() | st.builds(make_file, st.text(max_size=20), st.sampled_from(["0644", "0600"]))
+
+
+def services() -> st.SearchStrategy[Service]:
+    return st.builds(
+        Service,
+        load=st.just("loaded"),
+        active=st.sampled_from(["active", "failed", "inactive"]),
+        enabled=st.sampled_from(["enabled", "disabled"]),
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> NodeFacts:
+    """Return the facts of any machine that can be brought to what is declared."""
+    has_engine = draw(st.booleans())
+    files = {path: draw(file_states()) for path in OUR_PATHS}
+    main = draw(st.sampled_from(MAIN_FILES))
+    files[MAIN_PATH] = None if main is None else make_file(main)
+    daemon = {"grapnel-node.service": draw(services())} if draw(st.booleans()) else {}
+    engine = {"containerd.service": draw(services())} if has_engine else {}
+    facts = make_facts(
+        packages=draw(installed_packages()),
+        files=files,
+        services=daemon | engine,
+        engines={"containerd": Engine(binary="/usr/bin/containerd", version="1.7.24")} if has_engine else {},
+        releases={part: draw(st.none() | st.just(Release(digest="0" * 64))) for part in ("hook", "node")},
+        device_holders=draw(st.just(()) | st.just((DeviceHolder(pid=9, command="train"),))),
+    )
+    return replace(facts, package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())))
+
+
+def stacks() -> st.SearchStrategy[dict[str, dict[str, object]]]:
+    capabilities = st.sampled_from(["compute", "utility", "video", "graphics"])
+    return st.fixed_dictionaries(
+        {
+            "driver": st.fixed_dictionaries(
+                {
+                    "version": st.sampled_from(VERSIONS),
+                    "hold": st.booleans(),
+                    "capabilities": st.lists(capabilities, min_size=1, unique=True),
+                }
+            ),
+            "runtime": st.fixed_dictionaries({"entitlement": st.sampled_from(["kubelet", "env"])}),
+            "plugin": st.fixed_dictionaries({"enabled": st.booleans()}),
+        }
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(facts=nodes(), sections=stacks())
+def test_applied_plans_leave_nothing_to_do(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
+    stack = make_stack(**sections)
+
+    for _ in range(PASSES):
+        current = plan(facts, stack)
+        assert current.problems == ()
+        facts = simulate_apply(facts, current)
+
+    assert steps(plan(facts, stack).items) == []
+
+
+@settings(deadline=None, max_examples=20)
+@given(facts=nodes(), sections=stacks())
+def test_a_plan_survives_its_format(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
+    current = plan(facts, make_stack(**sections))
+
+    assert decode_plan(encode_plan(current)) == current
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    first=st.sampled_from(VERSIONS),
+    second=st.sampled_from(VERSIONS),
+    capabilities=st.lists(st.sampled_from(["compute", "utility", "video", "graphics"]), min_size=1, unique=True),
+)
+def test_going_to_another_driver_and_back_ends_where_it_began(first: str, second: str, capabilities: list[str]) -> None:
+    one, other = (make_stack(driver={"version": each, "capabilities": capabilities}) for each in (first, second))
+    before = configured(one)
+
+    there = simulate_apply(before, plan(before, other))
+    back = simulate_apply(there, plan(there, one))
+
+    assert back == before
+    assert all(service == RUNNING for service in back.services.values())
+    assert back.release_digest("hook") == PAYLOAD.hook.digest

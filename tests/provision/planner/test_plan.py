@@ -1,0 +1,216 @@
+"""What a node needs: the items, their order, their reasons and their price."""
+
+from __future__ import annotations
+
+from provision.driver.pin import PIN_PATH
+from provision.fleet.facts import (
+    DeviceHolder,
+    Engine,
+    InstalledPackage,
+    KernelModule,
+)
+from provision.planner.model import Action, Disruption, NodePlan, Role
+from provision.planner.node_daemon import UNIT_PATH
+from provision.planner.plan import plan_node
+from provision.render.base_spec import HOOK_PATH
+from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
+from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.render.node_config import NODE_CONFIG_PATH
+from tests.provision.samples import (
+    PAYLOAD,
+    configured,
+    edit_file,
+    edit_service,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+    text_of,
+)
+
+HOLDER = DeviceHolder(pid=4711, command="python3 train.py", devices=("/dev/nvidia0",))
+DAEMON_HOLDER = DeviceHolder(pid=12, command="grapnel-node", devices=("/dev/nvidiactl",), unit="grapnel-node.service")
+
+
+def test_a_bare_machine_gets_everything_in_order_and_nothing_that_runs_is_touched() -> None:
+    result = plan(make_facts())
+
+    closure = [package.name for package in result.roles.driver.driver_packages] if result.roles.driver else []
+    assert steps(result.items) == [
+        ("write", PIN_PATH),
+        *(("install", name) for name in closure),
+        ("hold", "driver packages"),
+        ("install", "containerd"),
+        ("release", "hook"),
+        ("write", HOOK_CONFIG_PATH),
+        ("write", BASE_SPEC_PATH),
+        ("write", MAIN_PATH),
+        ("write", DROP_IN_PATH),
+        ("release", "node"),
+        ("write", NODE_CONFIG_PATH),
+        ("write", UNIT_PATH),
+        ("enable", "grapnel-node.service"),
+    ]
+    assert [item.target for item in result.items if item.deferred] == [MAIN_PATH, DROP_IN_PATH]
+    assert result.disruption is Disruption.NONE
+    assert result.problems == ()
+    assert all(item.reason for item in result.items)
+
+
+def test_the_first_pass_has_the_variables_of_every_role() -> None:
+    roles = plan(make_facts()).roles
+
+    assert roles.driver is not None
+    assert roles.driver.driver_version == "550.163.01"
+    assert {package.version for package in roles.driver.driver_packages} == {"550.163.01-2"}
+    assert roles.driver.driver_remove_packages == ()
+    assert roles.runtime is not None
+    assert roles.runtime.runtime_packages == ("containerd",)
+    assert [file.path for file in roles.runtime.runtime_files] == [HOOK_CONFIG_PATH, BASE_SPEC_PATH]
+    assert roles.runtime.runtime_hook_archive == PAYLOAD.hook.path
+    assert not roles.runtime.runtime_restart
+    assert roles.node_daemon is not None
+    assert roles.node_daemon.node_daemon_archive == PAYLOAD.node["3.13"].path
+    assert roles.node_daemon.node_daemon_enabled
+    assert not roles.node_daemon.node_daemon_restart
+
+
+def test_the_second_pass_configures_the_engine_that_the_first_one_installed() -> None:
+    facts = make_facts()
+
+    second = plan(simulate_apply(facts, plan(facts)))
+
+    assert steps(second.items) == [("write", MAIN_PATH), ("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert second.disruption is Disruption.RESTART_RUNTIME
+    assert second.roles.driver is None
+    assert second.roles.node_daemon is None
+
+
+def test_a_node_that_is_as_declared_needs_nothing() -> None:
+    assert plan(configured()) == NodePlan(node="n1")
+
+
+def test_the_plan_bears_the_inventory_s_name() -> None:
+    assert plan_node(configured(), make_stack(), PAYLOAD, name="gpu-07").node == "gpu-07"
+
+
+def test_a_change_of_driver_names_every_package_and_restarts_the_daemon() -> None:
+    facts = configured()
+
+    result = plan(facts, make_stack(driver={"version": "535.309.01"}))
+
+    downgrades = [item for item in result.items if item.action is Action.DOWNGRADE]
+    assert [item.target for item in downgrades] == sorted(facts.packages)
+    assert {(item.from_, item.to) for item in downgrades} == {("550.163.01-2", "535.309.01-0+deb12u1")}
+    assert {item.reason for item in downgrades} == {"declared driver is 535.309.01"}
+    assert steps(result.items)[0] == ("write", PIN_PATH)
+    assert steps(result.items)[-1] == ("restart", "grapnel-node.service")
+    assert result.disruption is Disruption.NONE
+
+
+def test_a_change_of_driver_under_a_process_that_holds_a_gpu_needs_a_drain_and_names_it() -> None:
+    facts = replace(configured(), device_holders=(DAEMON_HOLDER, HOLDER))
+
+    result = plan(facts, make_stack(driver={"version": "535.309.01"}))
+
+    assert result.disruption is Disruption.DRAIN
+    package = next(item for item in result.items if item.target == "libcuda1")
+    assert package.reason == "declared driver is 535.309.01; a GPU is held by python3 train.py (pid 4711)"
+
+
+def test_the_daemon_itself_is_no_reason_to_drain() -> None:
+    facts = replace(configured(), device_holders=(DAEMON_HOLDER,))
+
+    assert plan(facts, make_stack(driver={"version": "535.309.01"})).disruption is Disruption.NONE
+
+
+def test_adding_a_capability_disturbs_nobody() -> None:
+    facts = replace(configured(), device_holders=(HOLDER,))
+
+    result = plan(facts, make_stack(driver={"capabilities": ["compute", "utility", "video"]}))
+
+    added = [item.target for item in result.items if item.action is Action.INSTALL]
+    assert added == ["libnvcuvid1", "libnvidia-encode1", "libnvidia-opticalflow1"]
+    assert result.disruption is Disruption.NONE
+
+
+def test_a_loaded_module_of_another_version_is_pointed_out() -> None:
+    facts = make_facts(module=KernelModule(loaded=True, version="535.309.01", flavour="proprietary"))
+
+    package = next(item for item in plan(facts).items if item.target == "libcuda1")
+
+    assert "the loaded kernel module is 535.309.01" in package.reason
+
+
+def test_what_else_is_installed_of_the_driver_moves_with_it_or_goes() -> None:
+    extra = InstalledPackage(version="550.163.01-2", source="nvidia-graphics-drivers")
+    facts = configured()
+    facts = replace(facts, packages=facts.packages | {"libnvidia-gpucomp": extra, "nvidia-opencl-icd": extra})
+
+    result = plan(facts, make_stack(driver={"version": "535.309.01"}))
+
+    assert ("remove", "libnvidia-gpucomp") in steps(result.items)
+    assert ("downgrade", "nvidia-opencl-icd") in steps(result.items)
+    assert result.roles.driver is not None
+    assert result.roles.driver.driver_remove_packages == ("libnvidia-gpucomp",)
+
+
+def test_a_hold_that_is_not_wanted_is_taken_off() -> None:
+    result = plan(configured(), make_stack(driver={"hold": False}))
+
+    assert steps(result.items) == [("unhold", "driver packages")]
+
+
+def test_a_driver_that_is_not_managed_is_left_alone() -> None:
+    result = plan(make_facts(), make_stack(driver={"enabled": False}))
+
+    assert not [item for item in result.items if item.role is Role.DRIVER]
+    assert result.roles.driver is None
+
+
+def test_a_plugin_that_is_switched_off_is_stopped_once() -> None:
+    stack = make_stack(plugin={"enabled": False})
+    facts = configured()
+
+    result = plan(facts, stack)
+
+    assert steps(result.items) == [("disable", "grapnel-node.service")]
+    assert result.roles.node_daemon is not None
+    assert not result.roles.node_daemon.node_daemon_enabled
+    assert plan(simulate_apply(facts, result), stack).is_empty
+
+
+def test_a_unit_is_a_reload_where_the_hook_hands_out_devices() -> None:
+    stack = make_stack(runtime={"entitlement": "env"})
+    facts = edit_file(configured(stack), UNIT_PATH, "")
+
+    assert plan(facts, stack).disruption is Disruption.RELOAD
+
+
+def test_an_engine_configuration_is_only_restarted_into_when_the_engine_runs() -> None:
+    facts = edit_file(configured(), DROP_IN_PATH, None)
+    facts = edit_service(facts, "containerd.service", active="inactive")
+
+    result = plan(facts)
+
+    assert steps(result.items) == [("write", DROP_IN_PATH), ("start", "containerd.service")]
+    assert result.disruption is Disruption.NONE
+
+
+def test_our_own_broken_drop_in_is_replaced_although_the_engine_refuses_it() -> None:
+    facts = edit_file(configured(), DROP_IN_PATH, "version = \n")
+    broken = Engine(binary="/usr/bin/containerd", version="1.7.24", config_error="(1, 11): expecting a value")
+    facts = replace(facts, engines={"containerd": broken})
+
+    result = plan(facts)
+
+    assert steps(result.items) == [("write", DROP_IN_PATH), ("restart", "containerd.service")]
+    assert result.problems == ()
+
+
+def test_the_hook_s_path_is_where_its_release_is_linked() -> None:
+    facts = configured()
+
+    assert HOOK_PATH in text_of(facts, BASE_SPEC_PATH)

@@ -1,0 +1,196 @@
+"""What is in the way is named with a hint, and a plan with problems has nothing to apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.fleet.facts import (
+    Engine,
+    InstalledPackage,
+    LockHolder,
+    OperatingSystem,
+    Service,
+)
+from provision.planner.model import Role, Roles
+from provision.render.containerd import MAIN_PATH
+from tests.provision.samples import (
+    available,
+    configured,
+    edit_file,
+    edit_file_state,
+    edit_package_manager,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.fleet.facts import NodeFacts
+
+    Change = Callable[[NodeFacts], NodeFacts]
+
+PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
+    "ubuntu": (
+        lambda facts: replace(
+            facts, node=replace(facts.node, os=OperatingSystem(id="ubuntu", version_id="24.04", codename="noble"))
+        ),
+        {},
+        "unsupported-os",
+        "n1 runs ubuntu 24.04, which is not supported yet",
+    ),
+    "another architecture": (
+        lambda facts: replace(facts, node=replace(facts.node, architecture="aarch64")),
+        {},
+        "unsupported-os",
+        "n1 is a machine of architecture aarch64, which is not supported yet",
+    ),
+    "a kernel module": (
+        lambda facts: facts,
+        {"driver": {"kernelModule": "open"}},
+        "unsupported-kernel-module",
+        "driver.kernelModule is open, and installing a module is not supported yet",
+    ),
+    "a capability without packages": (
+        lambda facts: facts,
+        {"driver": {"capabilities": ["compute", "compat32"]}},
+        "unsupported-capability",
+        "driver.capabilities has compat32, which debian 13 has no packages for",
+    ),
+    "a version that does not exist": (
+        lambda facts: facts,
+        {"driver": {"version": "551.61"}},
+        "version-not-available",
+        "driver 551.61 is in no package source of the node; nearest: 550.163.01, 535.309.01, 535.261.03",
+    ),
+    "no driver packages at all": (
+        lambda facts: replace(facts, available={"containerd": available()["containerd"]}),
+        {},
+        "version-not-available",
+        (
+            "driver 550.163.01 is not available: no package source of the node has libcuda1, libnvidia-ml1, nvidia-smi"
+            " at all"
+        ),
+    ),
+    "a package of the closure missing": (
+        lambda facts: replace(
+            facts,
+            available={
+                name: tuple(each for each in versions if (name, each.version) != ("nvidia-alternative", "550.163.01-2"))
+                for name, versions in available().items()
+            },
+        ),
+        {},
+        "driver-closure-incomplete",
+        "driver 550.163.01 is not complete in the node's package sources: no nvidia-alternative at 550.163.01-2",
+    ),
+    "packages of another driver": (
+        lambda facts: replace(
+            facts,
+            packages={
+                "nvidia-tesla-535-alternative": InstalledPackage(
+                    version="535.274.02-1", source="nvidia-graphics-drivers-tesla-535"
+                )
+            },
+        ),
+        {},
+        "driver-foreign-packages",
+        "n1 has packages of another NVIDIA driver: nvidia-tesla-535-alternative",
+    ),
+    "a locked package manager": (
+        lambda facts: edit_package_manager(facts, locked_by=LockHolder(pid=812, command="apt-get upgrade")),
+        {},
+        "package-manager-locked",
+        "apt on n1 is in use by apt-get upgrade (pid 812)",
+    ),
+    "another engine": (
+        lambda facts: facts,
+        {"runtime": {"engine": "crio"}},
+        "unsupported-engine",
+        "runtime.engine is crio, which is not supported yet",
+    ),
+    "no engine and none wanted": (
+        lambda facts: facts,
+        {"runtime": {"install": False}},
+        "engine-missing",
+        "n1 has no containerd, and runtime.install is false",
+    ),
+    "no package of the engine": (
+        lambda facts: replace(
+            facts, available={name: each for name, each in available().items() if name != "containerd"}
+        ),
+        {},
+        "package-not-available",
+        "no package source of n1 has containerd",
+    ),
+    "an interrupted dpkg that nobody repairs": (
+        lambda facts: edit_package_manager(facts, interrupted=True),
+        {"driver": {"enabled": False}},
+        "package-manager-interrupted",
+        "dpkg on n1 was interrupted, so containerd cannot be installed",
+    ),
+    "a Python without a build": (
+        lambda facts: replace(facts, node=replace(facts.node, python="3.12")),
+        {},
+        "unsupported-python",
+        "n1 has Python 3.12, and the payload has no node daemon for it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "sections", "code", "message"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_a_problem_is_named_and_leaves_nothing_to_apply(
+    change: Change, sections: dict[str, dict[str, object]], code: str, message: str
+) -> None:
+    result = plan(change(make_facts()), make_stack(**sections))
+
+    assert [(problem.code, problem.message) for problem in result.problems] == [(code, message)]
+    assert result.problems[0].hint
+    assert result.roles == Roles()
+
+
+ENGINE_PROBLEMS: dict[str, tuple[Change, str, str]] = {
+    "a main file that does not parse": (
+        lambda facts: edit_file(facts, MAIN_PATH, "version = 2\nroot = \n"),
+        "engine-config",
+        f"{MAIN_PATH}: unexpected character: '\\n' at line 2 col 7",
+    ),
+    "a main file that the engine refuses": (
+        lambda facts: replace(
+            facts,
+            engines={"containerd": Engine(binary="/usr/bin/containerd", version="1.7.24", config_error="no such key")},
+        ),
+        "engine-config",
+        "containerd on n1 refuses its configuration: no such key",
+    ),
+    "a main file that is too large": (
+        lambda facts: edit_file_state(facts, MAIN_PATH, content=None),
+        "engine-config",
+        f"{MAIN_PATH} is not text of a reasonable size",
+    ),
+    "an engine without a service": (
+        lambda facts: replace(facts, services={"containerd.service": Service()}),
+        "engine-service",
+        "n1 has containerd, but systemd says that containerd.service is not-found",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "code", "message"), ENGINE_PROBLEMS.values(), ids=ENGINE_PROBLEMS.keys())
+def test_an_engine_that_cannot_be_added_to_is_left_alone(change: Change, code: str, message: str) -> None:
+    result = plan(change(configured()))
+
+    assert [(problem.code, problem.message) for problem in result.problems] == [(code, message)]
+    assert not [item for item in result.items if item.role is Role.RUNTIME]
+
+
+def test_a_failed_refresh_of_the_lists_is_part_of_the_hint() -> None:
+    manager = replace(make_facts().package_manager, lists_error="could not resolve the mirror")
+
+    result = plan(make_facts(package_manager=manager), make_stack(driver={"version": "555.58.02"}))
+
+    assert result.problems[0].hint.endswith("could not be refreshed: could not resolve the mirror")

@@ -1,0 +1,30 @@
+"""The configuration of hook and daemon says what was declared, in the words of their contracts."""
+
+from __future__ import annotations
+
+import json
+
+from provision.render.hook_config import render_hook_config
+from provision.render.node_config import render_node_config
+from tests.provision.samples import make_stack
+
+
+def test_the_hook_learns_who_entitles_and_what_the_node_has() -> None:
+    stack = make_stack(driver={"capabilities": ["video", "compute"]}, runtime={"entitlement": "env"})
+
+    assert json.loads(render_hook_config(stack)) == {
+        "schema": "grapnel.dev/hook-config/v1alpha1",
+        "entitlement": "env",
+        "supportedDriverCapabilities": ["compute", "video"],
+        "timeoutS": 30,
+    }
+
+
+def test_the_daemon_learns_its_resource_and_where_the_kubelet_is() -> None:
+    stack = make_stack(plugin={"resource": "example.com/gpu", "kubeletRoot": "/srv/kubelet"})
+
+    assert json.loads(render_node_config(stack)) == {
+        "schema": "grapnel.dev/node/v1alpha1",
+        "resource": "example.com/gpu",
+        "kubeletRoot": "/srv/kubelet",
+    }

@@ -1,0 +1,103 @@
+"""What a real containerd understands when it reads our files: the handler is new, everything else is as it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.render.base_spec import base_spec
+from provision.render.containerd import BASE_SPEC_PATH, render_containerd
+from tests.provision.samples import DEBIAN_CONFIG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTAINERD = shutil.which("containerd") or ""
+CTR = shutil.which("ctr") or ""
+TIMEOUT_S = 60
+
+pytestmark = [
+    pytest.mark.functional,
+    pytest.mark.skipif(not (CONTAINERD and CTR), reason="containerd and ctr are not on PATH"),
+]
+CUSTOMISED = DEBIAN_CONFIG.replace(
+    '      bin_dir = "/usr/lib/cni"',
+    '      bin_dir = "/opt/cni/bin"',
+) + (
+    '  [plugins."io.containerd.grpc.v1.cri".containerd]\n'
+    '    snapshotter = "native"\n'
+    '  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
+    '    runtime_type = "io.containerd.runc.v2"\n'
+    '  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\n'
+    "    SystemdCgroup = true\n"
+)
+
+
+def dump(config: Path) -> dict[str, Any]:
+    """Return the configuration that containerd would run with."""
+    done = subprocess.run(
+        [CONTAINERD, "--config", str(config), "config", "dump"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    return tomllib.loads(done.stdout)
+
+
+def engine_version() -> str:
+    done = subprocess.run([CONTAINERD, "--version"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    return done.stdout.split()[2].removeprefix("v")
+
+
+def take_runtimes(tree: dict[str, Any]) -> dict[str, Any]:
+    """Take the runtime handlers out of a configuration and return them, without what is empty in them."""
+    (cri,) = [table for name, table in tree["plugins"].items() if "containerd" in table and "cri" in name]
+    runtimes = cri["containerd"].pop("runtimes")
+    tree.pop("imports")
+    return {
+        name: {key: value for key, value in runtime.items() if value} | {"options": set_options(runtime)}
+        for name, runtime in runtimes.items()
+    }
+
+
+def set_options(runtime: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in runtime.get("options", {}).items() if value}
+
+
+@pytest.mark.parametrize("main", [DEBIAN_CONFIG, CUSTOMISED], ids=["Debian's own file", "an administrator's file"])
+def test_only_the_handler_is_new(main: str, tmp_path: Path) -> None:
+    files = render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version=engine_version())
+    before_path, main_path, drop_in_path = (
+        tmp_path / name for name in ("before.toml", "config.toml", "conf.d/99-nvidia.toml")
+    )
+    drop_in_path.parent.mkdir()
+    before_path.write_text(main)
+    main_path.write_text(files.main.replace("/etc/containerd", str(tmp_path)))
+    drop_in_path.write_text(files.drop_in)
+
+    before, after = dump(before_path), dump(main_path)
+    runtimes_before, runtimes_after = take_runtimes(before), take_runtimes(after)
+
+    handler = runtimes_after.pop("nvidia")
+    assert handler["base_runtime_spec"] == BASE_SPEC_PATH
+    assert handler["container_annotations"] == ["grapnel.dev/*"]
+    assert handler["options"] == runtimes_before["runc"]["options"]
+    assert after == before
+    assert runtimes_after["runc"]["runtime_type"] == runtimes_before["runc"]["runtime_type"]
+    assert runtimes_after["runc"]["options"] == runtimes_before["runc"]["options"]
+
+
+def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does() -> None:
+    real = subprocess.run([CTR, "oci", "spec"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    wanted, found = json.loads(real.stdout), base_spec(hook_timeout_s=30)
+
+    assert found["process"]["capabilities"] == wanted["process"]["capabilities"]
+    assert found["mounts"] == wanted["mounts"]
+    assert set(wanted["linux"]["maskedPaths"]) <= set(found["linux"]["maskedPaths"])
+    assert found["linux"]["resources"] == wanted["linux"]["resources"]

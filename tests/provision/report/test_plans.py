@@ -1,0 +1,157 @@
+"""Plans on 80 columns."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from provision.apply.model import Assessment, Failure, Status
+from provision.fleet.facts import DeviceHolder
+from provision.planner.model import Action, Disruption, NodePlan, Problem, Role, decode_plan
+from provision.report import make_console, plans_document, render_plans, show
+from tests.provision.apply.fakes import facts_of, item
+
+RESTART = Disruption.RESTART_RUNTIME
+DIGEST = "3f" * 32
+
+
+def shown(answers: dict[str, Assessment | Failure], width: int = 80) -> str:
+    stream = io.StringIO()
+    show(make_console(stream, width=width), render_plans(answers))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def assessed(plan: NodePlan, *holders: DeviceHolder) -> Assessment:
+    return Assessment(facts_of(plan.node, holders=holders), plan)
+
+
+def full_plan(node: str) -> NodePlan:
+    driver = "declared driver 550.163.01 is not installed"
+    handler = "handler nvidia is not configured"
+    return NodePlan(
+        node=node,
+        items=(
+            item("/etc/apt/preferences.d/00-grapnel-nvidia", action=Action.WRITE, to=DIGEST, reason="pinned"),
+            item("libcuda1", to="550.163.01-2", reason=driver),
+            item("nvidia-alternative", action=Action.UPGRADE, from_="535.261.03-1", to="550.163.01-2", reason=driver),
+            item("/usr/lib/grapnel/hook", role=Role.RUNTIME, action=Action.RELEASE, to=DIGEST, reason="no hook"),
+            item(
+                "/etc/containerd/conf.d/99-nvidia.toml",
+                role=Role.RUNTIME,
+                action=Action.WRITE,
+                to=DIGEST,
+                reason=handler,
+                disruption=RESTART,
+                deferred=True,
+            ),
+            item(
+                "containerd.service",
+                role=Role.RUNTIME,
+                action=Action.RESTART,
+                to=None,
+                reason=handler,
+                disruption=RESTART,
+            ),
+        ),
+    )
+
+
+FULL = """\
+n1, n2                                                6 changes, restart-runtime
+  driver: pinned
+    write      /etc/apt/preferences.d/00-grapnel-nvidia
+  driver: declared driver 550.163.01 is not installed
+    install    libcuda1               550.163.01-2
+    upgrade    nvidia-alternative     535.261.03-1 → 550.163.01-2
+  runtime: no hook
+    release    /usr/lib/grapnel/hook  3f3f3f3f3f3f
+  runtime: handler nvidia is not configured
+    write      /etc/containerd/conf.d/99-nvidia.toml    after installation
+    restart    containerd.service                       restart-runtime
+
+n3                                                                   as declared
+
+3 nodes: 2 to change (12 changes), 1 as declared"""
+
+
+def test_nodes_with_the_same_plan_stand_together() -> None:
+    plans = [full_plan("n1"), NodePlan(node="n3"), full_plan("n2")]
+    assert shown({plan.node: assessed(plan) for plan in plans}) == FULL
+
+
+OBSTACLES = """\
+n1                                                                     1 problem
+  problem: driver 999.1 is in none of the package sources, which have 535.261.03
+  and 550.163.01 (version-not-available)
+    hint: declare one of these
+
+n2                                                               1 change, drain
+  driver: declared
+    install    libcuda1  1  drain
+  refused: to install libcuda1 needs the GPUs to be free, and they are held by
+  train (7): this release does not drain nodes, end that work first
+
+n3  unreachable: no route to host
+n4  failed in 'gather facts': apt is locked
+
+4 nodes: 1 with problems, 1 refused, 2 without facts"""
+
+
+def test_what_stands_in_the_way_is_told() -> None:
+    message = "driver 999.1 is in none of the package sources, which have 535.261.03 and 550.163.01"
+    problem = Problem(code="version-not-available", message=message, hint="declare one of these")
+    drain = NodePlan(node="n2", items=(item("libcuda1", disruption=Disruption.DRAIN),))
+    answers: dict[str, Assessment | Failure] = {
+        "n1": assessed(NodePlan(node="n1", problems=(problem,))),
+        "n2": assessed(drain, DeviceHolder(pid=7, command="train")),
+        "n3": Failure(Status.UNREACHABLE, "no route to host"),
+        "n4": Failure(Status.FAILED, "apt is locked", "gather facts"),
+    }
+    assert shown(answers) == OBSTACLES
+
+
+def test_many_names_are_shortened() -> None:
+    text = shown({f"node{number:03}": assessed(NodePlan(node=f"node{number:03}")) for number in range(200)})
+    assert "node009 and 190 more" in text
+    assert "200 nodes: 200 as declared" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_nothing_is_broken_in_two(width: int) -> None:
+    text = shown({"n1": assessed(full_plan("n1"))}, width)
+    for word in ("libcuda1", "/etc/containerd/conf.d/99-nvidia.toml", "535.261.03-1 → 550.163.01-2"):
+        assert word in text
+
+
+def test_a_narrow_terminal_folds_what_does_not_fit() -> None:
+    text = shown({"n1": assessed(full_plan("n1"))}, 50)
+    assert "99-nvidia.toml" in text
+
+
+def test_json_has_the_plans_of_the_contract() -> None:
+    answers: dict[str, Assessment | Failure] = {
+        "n2": assessed(full_plan("n2")),
+        "n1": Failure(Status.UNREACHABLE, "no route to host"),
+    }
+    text = plans_document(answers)
+    document = json.loads(text)
+    assert document["schema"] == "grapnel.dev/plans/v1alpha1"
+    assert decode_plan(json.dumps(document["plans"][0])) == full_plan("n2")
+    assert document["failures"] == [
+        {"node": "n1", "status": "unreachable", "task": "", "message": "no route to host", "output": []}
+    ]
+    assert text == plans_document(answers)
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)], ids=["colour", "NO_COLOR"])
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, no_color: str, *, coloured: bool) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_plans({"n1": assessed(full_plan("n1"))}))
+    assert ("\x1b[32m" in stream.getvalue() or "36m" in stream.getvalue()) is coloured

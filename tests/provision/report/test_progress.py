@@ -1,0 +1,120 @@
+"""Progress and results on 80 columns."""
+
+from __future__ import annotations
+
+import io
+
+from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, PassStarted, Progress, Status
+from provision.report import LiveView, PlainView, make_console, open_view, render_results, show
+from provision.runner import Outcome, TaskDone, TaskStarted
+
+APT = Failure(Status.FAILED, "apt cannot install libcuda1", "install the packages", ("E: Unable to correct problems",))
+STORY: list[Progress] = [
+    NodeTask(TaskStarted("n1", "gather facts"), gathering=True),
+    NodeTask(TaskDone("n1", "gather facts", Outcome.OK), gathering=True),
+    NodeTask(TaskDone("n12", "gather facts", Outcome.UNREACHABLE, message="no route to host"), gathering=True),
+    PassStarted("n1", 1, 2),
+    NodeTask(TaskStarted("n1", "driver : write the pin", "grapnel.node.driver"), gathering=False),
+    NodeTask(TaskDone("n1", "driver : write the pin", Outcome.CHANGED, "grapnel.node.driver"), gathering=False),
+    NodeTask(TaskDone("n1", "only elsewhere", Outcome.SKIPPED), gathering=False),
+    NodeTask(TaskDone("n1", "install the packages", Outcome.FAILED, "driver", APT.message), gathering=False),
+    NodeFinished(NodeResult("n1", Status.FAILED, 1, 1, APT)),
+]
+
+
+class Clock:
+    """Four seconds pass between two looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 4
+        return self.now - 4
+
+
+LOG = """\
+   4.0s n12  gather facts … unreachable: no route to host
+   8.0s n1   pass 1: 2 changes to make
+  12.0s n1   driver: write the pin … changed
+  16.0s n1   driver: install the packages … failed: apt cannot install libcuda1
+  20.0s n1   failed: apt cannot install libcuda1
+"""
+
+
+def test_a_log_gets_a_line_for_what_ended() -> None:
+    stream = io.StringIO()
+    view = open_view(make_console(stream, width=80), ["n1", "n12"], Clock())
+    assert isinstance(view, PlainView)
+    with view:
+        for progress in STORY:
+            view(progress)
+    assert stream.getvalue() == LOG
+
+
+def picture(view: LiveView) -> list[str]:
+    stream = io.StringIO()
+    make_console(stream, width=80).print(view.render())
+    return [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
+
+
+def test_a_terminal_gets_a_line_for_each_running_node() -> None:
+    stream = io.StringIO()
+    view = LiveView(make_console(stream, width=80), ["n1", "n12"], lambda: 3.0)
+    view(STORY[0])
+    assert picture(view) == ["gathering facts: 0 of 2 nodes  0s"]
+    view(STORY[1])
+    for progress in STORY[3:5]:
+        view(progress)
+    line, footer = picture(view)
+    assert line.endswith("step 1  0s")
+    assert "n1 driver: write the pin" in line
+    assert footer == "0 of 2 done, 1 running, 1 waiting  0s"
+
+
+def test_a_long_task_does_not_break_the_picture() -> None:
+    view = LiveView(make_console(io.StringIO(), width=80), ["n1"], lambda: 3.0)
+    view(PassStarted("n1", 2, 1))
+    view(NodeTask(TaskStarted("n1", "long " * 40), gathering=False))
+    line, _footer = picture(view)
+    assert len(line) <= 80
+    assert line.endswith("step 1  0s")
+
+
+def test_finished_nodes_stay_on_the_screen() -> None:
+    stream = io.StringIO()
+    view = LiveView(make_console(stream, width=80), ["n1", "n2"], lambda: 3.0)
+    for progress in STORY[3:]:
+        view(progress)
+    view(NodeFinished(NodeResult("n2", Status.CONVERGED, 1, 1)))
+    assert stream.getvalue().splitlines() == [
+        "✗ n1  failed: apt cannot install libcuda1  0s",
+        "✓ n2  converged, 1 change",
+    ]
+    assert picture(view) == ["2 of 2 done, 0 running, 0 waiting  0s"]
+
+
+RESULTS = """\
+node    result       changes
+n1      converged          9  in 2 passes
+n2      failed             2  install the packages: apt cannot install libcuda1
+n5      unreachable           no route to host
+n3, n4  unchanged
+
+n2: output of 'install the packages'
+  E: Unable to correct problems
+
+5 nodes: 2 unchanged, 1 converged, 1 failed, 1 unreachable in 1m05s"""
+
+
+def test_results_of_a_mixed_fleet() -> None:
+    results = [
+        NodeResult("n1", Status.CONVERGED, 2, 9),
+        NodeResult("n2", Status.FAILED, 1, 2, APT),
+        NodeResult("n3", Status.UNCHANGED),
+        NodeResult("n4", Status.UNCHANGED),
+        NodeResult("n5", Status.UNREACHABLE, failure=Failure(Status.UNREACHABLE, "no route to host")),
+    ]
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_results(results, 65.4))
+    assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.runner.collection import INSTALLED, find_collection
+from provision.runner.processes import end_processes, find_processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("new_session", [False, True], ids=["in the session", "in a session of its own"])
+def test_marked_process_that_ignores_sigterm_is_ended(*, new_session: bool) -> None:
+    value = uuid.uuid4().hex
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN],
+        env={"MARK": value},
+        stdout=subprocess.PIPE,
+        start_new_session=new_session,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert find_processes("MARK", value) == [process.pid]
+        assert end_processes("MARK", value, grace_s=0.1) == 1
+        assert process.wait() == -9
+    assert find_processes("MARK", value) == []
+
+
+def test_without_proc_nothing_is_found(tmp_path: Path) -> None:
+    assert find_processes("MARK", "x", tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("where", ["checkout", "wheel"])
+def test_collection_is_found(tmp_path: Path, where: str) -> None:
+    package = tmp_path / "provision"
+    root = tmp_path / "playbooks" if where == "checkout" else package / INSTALLED
+    root.mkdir(parents=True)
+    (root / "galaxy.yml").touch()
+    assert find_collection(package) == root
+
+
+def test_no_collection(tmp_path: Path) -> None:
+    assert find_collection(tmp_path) is None
+
+
+def test_shared_ssh_connections_are_left_alone(tmp_path: Path) -> None:
+    for pid, title in (
+        ("101", b"ssh\0-o\0ControlPersist=60s\0n1\0"),
+        ("102", b"ssh: /root/.ansible/cp/8f2a [mux]\0\0"),
+    ):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "environ").write_bytes(b"HOME=/root\0MARK=x\0")
+        (tmp_path / pid / "cmdline").write_bytes(title)
+    assert find_processes("MARK", "x", tmp_path) == [101]
+    assert find_processes("MARK", "y", tmp_path) == []

@@ -1,0 +1,227 @@
+"""Nodes, declarations and payloads for tests, and what applying a plan does to a node's facts.
+
+`simulate_apply` says in few lines what the roles do; the property "a plan that was carried out leaves nothing to do"
+is checked against it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from provision.fleet.facts import (
+    AvailablePackage,
+    Engine,
+    FileState,
+    InstalledPackage,
+    NodeFacts,
+    Release,
+    Service,
+    parse_facts,
+)
+from provision.payload.model import Artifact, Payload
+from provision.planner.node_daemon import UNIT_PATH
+from provision.planner.part import RESTART_MARKS
+from provision.planner.plan import plan_node
+from provision.spec.model import StackSpec
+
+if TYPE_CHECKING:
+    from provision.planner.model import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
+
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+DATA = Path(__file__).parent / "driver" / "data"
+DEBIAN_CONFIG = """\
+version = 2
+
+[plugins]
+  [plugins."io.containerd.grpc.v1.cri"]
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/usr/lib/cni"
+      conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.internal.v1.opt"]
+    path = "/var/lib/containerd/opt"
+"""
+PAYLOAD = Payload(
+    hook=Artifact("/srv/payload/hook.tar", "a1" * 32),
+    node={
+        "3.11": Artifact("/srv/payload/node-cp311.tar", "b2" * 32),
+        "3.13": Artifact("/srv/payload/node-cp313.tar", "c3" * 32),
+    },
+    unit="[Service]\nExecStart=/usr/lib/grapnel/node/grapnel-node serve\n",
+)
+RUNNING = Service(load="loaded", active="active", enabled="enabled")
+
+
+@functools.cache
+def available(codename: str = "trixie") -> dict[str, tuple[AvailablePackage, ...]]:
+    """Return what apt knows on a real Debian; trixie's sources have bookworm's beside them."""
+    text = DATA.joinpath(f"available-{codename}.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, tuple[AvailablePackage, ...]])
+
+
+def make_stack(**sections: dict[str, object]) -> StackSpec:
+    """Return an effective declaration: driver 550.163.01 unless ``driver`` says something else."""
+    driver = {"version": "550.163.01"} | sections.pop("driver", {})
+    return msgspec.convert({"driver": driver} | sections, StackSpec)
+
+
+def make_facts(**changes: object) -> NodeFacts:
+    """Return the facts of a bare Debian 13 machine."""
+    bare = parse_facts(
+        {
+            "schema": "grapnel.dev/facts/v1alpha1",
+            "node": {
+                "hostname": "n1",
+                "machine_id": "0f5e4c8dc9d54f0b8e6f7f9a3f1f4b11",
+                "boot_id": "6c5a2a0e-9b63-4c1c-a6c1-0d8b4f0a9d0e",
+                "kernel": "6.12.107+deb13-amd64",
+                "architecture": "x86_64",
+                "python": "3.13",
+                "os": {"id": "debian", "version_id": "13", "codename": "trixie"},
+            },
+            "package_manager": {"name": "apt", "lists_age_s": 12},
+        }
+    )
+    return replace(bare, **({"available": available()} | changes))
+
+
+def make_file(content: str, mode: str = "0644") -> FileState:
+    """Return the state of a file of root."""
+    return FileState(mode=mode, uid=0, gid=0, sha256=hashlib.sha256(content.encode()).hexdigest(), content=content)
+
+
+def replace(value: Value, **changes: object) -> Value:
+    """Return a value with some fields changed."""
+    return msgspec.structs.replace(value, **changes)
+
+
+def edit_package(facts: NodeFacts, name: str, **changes: object) -> NodeFacts:
+    """Return facts with one installed package changed."""
+    return replace(facts, packages=facts.packages | {name: replace(facts.packages[name], **changes)})
+
+
+def edit_service(facts: NodeFacts, unit: str, **changes: object) -> NodeFacts:
+    """Return facts with one service changed."""
+    return replace(facts, services=facts.services | {unit: replace(facts.service(unit), **changes)})
+
+
+def edit_package_manager(facts: NodeFacts, **changes: object) -> NodeFacts:
+    """Return facts with another state of apt and dpkg."""
+    return replace(facts, package_manager=replace(facts.package_manager, **changes))
+
+
+def edit_file_state(facts: NodeFacts, path: str, **changes: object) -> NodeFacts:
+    """Return facts with one file's owner, mode or readability changed."""
+    state = facts.files[path]
+    assert state is not None
+    return replace(facts, files=facts.files | {path: replace(state, **changes)})
+
+
+def edit_file(facts: NodeFacts, path: str, content: str | None) -> NodeFacts:
+    """Return facts with one file of other content, or without it."""
+    state = None if content is None else make_file(content)
+    return replace(facts, files=facts.files | {path: state})
+
+
+def text_of(facts: NodeFacts, path: str) -> str:
+    """Return the text of a file that is there."""
+    content = facts.content(path)
+    assert content is not None
+    return content
+
+
+def plan(facts: NodeFacts, stack: StackSpec | None = None) -> NodePlan:
+    """Return the plan for a node with the sample payload."""
+    return plan_node(facts, stack or make_stack(), PAYLOAD)
+
+
+def configured(stack: StackSpec | None = None) -> NodeFacts:
+    """Return the facts of a node that is as declared."""
+    facts = make_facts()
+    for _ in range(3):
+        facts = simulate_apply(facts, plan(facts, stack))
+    assert plan(facts, stack).is_empty
+    return facts
+
+
+def steps(items: tuple[Item, ...]) -> list[tuple[str, str]]:
+    """Return the plain words of a plan: action and target."""
+    return [(item.action.value, item.target) for item in items]
+
+
+def simulate_apply(facts: NodeFacts, plan: NodePlan) -> NodeFacts:
+    """Return the facts after the roles have carried a plan out."""
+    roles = plan.roles
+    if roles.driver is not None:
+        facts = _apply_driver(facts, roles.driver)
+    if roles.runtime is not None:
+        facts = _apply_runtime(facts, roles.runtime)
+    if roles.node_daemon is not None:
+        facts = _apply_node_daemon(facts, roles.node_daemon)
+    return facts
+
+
+def _apply_driver(facts: NodeFacts, variables: DriverVariables) -> NodeFacts:
+    packages = {name: each for name, each in facts.packages.items() if name not in variables.driver_remove_packages}
+    for package in variables.driver_packages:
+        version = next(each for each in facts.available[package.name] if each.version == package.version)
+        packages[package.name] = InstalledPackage(
+            version=package.version, source=version.source, hold=variables.driver_hold
+        )
+    manager = replace(facts.package_manager, interrupted=False)
+    facts = replace(facts, packages=packages, package_manager=manager)
+    return edit_file(facts, variables.driver_pin_path, variables.driver_pin_content)
+
+
+def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
+    if variables.runtime_packages:
+        engine = Engine(binary="/usr/bin/containerd", version="1.7.24")
+        facts = replace(facts, engines={"containerd": engine})
+        if facts.file("/etc/containerd/config.toml") is None:
+            facts = edit_file(facts, "/etc/containerd/config.toml", DEBIAN_CONFIG)
+    releases = dict(facts.releases)
+    if variables.runtime_hook_archive:
+        releases["hook"] = Release(digest=variables.runtime_hook_digest)
+    written = {each.path: make_file(each.content, each.mode) for each in variables.runtime_files}
+    files = facts.files | written
+    if variables.runtime_restart:
+        files.pop(f"{RESTART_MARKS}/{variables.runtime_service}", None)
+    return replace(
+        facts,
+        releases=releases,
+        files=files,
+        services=facts.services | {variables.runtime_service: RUNNING},
+        engines={"containerd": replace(_engine(facts), config_error=None)},
+    )
+
+
+def _engine(facts: NodeFacts) -> Engine:
+    engine = facts.engines["containerd"]
+    assert engine is not None
+    return engine
+
+
+def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> NodeFacts:
+    releases = dict(facts.releases)
+    if variables.node_daemon_archive:
+        releases["node"] = Release(digest=variables.node_daemon_digest)
+    written = {each.path: make_file(each.content, each.mode) for each in variables.node_daemon_files}
+    stopped = Service(load="loaded", active="inactive", enabled="disabled")
+    service = RUNNING if variables.node_daemon_enabled else stopped
+    files = facts.files | written
+    if variables.node_daemon_restart:
+        files.pop(f"{RESTART_MARKS}/grapnel-node.service", None)
+    if variables.node_daemon_enabled:
+        assert files[UNIT_PATH] is not None
+    return replace(facts, releases=releases, files=files, services=facts.services | {"grapnel-node.service": service})
+
+
+def as_json(facts: NodeFacts) -> dict[str, Any]:
+    """Return facts as the module would."""
+    return dict(json.loads(msgspec.json.encode(facts)))

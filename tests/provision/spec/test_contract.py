@@ -1,0 +1,101 @@
+"""The samples of docs/contracts/gpustack are what the loader accepts and refuses, word for word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from provision.errors import DeclarationError
+from provision.spec.excerpt import render_findings
+from provision.spec.load import judge_alone, load_declaration
+from provision.spec.schema import render_schema
+from provision.spec.template import render_template
+
+CONTRACT = Path(__file__).parents[3] / "docs/contracts/gpustack"
+GOOD = sorted((CONTRACT / "good").glob("*.yaml"))
+BAD = sorted((CONTRACT / "bad").glob("*.yaml"))
+# The schema wants {} where the loader takes nothing for a section.
+STRICTER_SCHEMA = {"sections-that-say-nothing"}
+# What a schema cannot see: text that is no plain YAML, and rules across keys.
+BEYOND_SCHEMA = {
+    "alias-bomb",
+    "anchors-and-merge-keys",
+    "control-character",
+    "empty",
+    "foreign-tags",
+    "indentation",
+    "key-twice",
+    "not-utf-8",
+    "only-comments",
+    "open-bracket",
+    "open-quote",
+    "tab",
+    "too-deep",
+    "two-documents",
+    "values-that-contradict",
+    "version-is-missing",
+}
+
+
+def name_of(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", GOOD, ids=name_of)
+def test_good_samples_are_accepted_with_the_expected_warnings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    expected = path.with_suffix(".expected")
+    warnings = judge_alone(load_declaration(Path(path.name)))
+    assert render_findings(warnings) == (expected.read_text().removesuffix("\n") if expected.exists() else "")
+
+
+@pytest.mark.parametrize("path", BAD, ids=name_of)
+def test_bad_samples_are_refused_in_the_expected_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(DeclarationError) as caught:
+        judge_alone(load_declaration(Path(path.name)))
+    assert render_findings(caught.value.findings) == path.with_suffix(".expected").read_text().removesuffix("\n")
+
+
+def test_there_are_samples_of_both_kinds_and_no_orphans() -> None:
+    assert len(GOOD) > 4
+    assert len(BAD) > 20
+    texts = {path.stem for path in CONTRACT.rglob("*.expected")}
+    assert texts <= {path.stem for path in [*GOOD, *BAD]}
+
+
+def test_the_committed_schema_is_the_models() -> None:
+    """When this fails: python -m provision.spec.schema > docs/contracts/gpustack/schema.json."""
+    assert (CONTRACT / "schema.json").read_text() == render_schema()
+
+
+def test_the_sample_with_every_key_is_what_init_writes() -> None:
+    expected = render_template().replace("version: null", 'version: "550.163.01"')
+    assert (CONTRACT / "good/every-key.yaml").read_text() == expected
+
+
+@pytest.mark.parametrize("path", [path for path in GOOD if path.stem not in STRICTER_SCHEMA], ids=name_of)
+def test_the_schema_accepts_good_samples(path: Path) -> None:
+    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(render_schema()))
+
+
+@pytest.mark.parametrize("path", [path for path in BAD if path.stem not in BEYOND_SCHEMA], ids=name_of)
+def test_the_schema_refuses_bad_samples_too(path: Path) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(render_schema()))
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    definitions = json.loads(render_schema())["$defs"]
+    sections = {"GpuStack", "StackSpec"}  # their keys are sections, described by themselves
+    silent = [
+        f"{name}.{key}"
+        for name, definition in definitions.items()
+        for key, value in definition.get("properties", {}).items()
+        if "description" not in value and not (name in sections and "$ref" in value)
+    ]
+    assert silent == []

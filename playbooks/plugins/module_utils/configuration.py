@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_failure
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, swap_back, swap_in
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_containerd
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     clear_restart,
@@ -20,6 +19,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.units import (
     mark_restart,
     unit_property,
 )
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _UNIT_FILES = "/etc/systemd/system/"
 _SYSTEMCTL_TIMEOUT_S = 120.0
@@ -73,9 +75,7 @@ def put_in_force(
     clear_restart(host, service.unit)
 
 
-def _drive_unit(
-    host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]
-) -> str | None:
+def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
     """Return why the unit is not where it should be, None when it is."""
     if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
         host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
@@ -105,9 +105,7 @@ def _failure(host: Host, service: Service) -> str | None:
     return containerd_failure(host) if service.engine == "containerd" else None
 
 
-def _put_back(
-    host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]
-) -> str:
+def _put_back(host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]) -> str:
     """Restore the files and restart the service with them; returns the message."""
     if not changes:
         return failure

@@ -9,10 +9,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import CONTAINERD_CONFIG, containerd_dump
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _FOLDER = str(PurePosixPath(CONTAINERD_CONFIG).parent)
 _TIMEOUT_S = 30.0

@@ -7,9 +7,12 @@ the next one (``docs/contracts/node-facts``).
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 RESTART_MARKS = "/run/grapnel/restart"
 

@@ -9,7 +9,7 @@ module: declaration
 short_description: Read the declaration and what the inventory adds to it
 version_added: 0.1.0
 description:
-  - Merges the levels default, file, groups (in Ansible's order) and host key by key. What groups and hosts say is in the
+  - Merges the levels default, file, groups (in Ansible's order) and host key by key. Groups and hosts speak in the
     variable C(grapnel_stack) of the inventory. Extra variables are no level.
   - Fails with everything that is wrong, in the file and in all levels.
 author:

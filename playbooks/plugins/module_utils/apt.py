@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.dpkg import (
     ENGINE_PACKAGES,
@@ -18,7 +18,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.dpkg import (
     parse_paragraphs,
     source_of,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 _LISTS = "/var/lib/apt/lists"
 _STAMPS = (_LISTS, f"{_LISTS}/partial", "/var/lib/apt/periodic/update-success-stamp")
@@ -58,7 +60,7 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     return {"lists_age_s": age_s, "lists_error": error}
 
 
-def lists_age_s(host: Host, clock: Clock) -> Optional[int]:
+def lists_age_s(host: Host, clock: Clock) -> int | None:
     """Seconds since apt last fetched its lists, None when it has none."""
     if not any("Packages" in name for name in host.names(_LISTS)):
         return None
@@ -66,7 +68,7 @@ def lists_age_s(host: Host, clock: Clock) -> Optional[int]:
     return max(0, int(clock.now() - max(times)))
 
 
-def _update(host: Host, timeout_s: float, clock: Clock) -> Optional[str]:
+def _update(host: Host, timeout_s: float, clock: Clock) -> str | None:
     """Run ``apt-get update`` until it gets its lock or time is up; returns the error."""
     deadline = clock.now() + timeout_s
     command = ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "-o", "Acquire::Retries=1", "update"]

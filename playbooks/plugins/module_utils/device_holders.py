@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _DEVICE = "/dev/nvidia"
 
@@ -40,7 +41,7 @@ def _describe(host: Host, pid: int, devices: list[str]) -> dict[str, Any]:
     }
 
 
-def _unit(cgroup: str) -> Optional[str]:
+def _unit(cgroup: str) -> str | None:
     """Find the innermost systemd unit in a process's control group."""
     parts = [part for line in cgroup.splitlines() for part in line.split(":", 2)[-1].split("/")]
     units = [part for part in parts if part.endswith((".service", ".scope"))]

@@ -9,9 +9,12 @@ import fcntl
 import os
 import re
 import struct
-from typing import Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _STATUS = "/var/lib/dpkg/status"
 _JOURNAL = "/var/lib/dpkg/updates"
@@ -73,7 +76,7 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
     return dict(sorted(packages.items())), interrupted
 
 
-def read_lock_holder(host: Host) -> Optional[dict[str, Any]]:
+def read_lock_holder(host: Host) -> dict[str, Any] | None:
     """Facts ``locked_by``: the process that works with dpkg's database now."""
     for lock in _LOCKS:
         pid = _locking_pid(host, lock)
@@ -82,7 +85,7 @@ def read_lock_holder(host: Host) -> Optional[dict[str, Any]]:
     return None
 
 
-def _locking_pid(host: Host, path: str) -> Optional[int]:
+def _locking_pid(host: Host, path: str) -> int | None:
     """Ask the kernel who holds a POSIX lock on a file, without taking it (``struct flock`` of 64-bit Linux)."""
     flock = "hhqqi"
     question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -6,9 +6,10 @@ How a configuration is written and swapped belongs to `configuration`.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 _ENGINES = ("containerd", "crio", "docker", "podman")
 _TIMEOUT_S = 20.0

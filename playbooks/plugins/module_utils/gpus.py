@@ -5,9 +5,10 @@ Nothing here asks the driver: a node without one has facts too.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _PCI_DEVICES = "/sys/bus/pci/devices"
 _MODULE = "/sys/module/nvidia"
@@ -33,11 +34,11 @@ def _read_function(host: Host, address: str) -> dict[str, Any]:
     }
 
 
-def _hexadecimal(text: Optional[str]) -> str:
+def _hexadecimal(text: str | None) -> str:
     return (text or "").lower().removeprefix("0x")
 
 
-def _numa_node(text: Optional[str]) -> Optional[int]:
+def _numa_node(text: str | None) -> int | None:
     """Return the node; the kernel writes -1 where it knows none."""
     return int(text) if text and text.isdigit() else None
 
@@ -55,7 +56,7 @@ def read_module(host: Host) -> dict[str, Any]:
     }
 
 
-def _flavour(banner: Optional[str]) -> Optional[str]:
+def _flavour(banner: str | None) -> str | None:
     """Tell the flavours apart by the NVRM line: the open one is called "Open Kernel Module"."""
     if not banner:
         return None

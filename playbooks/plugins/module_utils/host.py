@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable
 
 # Messages are parsed and shown, so they are in one language; nothing ever asks a question.
 _ENVIRONMENT = {
@@ -54,9 +55,7 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> Finished:
         return Finished(_NOT_FOUND, stderr=f"{arguments[0]} is not there")
     except subprocess.TimeoutExpired:
         return Finished(_TIMED_OUT, stderr=f"{arguments[0]} took longer than {timeout_s:g} s")
-    return Finished(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-    )
+    return Finished(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -75,7 +74,7 @@ class Host:
         """Place an absolute path of the machine below the root."""
         return self.root / absolute.lstrip("/")
 
-    def read_text(self, absolute: str) -> Optional[str]:
+    def read_text(self, absolute: str) -> str | None:
         """Content of a file without surrounding white space, None when it cannot be read."""
         try:
             return self.path(absolute).read_text(encoding="utf-8", errors="replace").strip()
@@ -89,7 +88,7 @@ class Host:
         except OSError:
             return []
 
-    def find_command(self, name: str) -> Optional[str]:
+    def find_command(self, name: str) -> str | None:
         """Absolute path of a command that the machine has."""
         for folder in _ENVIRONMENT["PATH"].split(":"):
             if os.access(self.path(f"{folder}/{name}"), os.X_OK):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 
 def read_identity(host: Host) -> dict[str, Any]:
@@ -27,9 +28,7 @@ def read_identity(host: Host) -> dict[str, Any]:
 
 def parse_os_release(text: str) -> dict[str, str]:
     """Pick the distribution out of os-release(5)."""
-    fields = dict(
-        part.split("=", 1) for part in shlex.split(text, comments=True) if "=" in part
-    )
+    fields = dict(part.split("=", 1) for part in shlex.split(text, comments=True) if "=" in part)
     return {
         "id": fields.get("ID", "linux"),  # the default of os-release(5)
         "version_id": fields.get("VERSION_ID", ""),

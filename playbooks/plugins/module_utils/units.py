@@ -7,9 +7,12 @@ the next one (``docs/contracts/node-facts``).
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 RESTART_MARKS = "/run/grapnel/restart"
 
@@ -60,3 +63,8 @@ def mark_restart(host: Host, unit: str) -> None:
 def clear_restart(host: Host, unit: str) -> None:
     """Take the mark away: the service has restarted since, or nothing was changed after all."""
     host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
+
+
+def unit_property(host: Host, unit: str, name: str) -> str:
+    """One property of a unit; empty when systemd does not know it."""
+    return host.run(["systemctl", "show", "--property", name, "--value", unit], _TIMEOUT_S).stdout.strip()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.units import RESTART_MARKS
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _CONTENT_LIMIT_BYTES = 256 * 1024
 _FILES = (

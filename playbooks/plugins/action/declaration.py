@@ -1,0 +1,64 @@
+"""Reads the declaration and merges the inventory's levels into it, for all nodes at once, as `grapnel plan` does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
+
+_MINIMAL = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
+
+
+class ActionModule(ActionBase):
+    """The action `grapnel.node.declaration`."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the effective declaration of every node, or every finding."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec({"file": {"type": "str", "default": ""}})
+        require_grapnel()
+        sources = list((task_vars or {}).get("ansible_inventory_sources") or [])
+        directory = Path(self._loader.get_basedir())
+        return {**result, **_read(arguments["file"], sources, directory)}
+
+
+def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:
+    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+
+    from provision.errors import GrapnelError  # noqa: PLC0415 - see above
+    from provision.fleet.load import assemble, read_inventory  # noqa: PLC0415 - see above
+
+    try:
+        inventory = read_inventory(sources, limit="", directory=directory, environ=os.environ)
+        fleet = assemble(_declaration(file), inventory, sources)
+    except GrapnelError as error:
+        return _with_findings(error)
+    stacks = {node.name: msgspec.to_builtins(node.stack) for node in fleet.nodes}
+    return {"changed": False, "file": file, "stacks": stacks}
+
+
+def _declaration(file: str) -> Any:  # noqa: ANN401 - provision's types are unknown before `require_grapnel`
+    """Return what the file says; without one the inventory says it all."""
+    from provision.spec.document import read_document  # noqa: PLC0415 - see above
+    from provision.spec.load import Declaration, load_declaration  # noqa: PLC0415 - see above
+    from provision.spec.model import GpuStack  # noqa: PLC0415 - see above
+    from provision.spec.validate import convert  # noqa: PLC0415 - see above
+
+    if file:
+        return load_declaration(Path(file))
+    document = read_document(_MINIMAL.encode(), "the inventory")
+    return Declaration(convert(document.content, GpuStack), document)
+
+
+def _with_findings(error: Exception) -> dict[str, Any]:
+    findings = getattr(error, "findings", ())
+    lines = [f"{each.place}: {each.key}: {each.message}{f' ({each.hint})' if each.hint else ''}" for each in findings]
+    result = failure(error)
+    return {**result, "msg": "\n".join([result["msg"], *lines])}

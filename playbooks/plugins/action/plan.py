@@ -1,0 +1,62 @@
+"""Plans one node on the controller: facts and effective declaration in, node plan out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
+
+_ARGUMENTS = {
+    "facts": {"type": "dict", "required": True},
+    "stack": {"type": "dict", "required": True},
+    "payload": {"type": "str", "default": ""},
+    "stack_file": {"type": "str", "default": ""},
+}
+
+
+class ActionModule(ActionBase):
+    """The action `grapnel.node.plan`."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the plan; fail with every problem, or with the reason why it may not be carried out."""
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(_ARGUMENTS)
+        require_grapnel()
+        plain = json.loads(json.dumps(arguments))  # Ansible's strings carry their origin, which no parser expects
+        return {**result, **_plan(str(task_vars["inventory_hostname"]), plain)}
+
+
+def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+
+    from provision.apply.gate import find_refusal  # noqa: PLC0415 - see above
+    from provision.apply.model import Assessment  # noqa: PLC0415 - see above
+    from provision.cli.plan import payload_folder  # noqa: PLC0415 - see above
+    from provision.errors import GrapnelError  # noqa: PLC0415 - see above
+    from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
+    from provision.payload.store import load_payload  # noqa: PLC0415 - see above
+    from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
+    from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
+
+    try:
+        asked = Path(arguments["payload"]) if arguments["payload"] else None
+        payload = load_payload(payload_folder(asked, os.environ, Path(arguments["stack_file"])))
+        facts = parse_facts(arguments["facts"], node=name)
+        plan = plan_node(facts, msgspec.convert(arguments["stack"], StackSpec), payload, name=name)
+    except GrapnelError as error:
+        return failure(error)
+    refusal = find_refusal(Assessment(facts, plan))
+    values = msgspec.to_builtins(plan)
+    if refusal is not None:
+        hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
+        return {"failed": True, "msg": "; ".join(hints) or refusal.message, "plan": values}
+    return {"changed": False, "plan": values, "ansible_facts": {"grapnel_plan": values}}

@@ -1,0 +1,117 @@
+"""Changes what a service reads, and sees to it that the service works with it; otherwise all is as it was.
+
+Order: rehearse → mark the restart → swap the files in → tell systemd → restart → wait for an answer → clear the mark.
+A run that is killed in between leaves the mark (`units`), a service that does not come up gets its old files back.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_failure
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, swap_back, swap_in
+from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_containerd
+from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    clear_restart,
+    is_restart_due,
+    mark_restart,
+    unit_property,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_UNIT_FILES = "/etc/systemd/system/"
+_SYSTEMCTL_TIMEOUT_S = 120.0
+_RETRY_S = 0.5
+
+
+class ConfigurationError(Exception):
+    """A configuration is not accepted; the message says whether anything was changed."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """The service that reads the files: how it should be, and how long it may take to answer."""
+
+    unit: str
+    engine: str
+    enabled: bool
+    restart: bool
+    timeout_s: float
+
+
+def pending_steps(host: Host, service: Service) -> list[str]:
+    """Return the words for systemctl that bring the unit to where it should be, apart from reading changed files."""
+    is_enabled = unit_property(host, service.unit, "UnitFileState") in ("enabled", "static", "generated")
+    is_active = unit_property(host, service.unit, "ActiveState") in ("active", "activating", "reloading")
+    if not service.enabled:
+        return [*(["disable"] if is_enabled else []), *(["stop"] if is_active else [])]
+    due = service.restart or is_restart_due(host, service.unit)
+    start = "start" if not is_active else "restart" if due else ""
+    return [*([] if is_enabled else ["enable"]), *([start] if start else [])]
+
+
+def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
+    """Let the engine read its configuration as it would be; raises `ConfigurationError`."""
+    complaint = rehearse_containerd(host, changes) if service.engine == "containerd" else None
+    if complaint:
+        raise ConfigurationError(f"containerd does not accept its configuration, nothing was changed: {complaint}")
+
+
+def put_in_force(
+    host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back."""
+    steps = pending_steps(host, service)
+    if "restart" in steps or "start" in steps:
+        mark_restart(host, service.unit)
+    swap_in(host, changes)
+    failure = _drive_unit(host, service, changes, sleep)
+    if failure is not None:
+        raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
+    clear_restart(host, service.unit)
+
+
+def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
+    """Return why the unit is not where it should be, None when it is."""
+    if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
+        host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
+    steps = pending_steps(host, service)
+    for step in steps:
+        done = host.run(["systemctl", step, service.unit], _SYSTEMCTL_TIMEOUT_S)
+        if done.return_code:
+            return f"systemctl {step} {service.unit} failed: {done.stderr.strip() or done.complaint}"
+    return _wait_for_answer(host, service, sleep) if {"start", "restart"} & set(steps) else None
+
+
+def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None]) -> str | None:
+    """Return why the service is of no use after ``timeout_s``, None as soon as it answers."""
+    failure: str | None = None
+    for _ in range(max(1, int(service.timeout_s / _RETRY_S))):
+        failure = _failure(host, service)
+        if failure is None:
+            return None
+        sleep(_RETRY_S)
+    return failure
+
+
+def _failure(host: Host, service: Service) -> str | None:
+    state = unit_property(host, service.unit, "ActiveState")
+    if state != "active":
+        return f"{service.unit} is {state or 'unknown'}"
+    return containerd_failure(host) if service.engine == "containerd" else None
+
+
+def _put_back(host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]) -> str:
+    """Restore the files and restart the service with them; returns the message."""
+    if not changes:
+        return failure
+    swap_back(host, changes)
+    again = _drive_unit(host, service, changes, sleep)
+    if again is not None:
+        return f"{failure}; the files were put back, but {again}"
+    clear_restart(host, service.unit)
+    return f"{failure}; the files were put back, and {service.unit} works with them"

@@ -1,0 +1,95 @@
+"""Releases of grapnel's own parts below ``/usr/lib/grapnel``: what is installed, and how another one takes over.
+
+A release is unpacked beside the others, gets its file ``RELEASE`` last, and is then made the current one by renaming a
+link. A kill anywhere leaves the old release working, and what lies about is cleared away by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_HOME = "/usr/lib/grapnel"
+_RELEASES = f"{_HOME}/releases"
+_INVENTORY = "/run/grapnel/inventory.json"
+_PARTS = ("hook", "node")
+_DIGEST_LENGTH = 12
+_UNPACK_TIMEOUT_S = 120.0
+
+
+class ReleaseError(Exception):
+    """A release cannot be installed."""
+
+
+def read_releases(host: Host) -> dict[str, Any]:
+    """Facts ``releases``: the digests of the current ones."""
+    digests = {part: current_digest(host, part) for part in _PARTS}
+    return {part: {"digest": digest} if digest else None for part, digest in digests.items()}
+
+
+def current_digest(host: Host, part: str) -> str | None:
+    """Digest of the release that a part's link leads to."""
+    return host.read_text(f"{_HOME}/{part}/RELEASE")
+
+
+def read_inventory(host: Host) -> dict[str, Any] | None:
+    """Facts ``inventory``: what the node's own driver inventory was made from."""
+    text = host.read_text(_INVENTORY)
+    try:
+        inventory = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return {"driver_version": inventory.get("driver_version")} if isinstance(inventory, dict) else None
+
+
+def install_release(host: Host, part: str, digest: str, archive: str) -> None:
+    """Unpack an archive of the node and make it the current release of a part; raises `ReleaseError`."""
+    name = f"{part}-{digest[:_DIGEST_LENGTH]}"
+    if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
+        _unpack(host, name, digest, archive)
+    _make_current(host, part, name)
+    _clear_away(host, part, name)
+
+
+def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
+    releases = host.path(_RELEASES)
+    releases.mkdir(parents=True, exist_ok=True, mode=0o755)
+    beside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=releases))
+    beside.chmod(0o755)
+    command = ["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", str(beside)]
+    done = host.run(command, _UNPACK_TIMEOUT_S)
+    if done.return_code:
+        raise ReleaseError(f"{archive} cannot be unpacked: {done.complaint}")
+    (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
+    os.sync()  # the link must never lead to files that a power cut made empty
+    _remove(releases / name)  # an older attempt, or a release somebody has damaged
+    beside.rename(releases / name)
+
+
+def _make_current(host: Host, part: str, name: str) -> None:
+    link = host.path(f"{_HOME}/{part}")
+    beside = host.path(f"{_HOME}/.{part}.new")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(f"releases/{name}")
+    beside.replace(link)
+
+
+def _clear_away(host: Host, part: str, name: str) -> None:
+    """Keep the current release and the one before it; remove older ones and unfinished attempts."""
+    releases = host.path(_RELEASES)
+    others = [path for path in releases.glob(f"{part}-*") if path.name != name]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in (*others[1:], *releases.glob(f".{part}-*")):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)

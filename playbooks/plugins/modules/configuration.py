@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Changes the files that a service reads, all or none, and puts them in force."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: configuration
+short_description: Put the files of a service in force, or leave everything as it was
+version_added: 0.1.0
+description:
+  - Writes a set of files, lets the container engine read its whole configuration before any of them is swapped in,
+    restarts the service when told, and waits until it answers.
+  - When the service does not come up, the files are put back and it is restarted with them.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  unit:
+    description: The service that reads the files.
+    type: str
+    required: true
+  engine:
+    description: Container engine that has to accept the files, empty when the service is none.
+    type: str
+    choices: ["", containerd]
+    default: ""
+  enabled:
+    description: Whether the service starts with the machine and runs now.
+    type: bool
+    default: true
+  restart:
+    description: Whether the service has to restart. One that was left due by an interrupted run is made up for anyway.
+    type: bool
+    default: false
+  timeout_s:
+    description: Longest time in seconds that the service may take to answer after a start.
+    type: int
+    default: 60
+  files:
+    description: The files.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path on the node.
+        type: path
+        required: true
+      content:
+        description: The whole text.
+        type: str
+        required: true
+      mode:
+        description: Permissions in octal digits.
+        type: str
+        default: "0644"
+attributes:
+  check_mode:
+    description: The engine reads the configuration as it would be, in check mode too.
+    support: full
+  diff_mode:
+    description: Shows every file that changes.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Put a drop-in in force
+  grapnel.node.configuration:
+    unit: containerd.service
+    engine: containerd
+    restart: true
+    files:
+      - path: /etc/containerd/conf.d/99-nvidia.toml
+        content: "version = 2\n"
+"""
+
+RETURN = r"""
+paths:
+  description: Files that were changed.
+  returned: success
+  type: list
+  elements: str
+steps:
+  description: What systemctl was told.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+    ConfigurationError,
+    Service,
+    pending_steps,
+    put_in_force,
+    rehearse,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_SERVICE = ("unit", "engine", "enabled", "restart", "timeout_s")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "engine": {"type": "str", "default": "", "choices": ["", "containerd"]},
+            "enabled": {"type": "bool", "default": True},
+            "restart": {"type": "bool", "default": False},
+            "timeout_s": {"type": "int", "default": 60},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"type": "str", "required": True},
+                    "mode": {"type": "str", "default": "0644"},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    host = Host()
+    service = Service(**{name: module.params[name] for name in _SERVICE})
+    wanted = [FileText(one["path"], one["content"], int(one["mode"], 8)) for one in module.params["files"]]
+    changes = find_changes(host, wanted)
+    steps = pending_steps(host, service)
+    try:
+        rehearse(host, service, changes)
+        if (changes or steps) and not module.check_mode:
+            put_in_force(host, service, changes)
+    except (OSError, ConfigurationError) as error:
+        module.fail_json(msg=str(error), paths=[change.after.path for change in changes])
+    paths = [change.after.path for change in changes]
+    module.exit_json(changed=bool(changes or steps), paths=paths, steps=steps, diff=describe(changes))
+
+
+if __name__ == "__main__":
+    main()

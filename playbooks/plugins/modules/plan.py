@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+"""Documentation of the action `plan`, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: plan
+short_description: Plan what a node needs to become what is declared
+version_added: 0.1.0
+description:
+  - Computes the node plan on the controller, with the Python package C(provision) of grapnel.
+  - Fails with all problems of the plan and their hints. The plan is also the fact C(grapnel_plan).
+author:
+  - The grapnel authors (@grapnel)
+options:
+  facts:
+    description: What M(grapnel.node.facts) has returned.
+    type: dict
+    required: true
+  stack:
+    description: The node's effective declaration, of M(grapnel.node.declaration).
+    type: dict
+    required: true
+  payload:
+    description: Folder of the payload, empty for the usual places.
+    type: str
+    default: ""
+  stack_file:
+    description: The declaration file; the payload is looked for beside it too.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  grapnel.node.plan:
+    facts: "{{ node.facts }}"
+    stack: "{{ declaration.stacks[inventory_hostname] }}"
+"""
+
+RETURN = r"""
+plan:
+  description: The plan, in the form of docs/contracts/node-plan.
+  returned: always
+  type: dict
+"""

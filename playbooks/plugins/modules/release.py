@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""Makes an archive the current release of one of grapnel's parts on a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: release
+short_description: Install a release of the hook or the node daemon
+version_added: 0.1.0
+description:
+  - Unpacks an archive beside the releases that are there and makes it the current one by renaming a link. A kill at any
+    moment leaves the former release working.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  part:
+    description: What is installed.
+    type: str
+    required: true
+    choices: [hook, node]
+  digest:
+    description: SHA-256 of the release, as the node plan names it.
+    type: str
+    required: true
+  archive:
+    description: Tar archive on the node.
+    type: path
+    required: true
+  unit:
+    description: Service that runs from the release and has to restart for another one. It is marked, not restarted.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: Says whether the release would be installed.
+    support: full
+  diff_mode:
+    description: Shows the digests.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Install the hook
+  grapnel.node.release:
+    part: hook
+    digest: 4f2b8c1d9a0711e3b6a4d2f80c5597ab41de86f2370a9b5c8e1d64f7023c9ab5
+    archive: /var/cache/grapnel-hook.tar
+"""
+
+RETURN = r"""
+previous:
+  description: Digest of the release that was current before.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.releases import (
+    ReleaseError,
+    current_digest,
+    install_release,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "part": {"type": "str", "required": True, "choices": ["hook", "node"]},
+            "digest": {"type": "str", "required": True},
+            "archive": {"type": "path", "required": True},
+            "unit": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    host, part, digest = Host(), module.params["part"], module.params["digest"]
+    previous = current_digest(host, part) or ""
+    changed = previous != digest
+    if changed and not module.check_mode:
+        if module.params["unit"]:
+            mark_restart(host, module.params["unit"])
+        try:
+            install_release(host, part, digest, module.params["archive"])
+        except (OSError, ReleaseError) as error:
+            module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")
+    diff = {"before": f"{part} {previous}\n", "after": f"{part} {digest}\n"}
+    module.exit_json(changed=changed, previous=previous, diff=diff if changed else {})
+
+
+if __name__ == "__main__":
+    main()

@@ -88,13 +88,13 @@ def allocate(table: AllocationTable, device_ids: Sequence[str]) -> ContainerAnsw
     """Return what a container with these devices gets; order and wording never depend on the request's."""
     if not device_ids:
         raise InvalidRequest("a container asks for no device at all")
-    wanted = set(device_ids)
-    if len(wanted) != len(device_ids):
-        twice = next(device_id for device_id in device_ids if device_ids.count(device_id) > 1)
-        raise InvalidRequest(f"device {show_id(twice)} is asked for twice in one container")
+    wanted: set[str] = set()
     for device_id in device_ids:
         if device_id not in table.entries:
             raise InvalidRequest(f"device {show_id(device_id)} is not one that this node offers")
+        if device_id in wanted:
+            raise InvalidRequest(f"device {show_id(device_id)} is asked for twice in one container")
+        wanted.add(device_id)
     for device_id in device_ids:
         reason = table.entries[device_id].unhealthy
         if reason:

@@ -107,9 +107,7 @@ def _load(text: str, origin: str) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool"
-        ) from error
+        raise ConfigError(f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{origin}: must be a json object", "an empty object {} means: all defaults")
     return document
@@ -139,9 +137,7 @@ def parse_config(text: str, origin: str) -> NodeConfig:
         except ValueError as error:
             problems.append(f"{key}: {error}")
     if problems:
-        raise ConfigError(
-            f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config"
-        )
+        raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
     return NodeConfig(**values)
 
 

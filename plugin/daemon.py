@@ -185,6 +185,4 @@ class Daemon:
         await self._stop_link()
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(None, self._observer.stop, _DRIVER_STOP_S):
-            self._journal.warning(
-                "the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S
-            )
+            self._journal.warning("the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S)

@@ -6,7 +6,10 @@ Not here: the inventory itself, which is the hook's (contract `docs/contracts/in
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +21,20 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MAX_OUTPUT = 512
 
 
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill the hook and whatever it started: one of those could hold the pipe open for ever."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 async def _finish(process: asyncio.subprocess.Process, timeout_s: float) -> str:
     """Wait for the end and return what was said on the way; "" means success."""
     output = asyncio.ensure_future(process.communicate())
-    done, _ = await asyncio.wait({output}, timeout=timeout_s)
-    if not done:
-        process.kill()
+    try:
+        done, _ = await asyncio.wait({output}, timeout=timeout_s)
+    finally:
+        if not output.done():
+            _kill_group(process)
     said, _ = await output
     if not done:
         return f"no end after {timeout_s:g} s"
@@ -42,6 +53,7 @@ async def refresh_host_inventory(hook_path: Path, timeout_s: float, journal: Jou
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
     except OSError as error:
         problem = (error.strerror or str(error)).lower()

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from plugin.allocation import AllocationTable
 
 
-def prefer(
-    table: AllocationTable, available: Sequence[str], must_include: Sequence[str], size: int
-) -> tuple[str, ...]:
+def prefer(table: AllocationTable, available: Sequence[str], must_include: Sequence[str], size: int) -> tuple[str, ...]:
     """Return `size` devices of the available ones, the same ones for the same question.
 
     Ids that the table does not have come last: the kubelet's list may be a moment older than ours, and

@@ -25,6 +25,5 @@ class Offer:
 def whole_gpus(inventory: Inventory) -> tuple[Offer, ...]:
     """Return one offer per GPU, named by its UUID."""
     return tuple(
-        Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node)
-        for device in inventory.devices
+        Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node) for device in inventory.devices
     )

@@ -29,9 +29,7 @@ class Allotment:
     note: str = ""
 
 
-def allot(
-    claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory
-) -> Allotment | NoClaim:
+def allot(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Allotment | NoClaim:
     """Decide what the container is given; RequestError refuses it."""
     note = ""
     if claim.visible is not None:

@@ -30,9 +30,7 @@ def report(target: str, decision: str, fields: dict[str, str]) -> bool:
     members = {"decision": decision, **fields}
     line = " ".join(f"{name}={_quote(content)}" for name, content in members.items() if content)
     for path in _sockets(target):
-        message = (
-            _journal_message(level, line, members) if path == JOURNAL_SOCKET else _syslog_message(level, line)
-        )
+        message = _journal_message(level, line, members) if path == JOURNAL_SOCKET else _syslog_message(level, line)
         if _send(path, message):
             return True
     return False
@@ -60,9 +58,7 @@ def _syslog_message(level: int, line: str) -> bytes:
 
 def _journal_message(level: int, line: str, members: dict[str, str]) -> bytes:
     lines = [f"MESSAGE={line}", f"PRIORITY={level}", "SYSLOG_IDENTIFIER=grapnel-hook"]
-    lines += [
-        f"GRAPNEL_{name.upper()}={one_line(content, _VALUE_LIMIT)}" for name, content in members.items()
-    ]
+    lines += [f"GRAPNEL_{name.upper()}={one_line(content, _VALUE_LIMIT)}" for name, content in members.items()]
     return ("\n".join(lines) + "\n").encode()
 
 

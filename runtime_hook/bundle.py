@@ -71,9 +71,7 @@ def read_state(descriptor: int) -> State:
     if data is None:
         raise StateError(f"the container state on stdin is larger than {STATE_LIMIT_BYTES >> 20} MiB")
     if not data.strip():
-        raise StateError(
-            "no container state on stdin", "the runtime writes it; try: grapnel-hook explain BUNDLE"
-        )
+        raise StateError("no container state on stdin", "the runtime writes it; try: grapnel-hook explain BUNDLE")
     return parse_state(data)
 
 

@@ -62,6 +62,6 @@ def locate_device_group(groups: str, mounts: str) -> str:
         if kind[:1] != ["cgroup"] or "devices" not in kind[-1].split(","):
             continue
         root, mount_point = fields[3:5]
-        if path and (root == "/" or path == root or path.startswith(root + "/")):
+        if path and (root in {"/", path} or path.startswith(root + "/")):
             return mount_point + (path if root == "/" else path[len(root) :]).rstrip("/")
     return ""

@@ -89,9 +89,7 @@ def _driver_version(tree: HostTree, anchors: list[str]) -> str:
     return loaded if loaded in versions else versions[0]
 
 
-def _find_libraries(
-    tree: HostTree, platform: Platform, folders: list[str], version: str
-) -> tuple[Library, ...]:
+def _find_libraries(tree: HostTree, platform: Platform, folders: list[str], version: str) -> tuple[Library, ...]:
     names = {folder: set(tree.names(folder)) for folder in folders}
     found = []
     for capability, stems in LIBRARY_STEMS.items():
@@ -102,9 +100,7 @@ def _find_libraries(
                 identity = _identify(tree, path)
                 if identity is None or identity.machine != platform.elf_machine:
                     continue
-                has_link = stem in ALWAYS_LINKED_STEMS or any(
-                    f"{stem}.so" in listed for listed in names.values()
-                )
+                has_link = stem in ALWAYS_LINKED_STEMS or any(f"{stem}.so" in listed for listed in names.values())
                 links = (f"{stem}.so",) if has_link else ()
                 soname = identity.soname or file_name
                 found.append(Library(path, soname, links, capability, identity.elf_class))
@@ -155,7 +151,7 @@ def device_numbers(tree: HostTree, path: str) -> tuple[int, int] | None:
 
 def _find_gpus(tree: HostTree) -> list[Gpu]:
     """Return the GPUs that the module knows, in PCI order as NVML counts them; major -1 where the node is missing."""
-    found = []
+    found: list[Gpu] = []
     for address in tree.names(GPU_FOLDER):
         data = tree.read(f"{GPU_FOLDER}/{address}/information", _INFORMATION_LIMIT_BYTES)
         fields = _parse_information((data or b"").decode("utf-8", "replace"))

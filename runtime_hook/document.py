@@ -93,9 +93,7 @@ class Document:
         """Fail on a key that is not known, naming it."""
         unknown = sorted(set(self.content) - set(known))
         if unknown:
-            raise self.error(
-                f"{self.where}: unknown key {unknown[0]}", f"known are {', '.join(sorted(known))}"
-            )
+            raise self.error(f"{self.where}: unknown key {unknown[0]}", f"known are {', '.join(sorted(known))}")
 
 
 def json_type(found: object) -> str:

@@ -76,9 +76,7 @@ def _segments(read_at: ReadAt, header: bytes) -> list[_Segment]:
         return []
     data = read_at(size * count, table)
     found = []
-    for kind, _flags, offset, address, _physical, file_size, _memory, _align in _PROGRAM_HEADER.iter_unpack(
-        data
-    ):
+    for kind, _flags, offset, address, _physical, file_size, _memory, _align in _PROGRAM_HEADER.iter_unpack(data):
         found.append(_Segment(kind, offset, address, file_size))
     return found
 

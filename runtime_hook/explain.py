@@ -1,4 +1,4 @@
-"""``grapnel-hook explain``: what the hook would do for a container, and why. Offline, changes nothing, needs no root."""
+"""``grapnel-hook explain``: what the hook would do for a container, and why. Changes nothing, needs no root."""
 
 from __future__ import annotations
 

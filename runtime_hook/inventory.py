@@ -101,9 +101,7 @@ def parse_inventory(content: object, where: str) -> Inventory:
     """Turn parsed JSON into an inventory; unknown keys are left to later releases."""
     document = Document(content, where, InventoryError)
     if document.text("schema") != INVENTORY_SCHEMA:
-        raise InventoryError(
-            f"{where}: unknown schema {document.text('schema')}", f"known is {INVENTORY_SCHEMA}"
-        )
+        raise InventoryError(f"{where}: unknown schema {document.text('schema')}", f"known is {INVENTORY_SCHEMA}")
     devices = document.child("devices")
     return Inventory(
         driver_version=document.text("driver_version"),

@@ -138,9 +138,7 @@ class Journal:
     def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
         """Make a device node; undone by removing it."""
         calls = self._syscalls
-        self._change(
-            name, lambda: calls.make_node(folder, name, major, minor), lambda: calls.remove(folder, name)
-        )
+        self._change(name, lambda: calls.make_node(folder, name, major, minor), lambda: calls.remove(folder, name))
 
     def allow_device(self, rule: str) -> None:
         """Allow a device; undone by denying it."""

@@ -35,7 +35,7 @@ def c_scanner() -> Scanner | None:
     try:
         from _json import make_scanner  # noqa: PLC0415 - private module: its absence is handled here
 
-        return make_scanner(_Context())
+        return make_scanner(_Context())  # type: ignore[arg-type] # typeshed wants a decoder; C reads only these names
     except (ImportError, TypeError, AttributeError):
         return None
 

@@ -18,10 +18,10 @@ from runtime_hook.errors import InjectionError, StateError
 from runtime_hook.reading import describe_error, read_descriptor
 from runtime_hook.syscalls import Occupant
 
-NR_open_tree = 428  # noqa: N816 - the kernel's name
-NR_move_mount = 429  # noqa: N816 - the kernel's name
-NR_openat2 = 437  # noqa: N816 - the kernel's name
-NR_mount_setattr = 442  # noqa: N816 - the kernel's name
+NR_open_tree = 428
+NR_move_mount = 429
+NR_openat2 = 437
+NR_mount_setattr = 442
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 AT_FDCWD = -100
@@ -77,9 +77,7 @@ class KernelSyscalls:
         except OSError as reason:
             raise StateError(f"container process {pid}: {describe_error(reason)}") from reason
         if os.path.sameopenfile(self._own, self._container):
-            raise InjectionError(
-                "the container has no mount namespace of its own", "nothing is mounted on the host"
-            )
+            raise InjectionError("the container has no mount namespace of its own", "nothing is mounted on the host")
         self._host_root = os.stat("/")
         self._host_dev = os.stat("/dev").st_dev
         self._root = -1
@@ -121,9 +119,7 @@ class KernelSyscalls:
         tree = _syscall(NR_open_tree, AT_FDCWD, os.fsencode(source), flags)
         if not stat.S_ISREG(os.fstat(tree).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", source)
-        attributes = _MOUNT_ATTR.pack(
-            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, MS_PRIVATE, 0
-        )
+        attributes = _MOUNT_ATTR.pack(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, MS_PRIVATE, 0)
         _syscall(NR_mount_setattr, tree, b"", AT_EMPTY_PATH, attributes, _MOUNT_ATTR.size)
         self._staged[source] = tree
 

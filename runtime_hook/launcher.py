@@ -10,6 +10,6 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from runtime_hook.cli import main  # noqa: E402 - found through the line above
+from runtime_hook.cli import main
 
 sys.exit(main(sys.argv[1:]))

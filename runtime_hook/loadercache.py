@@ -59,7 +59,7 @@ class LoaderCache:
         self.strings_end = self.strings_start + strings_bytes
         if self.strings_end > len(self.data):
             raise CacheError("loader cache is cut short")
-        self.words = list(struct.unpack_from(f"<{count * _WORDS_PER_ENTRY}I", self.data, _HEADER.size))
+        self.words: list[int] = list(struct.unpack_from(f"<{count * _WORDS_PER_ENTRY}I", self.data, _HEADER.size))
         self._check_strings()
         self.sections = _read_extension(self.data, self.extension) if self.extension else {}
         self._check_hwcaps()
@@ -119,7 +119,7 @@ def _start_of_new_format(data: bytes) -> int:
     if not data.startswith(_OLD_MAGIC) or len(data) < _OLD_HEADER.size:
         return 0
     end = _OLD_HEADER.size + _OLD_HEADER.unpack_from(data)[1] * _OLD_ENTRY_BYTES
-    return (end + 7) & ~7
+    return int(end + 7) & ~7
 
 
 def _read_extension(data: bytes, start: int) -> dict[int, bytes]:
@@ -257,9 +257,7 @@ def _build_extension(start: int, sections: dict[int, bytes], shift: int) -> byte
         return b""
     content_at = start + _EXTENSION_HEADER.size + len(sections) * _SECTION.size
     table, content = [], bytearray()
-    for tag in sorted(
-        sections, reverse=True
-    ):  # hwcaps first: its words stay aligned whatever the generator's length
+    for tag in sorted(sections, reverse=True):  # hwcaps first: its words stay aligned whatever the generator's length
         data = sections[tag]
         if tag == _TAG_HWCAPS:
             offsets = struct.unpack(f"<{len(data) // 4}I", data)

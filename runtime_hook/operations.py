@@ -31,19 +31,15 @@ class Operation(Protocol):
     @property
     def is_mandatory(self) -> bool:
         """Whether a failure refuses the container."""
-        ...
 
     def describe(self) -> str:
         """Say what will be done, in one line."""
-        ...
 
     def stage(self, syscalls: Syscalls) -> None:
         """Prepare on the host's side."""
-        ...
 
     def apply(self, syscalls: Syscalls) -> str:
         """Do it."""
-        ...
 
 
 @value

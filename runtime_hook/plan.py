@@ -79,9 +79,9 @@ class Planner:
         operations: list[Operation] = [BindFile(source, folder, name, is_mandatory=True)]
         if library.soname != name:
             operations.append(LinkName(folder, library.soname, name, source, is_mandatory=True))
-        for link in library.links:
-            operations.append(LinkName(folder, link, library.soname, source, is_mandatory=False))
-        return operations
+        return operations + [
+            LinkName(folder, link, library.soname, source, is_mandatory=False) for link in library.links
+        ]
 
     def _give_binaries(self, capabilities: tuple[str, ...]) -> list[Operation]:
         return [
@@ -98,16 +98,14 @@ class Planner:
                 wanted.append((device.path, device.major, device.minor))
             elif kind != "uvm-tools":  # only profilers need it
                 path = CONTROL_NODES[kind]
-                raise InventoryError(
-                    f"device node {path} is missing on this host", "nvidia-modprobe -c0 -u makes it"
-                )
+                raise InventoryError(f"device node {path} is missing on this host", "nvidia-modprobe -c0 -u makes it")
         operations: list[Operation] = [AddDeviceNode(*device) for device in wanted]
         operations += [AllowDevice(*device) for device in wanted if not is_allowed(rules, *device[1:])]
         return operations
 
     @staticmethod
     def _control_kinds(capabilities: tuple[str, ...]) -> tuple[str, ...]:
-        kinds = ("ctl",)
+        kinds: tuple[str, ...] = ("ctl",)
         if "compute" in capabilities:
             kinds += ("uvm", "uvm-tools")
         if "display" in capabilities:

@@ -16,7 +16,7 @@ WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 def read_descriptor(descriptor: int, limit_bytes: int) -> bytes | None:
     """Read a descriptor to its end; None when there is more than limit_bytes."""
-    chunks = []
+    chunks: list[bytes] = []
     left = limit_bytes + 1
     while left > 0:
         chunk = os.read(descriptor, min(left, _CHUNK_BYTES))

@@ -22,8 +22,9 @@ _MAX_ELEMENTS = 4096
 def parse_capabilities(environment: dict[str, str], supported: tuple[str, ...]) -> tuple[str, ...]:
     """Return the driver capabilities asked for, in the order of ``DRIVER_CAPABILITIES``.
 
-    Unset or empty means utility and compute as far as supported; ``all`` everything that is supported; a legacy image
-    that says nothing gets everything, too. A name that is not supported refuses the container, as NVIDIA's toolkit does.
+    Unset or empty means utility and compute as far as supported; ``all`` everything that is supported; a legacy
+    image that says nothing gets everything, too. A name that is not supported refuses the container, as NVIDIA's
+    toolkit does.
     """
     text = environment.get(CAPABILITIES_VARIABLE)
     if text is None and is_legacy_image(environment):
@@ -50,9 +51,7 @@ def select_visible(visible: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """
     words = [word for word in visible.split(",") if word]
     if len(words) > _MAX_ELEMENTS:
-        raise RequestError(
-            f"NVIDIA_VISIBLE_DEVICES lists {len(words)} devices", f"{_MAX_ELEMENTS} are allowed"
-        )
+        raise RequestError(f"NVIDIA_VISIBLE_DEVICES lists {len(words)} devices", f"{_MAX_ELEMENTS} are allowed")
     for word in words:
         if word.lower() == "all":
             return gpus
@@ -87,6 +86,6 @@ def _normalise(name: str) -> str:
 
 
 def _hint_for(name: str, gpus: tuple[Gpu, ...]) -> str:
-    if name.startswith("MIG-") or ":" in name and "." not in name:
+    if name.startswith("MIG-") or (":" in name and "." not in name):
         return "MIG devices cannot be given yet"
     return f"this node has {', '.join(gpu.uuid for gpu in gpus) or 'no GPU'}"

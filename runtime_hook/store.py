@@ -72,9 +72,7 @@ def write_inventory(inventory: Inventory, path: str) -> None:
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-        )
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 os.fchmod(descriptor, 0o644)

@@ -6,7 +6,8 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar, dataclass_transform
+    from collections.abc import Callable
+    from typing import TypeVar, dataclass_transform
 
     T = TypeVar("T")
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 else:
 
-    def value(cls):
+    def value(cls):  # noqa: ANN001, ANN201 - the typed form stands above
         """Turn a class with annotated fields into a frozen value."""
-        fields = tuple(cls.__dict__.get("__annotations__") or cls.__annotations__)
+        fields = tuple(cls.__annotations__)
         defaults = {name: cls.__dict__[name] for name in fields if name in cls.__dict__}
         cls.__init__ = _initialiser(cls.__name__, fields, defaults)
         cls.__eq__ = lambda self, other: (
@@ -32,8 +33,8 @@ else:
         return cls
 
 
-def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, Any]") -> "Any":
-    def __init__(self: "Any", *positional: "Any", **named: "Any") -> None:  # noqa: N807 - it becomes the method
+def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, object]") -> "Callable[..., None]":
+    def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 - it becomes the method
         if len(positional) > len(fields):
             raise TypeError(f"{name} takes {len(fields)} fields, {len(positional)} were given")
         given = dict(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked above

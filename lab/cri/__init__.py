@@ -9,7 +9,7 @@ nodes of the laboratory.
 """
 
 from lab.cri.client import Cri, Finished, Pod
-from lab.cri.config import ContainerSpec, Device, Mount, container_config_from_allocation
+from lab.cri.config import ContainerSpec, Device, Mount, container_config, container_config_from_allocation
 from lab.cri.errors import CriError
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Finished",
     "Mount",
     "Pod",
+    "container_config",
     "container_config_from_allocation",
 ]

@@ -1,5 +1,9 @@
 """A containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left afterwards.
 
+    programs = unpack(packages("trixie"), folder / "packages")
+    with containerd(folder, programs, {"nvidia": Handler(base_runtime_spec=file)}) as engine, engine.cri() as cri:
+        engine.import_image(images.archive("pause"))
+
 Needs root. It shares the machine's kernel and cgroups, but no socket, no state and no image with an installed engine.
 """
 
@@ -7,16 +11,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
+import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lab import bundle
 from lab.cri.client import Cri
 from lab.cri.errors import CriError, EngineError
+from lab.machine.command import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +33,9 @@ PAUSE_IMAGE = "docker.io/local/pause:1"
 _START_TIMEOUT_S = 30
 _STOP_TIMEOUT_S = 20
 _COMMAND_TIMEOUT_S = 60
+_POLL_S = 0.05
+_LOG_TAIL = 4000
+_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded: it will never come
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -42,7 +53,7 @@ class Engine:
     """A running containerd."""
 
     folder: Path
-    binaries: Path
+    programs: Path
     socket: Path
     cgroup_parent: str
     env: Mapping[str, str] = field(repr=False)
@@ -52,43 +63,61 @@ class Engine:
         return Cri(self.socket, timeout_s=timeout_s, cgroup_parent=self.cgroup_parent)
 
     def import_image(self, archive: Path) -> None:
-        """Load an image archive for the CRI. Raises EngineError."""
+        """Load an image archive for the CRI. Raises LabError."""
         self.ctr("images", "import", str(archive))
 
     def ctr(self, *arguments: str) -> str:
-        """Run `ctr` in the CRI's namespace and return what it prints. Raises EngineError."""
-        command = [str(self.binaries / "ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, env=dict(self.env)
-        )
-        if done.returncode:
-            raise EngineError(f"ctr {arguments[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        """Run `ctr` in the CRI's namespace and return what it prints. Raises LabError."""
+        command = [str(self.programs / "ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
+        return run(command, timeout_s=_COMMAND_TIMEOUT_S, env=self.env).stdout
+
+
+def packages(suite: str) -> list[Path]:
+    """Return the packages of a suite's containerd, and of a runc that this machine's own C library can carry."""
+    own = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    return [*bundle.deb_paths(suite, ["containerd"]), *bundle.deb_paths(own, ["runc"])]
+
+
+def unpack(debs: Sequence[Path], folder: Path) -> Path:
+    """Unpack packages below a folder; return the folder with their programs."""
+    for deb in debs:
+        run(["dpkg-deb", "-x", str(deb), str(folder)], timeout_s=_COMMAND_TIMEOUT_S)
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for program in [*folder.glob("usr/bin/*"), *folder.glob("usr/sbin/*")]:
+        program.replace(programs / program.name)
+    return programs
+
+
+def default_spec(programs: Path) -> dict[str, Any]:
+    """Return the OCI specification that containers begin from, to be changed for `Handler.base_runtime_spec`."""
+    printed = run([str(programs / "ctr"), "oci", "spec"], timeout_s=_COMMAND_TIMEOUT_S).stdout
+    spec: dict[str, Any] = json.loads(printed)
+    return spec
 
 
 @contextmanager
 def containerd(
-    folder: Path, debs: Sequence[Path], handlers: Mapping[str, Handler] | None = None, *, version: int = 2
+    folder: Path, programs: Path, handlers: Mapping[str, Handler] | None = None, *, version: int = 2
 ) -> Iterator[Engine]:
-    """Run containerd from its and runc's packages until the block ends; pods that are left are removed.
+    """Run the containerd of a folder with programs until the block ends; pods that are left are removed.
 
     `runc` is the default handler, `handlers` come on top. `version` is that of the configuration file (3 for
     containerd 2). Raises EngineError.
     """
-    binaries = _unpack(debs, folder / "packages")
     socket = folder / "containerd.sock"
     config = folder / "config.toml"
     config.write_text(render_config(folder, socket, {"runc": Handler(), **(handlers or {})}, version=version))
-    env = {"PATH": f"{binaries}:{os.environ['PATH']}", "HOME": "/root"}
-    engine = Engine(folder, binaries, socket, f"/grapnel-test-{os.getpid()}-{folder.name}", env)
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": "/root"}
+    engine = Engine(folder, programs, socket, f"/grapnel-test-{os.getpid()}-{folder.name}", env)
     with (folder / "containerd.log").open("wb") as log:
-        daemon = subprocess.Popen([binaries / "containerd", "--config", str(config)], stdout=log, stderr=log, env=env)
+        daemon = subprocess.Popen([programs / "containerd", "--config", str(config)], stdout=log, stderr=log, env=env)
     try:
         _await_socket(engine, daemon)
         yield engine
-        with engine.cri() as cri:
-            cri.remove_all()
     finally:
+        with suppress(CriError), engine.cri(timeout_s=_STOP_TIMEOUT_S) as cri:
+            cri.remove_all()
         _end(daemon)
         _end_shims(engine)
         _unmount_below(folder)
@@ -131,29 +160,24 @@ def _render_handler(runtime: str, name: str, handler: Handler) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _unpack(debs: Sequence[Path], folder: Path) -> Path:
-    """Unpack packages and return the folder in which their programs are."""
-    for deb in debs:
-        subprocess.run(["dpkg-deb", "-x", str(deb), str(folder)], check=True, timeout=_COMMAND_TIMEOUT_S)
-    binaries = folder / "programs"
-    binaries.mkdir(exist_ok=True)
-    for program in [*folder.glob("usr/bin/*"), *folder.glob("usr/sbin/*")]:
-        program.replace(binaries / program.name)
-    return binaries
-
-
 def _await_socket(engine: Engine, daemon: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _START_TIMEOUT_S
-    while True:
-        try:
-            with engine.cri(timeout_s=1) as cri:
-                cri.version()
-        except CriError as error:
-            if daemon.poll() is None and time.monotonic() < end:
-                continue
+    while (problem := _probe(engine)) is not None:
+        is_final = _NO_CRI in str(problem) or daemon.poll() is not None
+        if is_final or time.monotonic() > end:
             log = (engine.folder / "containerd.log").read_text(errors="replace")
-            raise EngineError(f"containerd in {engine.folder} does not answer", hint=log[-2000:]) from error
-        return
+            raise EngineError(f"containerd in {engine.folder} does not answer: {problem}", hint=log[-_LOG_TAIL:])
+        time.sleep(_POLL_S)
+
+
+def _probe(engine: Engine) -> CriError | None:
+    """Return why the engine's CRI does not answer; None when it does."""
+    try:
+        with engine.cri(timeout_s=1) as cri:
+            cri.version()
+    except CriError as error:
+        return error
+    return None
 
 
 def _end(daemon: subprocess.Popen[bytes]) -> None:
@@ -172,19 +196,28 @@ def _end_shims(engine: Engine) -> None:
             program = Path(os.readlink(process / "exe"))  # noqa: PTH115 - Path.readlink would resolve nothing more
         except OSError:
             continue
-        if program.parent == engine.binaries:
-            os.kill(int(process.name), 9)
+        if program.parent == engine.programs:
+            os.kill(int(process.name), signal.SIGKILL)
 
 
 def _unmount_below(folder: Path) -> None:
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False, timeout=_COMMAND_TIMEOUT_S)
+        run(["umount", "--lazy", mount], timeout_s=_COMMAND_TIMEOUT_S, check=False)
     shutil.rmtree(folder / "state", ignore_errors=True)
 
 
 def _remove_cgroups(parent: str) -> None:
+    """Remove the pods' cgroups; what still runs in one of them is killed first."""
     for top in _CGROUPS.glob(f"*{parent}"):
-        for group in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
+        groups = sorted((path for path in [top, *top.rglob("*")] if path.is_dir()), reverse=True)
+        end = time.monotonic() + _STOP_TIMEOUT_S
+        while members := [pid for group in groups for pid in (group / "cgroup.procs").read_text().split()]:
+            for pid in members:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            if time.monotonic() > end:
+                raise EngineError(f"processes in {top} do not end", hint=f"pids: {' '.join(members)}")
+            time.sleep(_POLL_S)
+        for group in groups:
             group.rmdir()
-        top.rmdir()

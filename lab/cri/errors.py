@@ -1,18 +1,17 @@
 """Errors of the CRI client.
 
-CriError
-├── CallError       the engine refused a call: `message` has its words
-├── WaitError       something did not happen in time
-└── EngineError     the engine of a test did not start
+LabError
+└── CriError
+    ├── CallError       the engine refused a call; the message has its words
+    ├── WaitError       something did not happen in time
+    └── EngineError     the engine of a test did not start
 """
 
+from lab.machine.errors import LabError
 
-class CriError(Exception):
-    """Base of what this part raises on purpose; `hint` says what helps."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class CriError(LabError):
+    """Base of what this part raises on purpose."""
 
 
 class CallError(CriError):

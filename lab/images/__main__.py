@@ -1,9 +1,10 @@
-"""Print the path of an image's archive: `python3 -m lab.images gpu-shell`."""
+"""Make images and print the paths of their archives: `python3 -m lab.images [NAME]...` (all when none is named)."""
 
 import argparse
 
 from lab.images import NAMES, archive
 
 parser = argparse.ArgumentParser(prog="python3 -m lab.images", description=__doc__)
-parser.add_argument("name", choices=NAMES)
-print(archive(parser.parse_args().name))
+parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+for name in parser.parse_args().names or NAMES:
+    print(archive(name))

@@ -6,14 +6,13 @@ nothing that knows of GPUs. `greedy` has the same files, and asks for every GPU 
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.images import content
-from lab.images.errors import ImageError
+from lab.machine.command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,11 +46,8 @@ def _pause(packages: Mapping[str, Path]) -> dict[str, Entry]:
     del packages
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / "pause"
-        command = ["gcc", "-static", "-Os", "-s", "-Wl,--build-id=none", "-o", str(program), str(_PAUSE_SOURCE)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_TIMEOUT_S)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise ImageError(f"cannot compile {_PAUSE_SOURCE}: {error}", hint="install gcc and libc6-dev") from error
+        flags = ["-static", "-Os", "-s", "-Wl,--build-id=none"]
+        run(["gcc", *flags, "-o", str(program), str(_PAUSE_SOURCE)], timeout_s=_COMPILE_TIMEOUT_S)
         return {"pause": content.file(program.read_bytes(), 0o755)}
 
 

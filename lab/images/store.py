@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.machine.folders import cache_dir, content_key
-
 from lab import bundle
 from lab.images import content
 from lab.images.errors import ImageError
 from lab.images.layout import image_archive
 from lab.images.recipes import RECIPES, Recipe
+from lab.machine.folders import cache_dir, content_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,6 +21,12 @@ _SERVICE = "/v1beta1.DevicePlugin"
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 
 
+def status_of(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
+    """Return status and details of a failed call: grpc's own type for it has no methods."""
+    call: Any = error
+    return call.code(), call.details() or ""
+
+
 class Endpoint:
     """One plugin's socket."""
 
@@ -29,7 +35,8 @@ class Endpoint:
         self._channel = grpc.insecure_channel(self._address.target, options=_OPTIONS)
         self._stream: Any = None
 
-    def _call(self, method: str, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
+    def call(self, method: str, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
+        """Make one call of the interface."""
         call = self._channel.unary_unary(
             f"{_SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,
@@ -39,7 +46,7 @@ class Endpoint:
 
     def options(self) -> api_pb2.DevicePluginOptions:
         """Ask what the plugin offers to do."""
-        answer: api_pb2.DevicePluginOptions = self._call(
+        answer: api_pb2.DevicePluginOptions = self.call(
             "GetDevicePluginOptions", api_pb2.Empty(), api_pb2.DevicePluginOptions
         )
         return answer
@@ -50,7 +57,7 @@ class Endpoint:
         request.container_requests.add(
             available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
         )
-        answer: api_pb2.PreferredAllocationResponse = self._call(
+        answer: api_pb2.PreferredAllocationResponse = self.call(
             "GetPreferredAllocation", request, api_pb2.PreferredAllocationResponse
         )
         return list(answer.container_responses[0].deviceIDs)
@@ -59,7 +66,7 @@ class Endpoint:
         """Ask for one container."""
         request = api_pb2.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)
-        answer: api_pb2.AllocateResponse = self._call("Allocate", request, api_pb2.AllocateResponse)
+        answer: api_pb2.AllocateResponse = self.call("Allocate", request, api_pb2.AllocateResponse)
         return answer.container_responses[0]
 
     def _list_and_watch(self) -> Any:  # noqa: ANN401 - grpc's call object has no useful type

@@ -16,6 +16,7 @@ from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
 from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Self
 
@@ -122,8 +123,8 @@ class Kubelet:
         used = {device for assignment in self.assignments.values() for device in assignment.device_ids}
         return [device for device in self.healthy(resource) if device not in used]
 
-    def allocate(self, resource: str, count: int, owner: str) -> Assignment:
-        """Give an owner `count` devices: the preference is asked where there is a choice."""
+    def allocate(self, resource: str, count: int, owner: str, *, device_ids: Sequence[str] | None = None) -> Assignment:
+        """Give an owner `count` devices: those named, else the preference is asked where there is a choice."""
         known = self.registry.get(resource)
         endpoint = self._endpoints.get(resource)
         if known is None or endpoint is None:
@@ -131,7 +132,10 @@ class Kubelet:
         free = self.free(resource)
         if len(free) < count:
             raise AllocationRefused(f"requested {count} of {resource}, available {len(free)}")
-        chosen = free if len(free) == count else self._choose(endpoint, free, count)
+        if device_ids is not None:
+            chosen = list(device_ids)
+        else:
+            chosen = free if len(free) == count else self._choose(endpoint, free, count)
         assignment = Assignment(owner, resource, tuple(chosen), endpoint.allocate(chosen))
         self.assignments[owner] = assignment
         return assignment

@@ -7,6 +7,6 @@ The C library is in `src/`, the machine it answers for in `machine`, ready-made 
 /proc of a node, and everything about packages, belong to the nodes of the laboratory.
 """
 
-from lab.nvml.library import SONAME, build, cache_dir, install
+from lab.nvml.library import SONAME, build, install
 
-__all__ = ["SONAME", "build", "cache_dir", "install"]
+__all__ = ["SONAME", "build", "install"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.machine.command import run
+from lab.machine.folders import cache_dir, content_key
 from lab.nvml import state
-from lab.nvml.errors import BuildError
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine
@@ -26,23 +25,15 @@ _PAGE = 4096
 _BUILD_TIMEOUT_S = 120
 
 
-def cache_dir() -> Path:
-    """Return the folder for what is built once: below the user's XDG cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "grapnel"
-
-
 def build(*, extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the compiled library, from the cache when the sources and flags are the same. Raises BuildError.
+    """Return the compiled library, from the cache when sources and flags are the same.
 
     Its state is empty: `install` makes copies that describe a machine.
     """
     sources = sorted(_SOURCES.glob("*.[ch]"))
     flags = (*_FLAGS, *extra_flags)
-    digest = hashlib.sha256("\0".join(flags).encode())
-    for source in sources:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    target = cache_dir() / "nvml" / digest.hexdigest()[:16] / SONAME
+    key = content_key(*flags, *(part for source in sources for part in (source.name, source.read_bytes())))
+    target = cache_dir() / "nvml" / key / SONAME
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         _compile(target, flags)
@@ -56,8 +47,10 @@ def install(folder: Path, version: str, machine: Machine) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"libnvidia-ml.so.{version}"
-    shutil.copyfile(build(), library)
-    state.write(library, machine)
+    partial = folder / f".{library.name}.{os.getpid()}"
+    shutil.copyfile(build(), partial)
+    state.write(partial, machine)
+    partial.replace(library)  # processes that have the old file mapped keep it
     link = folder / SONAME
     link.unlink(missing_ok=True)
     link.symlink_to(library.name)
@@ -67,13 +60,7 @@ def install(folder: Path, version: str, machine: Machine) -> Path:
 def _compile(target: Path, flags: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / SONAME
-        command = ["gcc", *flags, "-o", str(made), *map(str, sorted(_SOURCES.glob("*.c")))]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S)
-        except FileNotFoundError as error:
-            raise BuildError("cannot compile the simulated NVML: no gcc", hint="install gcc and libc6-dev") from error
-        except subprocess.CalledProcessError as error:
-            raise BuildError(f"cannot compile the simulated NVML: {error.stderr.strip()}") from error
+        run(["gcc", *flags, "-o", str(made), *map(str, sorted(_SOURCES.glob("*.c")))], timeout_s=_BUILD_TIMEOUT_S)
         _append_state(made)
         made.replace(target)
 

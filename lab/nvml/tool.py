@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.nvml import models, state, text
-from lab.nvml.errors import NvmlLabError, PathError
+from lab.nvml.errors import NvmlError, PathError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def _set(machine: Machine, changes: Sequence[str]) -> Machine:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Carry out one command. Raises NvmlLabError."""
+    """Carry out one command. Raises NvmlError."""
     chosen = _parser().parse_args(arguments)
     if chosen.verb == "show":
         lines = text.encode(state.read(chosen.file)).splitlines()
@@ -85,8 +85,8 @@ def main() -> int:
     """Run the command of this process; return its exit status."""
     try:
         run(sys.argv[1:])
-    except NvmlLabError as error:
-        print(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+    except NvmlError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -55,13 +55,16 @@ def uv_path(progress: Progress) -> Path:
 def make_environment(progress: Progress) -> Path:
     """Bring ``.venv`` to exactly the pinned set; return its bin folder. Nothing is done if it already is."""
     uv = uv_path(progress)
+    os.environ["UV"] = str(uv)  # the payload step installs the daemon's libraries with the same one
     stamp = VENV / "grapnel-key"
     key = _key(REQUIREMENTS, Path("pyproject.toml"), python_tag())
     if not (stamp.exists() and stamp.read_text() == key):
         shutil.rmtree(VENV, ignore_errors=True)
         progress.run("make .venv", [str(uv), "venv", "-q", "--python", sys.executable, str(VENV)])
         pip, inside = [str(uv), "pip"], {"VIRTUAL_ENV": str(VENV)}
-        progress.run("install pinned Python packages", [*pip, "sync", "--require-hashes", str(REQUIREMENTS)], env=inside)
+        progress.run(
+            "install pinned Python packages", [*pip, "sync", "--require-hashes", str(REQUIREMENTS)], env=inside
+        )
         own = ["install", "--no-deps", "--no-build-isolation", "--editable", "."]  # for the command `grapnel`
         progress.run("install grapnel from this checkout", [*pip, *own], env=inside)
         stamp.write_text(key)

@@ -25,9 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="say more, and show tracebacks")
     configured = argparse.ArgumentParser(add_help=False, parents=[common])
     configured.add_argument("--config", type=Path, metavar="FILE", help="default: /etc/grapnel/node.json")
-    parser = argparse.ArgumentParser(
-        prog="grapnel-node", description="Offers this node's GPUs to the kubelet."
-    )
+    parser = argparse.ArgumentParser(prog="grapnel-node", description="Offers this node's GPUs to the kubelet.")
     parser.add_argument("--version", action="version", version=f"grapnel-node {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("run", parents=[configured], help="run the daemon (in the foreground)")

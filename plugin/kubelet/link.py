@@ -77,9 +77,7 @@ class Link:
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
-        self._server = PluginServer(
-            folder, socket_name(resource), DevicePluginService(self.board, journal).handler()
-        )
+        self._server = PluginServer(folder, socket_name(resource), DevicePluginService(self.board, journal).handler())
         self._kubelet: SocketIdentity | None = None
         self._is_served = False  # to this kubelet: streams of the one before are gone
         self._is_registered = False  # with this kubelet
@@ -131,9 +129,7 @@ class Link:
             await self._register()
         except KubeletError as error:
             self._is_registered = False
-            self._backoff_s = min(
-                max(self._timing.backoff_min_s, 2 * self._backoff_s), self._timing.backoff_max_s
-            )
+            self._backoff_s = min(max(self._timing.backoff_min_s, 2 * self._backoff_s), self._timing.backoff_max_s)
             self._retry_at = self._clock() + self._backoff_s
             self._report(error.message, error.hint)
 

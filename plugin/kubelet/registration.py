@@ -23,13 +23,9 @@ async def register(folder: Path, endpoint: str, resource: str, deadline_s: float
     try:
         address = SocketAddress(folder, KUBELET_SOCKET)
     except OSError as error:
-        raise KubeletError(
-            f"{folder} cannot be opened: {error.strerror}", "is the kubelet's root right?"
-        ) from error
+        raise KubeletError(f"{folder} cannot be opened: {error.strerror}", "is the kubelet's root right?") from error
     try:
-        async with grpc.aio.insecure_channel(
-            address.target, options=(("grpc.enable_http_proxy", 0),)
-        ) as channel:
+        async with grpc.aio.insecure_channel(address.target, options=(("grpc.enable_http_proxy", 0),)) as channel:
             call = channel.unary_unary(
                 METHOD,
                 request_serializer=api_pb2.RegisterRequest.SerializeToString,
@@ -39,8 +35,6 @@ async def register(folder: Path, endpoint: str, resource: str, deadline_s: float
     except grpc.aio.AioRpcError as error:
         code, detail = error.code().name, (error.details() or "")[:_MAX_DETAIL]
         problem = f"{folder / KUBELET_SOCKET}: registration of {resource} failed: {code}: {detail}"
-        raise KubeletError(
-            problem, "tried again by itself; see the kubelet's log: journalctl -u kubelet"
-        ) from error
+        raise KubeletError(problem, "tried again by itself; see the kubelet's log: journalctl -u kubelet") from error
     finally:
         address.close()

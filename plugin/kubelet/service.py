@@ -69,9 +69,7 @@ class DevicePluginService:
             await self._refuse(context, "preference", error)
         return response
 
-    async def allocate(
-        self, request: api_pb2.AllocateRequest, context: _Context[Any, Any]
-    ) -> api_pb2.AllocateResponse:
+    async def allocate(self, request: api_pb2.AllocateRequest, context: _Context[Any, Any]) -> api_pb2.AllocateResponse:
         """Answer what the containers get; all of them or none."""
         response = api_pb2.AllocateResponse()
         try:
@@ -107,9 +105,7 @@ class DevicePluginService:
             )
 
         methods = {
-            "GetDevicePluginOptions": unary(
-                self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions
-            ),
+            "GetDevicePluginOptions": unary(self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                 self.list_and_watch,
                 request_deserializer=api_pb2.Empty.FromString,

@@ -30,10 +30,13 @@ _HINTS = {
 }
 
 
+def _reason(error: pynvml.NVMLError) -> str:
+    return str(error).lower().rstrip(".")
+
+
 def _not_ready(error: pynvml.NVMLError) -> DriverNotReady:
-    reason = str(error).lower()
     return DriverNotReady(
-        f"nvml does not answer: {reason}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
+        f"nvml does not answer: {_reason(error)}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
     )
 
 
@@ -66,7 +69,7 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
             model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
         )
     except pynvml.NVMLError as error:
-        return LostGpu(index, uuid, str(error).lower())
+        return LostGpu(index, uuid, _reason(error))
 
 
 def _unload() -> None:

@@ -128,4 +128,4 @@ def _left_over(plan: NodePlan, passes: int) -> Failure:
     item = plan.items[0]
     more = f" and {len(plan.items) - 1} more" if len(plan.items) > 1 else ""
     times = "1 pass" if passes == 1 else f"{passes} passes"
-    return Failure(Status.CHANGED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")
+    return Failure(Status.UNFINISHED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")

@@ -28,7 +28,7 @@ class Status(Enum):
     UNCHANGED = "unchanged"  # was as declared: nothing was run
     CONVERGED = "converged"  # was changed, and is now as declared
     CHECKED = "checked"  # check mode: the roles said what they would do
-    CHANGED = "changed"  # was changed, and its plan is still not empty
+    UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
     REFUSED = "refused"  # its plan has problems, or would disturb work: not touched
     CANCELED = "canceled"
     FAILED = "failed"

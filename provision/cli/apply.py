@@ -95,12 +95,9 @@ def _carry_out(
 
 
 def _confirm(nodes: int) -> bool:
-    try:
-        answer = input(f"change {nodes} node{'' if nodes == 1 else 's'}? [y/N] ")
-    except EOFError:
-        print()
-        return False
-    return answer.strip().lower() in ("y", "yes")
+    question = f"change {nodes} node{'' if nodes == 1 else 's'}? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)  # seen even when the plans go to a file
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def exit_code(results: Sequence[NodeResult]) -> int:

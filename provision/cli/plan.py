@@ -15,7 +15,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.machinery import Machinery, Playbooks
 from provision.cli.options import common_arguments, load_fleet
 from provision.errors import ExitCode, GrapnelError
-from provision.payload.load import load_payload
+from provision.payload import store
 from provision.planner.plan import plan_node
 from provision.report import make_console, open_view, plans_document, render_plans, show
 from provision.runner import AnsibleRunner, find_collection
@@ -102,16 +102,19 @@ def build_machinery(
 
 
 def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
-    payload = load_payload(payload_folder(args.payload, os.environ, args.file))
+    payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
     nodes = {node.name: node for node in fleet.nodes}
     return lambda name, facts: plan_node(facts, nodes[name].stack, payload, name=name)
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:
-    """Return where the payload is looked for: asked for, of the environment, of the checkout, or installed."""
+    """Return where the payload is looked for: what is asked for, the environment's, the checkout's, installed."""
     if asked is not None:
         return asked
     if environment.get("GRAPNEL_PAYLOAD"):
         return Path(environment["GRAPNEL_PAYLOAD"])
-    built = declaration.absolute().parent / "dist" / "payload"
-    return built if built.is_dir() else Path(sys.prefix) / "share" / "grapnel" / "payload"
+    candidates = (
+        declaration.absolute().parent / "dist" / "payload",
+        Path(sys.prefix) / "share" / "grapnel" / "payload",
+    )
+    return next((folder for folder in candidates if folder.is_dir()), store.payload_folder(environment))

@@ -155,7 +155,7 @@ def _engine_files(facts: NodeFacts, stack: StackSpec) -> tuple[FileContent, ...]
     drop_ins = {
         path: state.content
         for path, state in facts.files.items()
-        if path.startswith("/etc/containerd/") and path != MAIN_PATH and state is not None and state.content is not None
+        if path.endswith(".toml") and path != MAIN_PATH and state is not None and state.content is not None
     }
     engine = facts.engines[ENGINE]
     rendered = render_containerd(

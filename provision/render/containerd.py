@@ -1,9 +1,9 @@
 """containerd's configuration: its main file imports our drop-in, the drop-in adds one runtime handler.
 
 Up to containerd 1.7 a drop-in that names a plugin replaces that plugin's whole table (``mergeConfig``), so with
-configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3 tables are
-merged and the drop-in is small. Either way the handler is the only thing that differs, and the default runtime is
-never changed.
+configuration version 2 our drop-in carries the entire CRI table that is in force without it. With version 3
+(containerd 2) tables are merged, over the built-in defaults as well, and the drop-in is small. Either way the handler
+is the only thing that differs, and the default runtime is never changed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ def render_containerd(
 ) -> ContainerdFiles:
     """Return both files for a handler.
 
-    ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of the other files below
-    ``/etc/containerd`` by path, whether imported or not. Raises `EngineConfigError` when nothing should be touched.
+    ``main`` is the text of the main file (None: absent), ``drop_ins`` are the texts of other configuration files by
+    path, whether imported or not: at least all of `DROP_IN_FOLDER`. Raises `EngineConfigError` when nothing should be
+    touched.
     """
     config = _parse(MAIN_PATH, main or "")
     version = _version_of(config, engine_version)
@@ -131,16 +132,15 @@ def _version_of(config: _Config, engine_version: str) -> int:
 def _imported(config: _Config, texts: Mapping[str, str]) -> list[_Config]:
     """Return the other files that the main file imports, in the order in which the engine reads them."""
     found: dict[str, _Config] = {}
-    for pattern in config.imports:
-        if _FOLDER not in PurePosixPath(_absolute(pattern)).parents:
+    patterns = config.imports if _covers_ours(config.imports) else [*config.imports, _IMPORT]
+    for pattern in patterns:
+        matching = sorted(path for path in texts if _matches(path, pattern))
+        if not matching and PurePosixPath(_absolute(pattern)).parent != PurePosixPath(DROP_IN_FOLDER):
             raise EngineConfigError(
                 f"{config.path} imports {pattern}, which may hold CRI settings that cannot be seen from here",
-                hint=f"move it below {_FOLDER}",
+                hint=f"move it to {DROP_IN_FOLDER}",
             )
-        for path in sorted(path for path in texts if _matches(path, pattern)):
-            found.setdefault(path, _parse(path, texts[path]))
-    if not _covers_ours(config.imports):
-        for path in sorted(path for path in texts if _matches(path, _IMPORT)):
+        for path in matching:
             found.setdefault(path, _parse(path, texts[path]))
     return list(found.values())
 
@@ -221,7 +221,7 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
             hint="remove it from the engine's configuration, or declare another runtime.handler",
         )
     ours = {handler: _handler(cri.get("containerd", {}))}
-    if not runtimes:
+    if not runtimes and version == _OLD_VERSION:
         # The table of runtimes replaces the built-in one, and an engine without its default runtime does not start.
         ours = {"runc": {"runtime_type": RUNC_SHIM}} | ours
     addition = {"containerd": {"runtimes": ours}}

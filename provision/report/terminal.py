@@ -23,7 +23,7 @@ STATUS_STYLES = {
     Status.UNCHANGED: "green",
     Status.CONVERGED: "bold green",
     Status.CHECKED: "bold green",
-    Status.CHANGED: "bold yellow",
+    Status.UNFINISHED: "bold yellow",
     Status.REFUSED: "bold yellow",
     Status.CANCELED: "bold yellow",
     Status.FAILED: "bold red",

@@ -8,6 +8,7 @@ Knows nothing of GpuStack.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -22,6 +23,7 @@ UNREADABLE: Final = object()
 """Stands for a value about which a finding was made already."""
 
 _CORE: Final = "tag:yaml.org,2002:"
+_LINE_END: Final = re.compile("[\n\r\x85\u2028\u2029]")  # what PyYAML counts lines by
 _SCALARS: Final = frozenset(_CORE + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
 _UNREADABLE_TAG: Final = "!unreadable"
 _REWORDED: Final = {
@@ -89,7 +91,7 @@ def read_document(data: bytes, name: str) -> Document:
         document.report(document.place(0, 0), f"is larger than {MAX_BYTES // 1024} KiB", "a declaration is small")
         return document
     text, undecoded = _decode(data)
-    document = Document(name, text.split("\n"))
+    document = Document(name, _LINE_END.split(text))
     if undecoded is not None:
         document.is_broken = True
         line, column = _position(text, undecoded)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.spec.findings import KeyPath, Severity
-from provision.spec.model import Engine, Entitlement, KernelModule
+from provision.spec.model import Engine, Entitlement, KernelModule, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.model import StackSpec
+
+_ROLLOUT: Final = Rollout()
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,10 @@ def _not_yet(spec: StackSpec) -> Iterator[Remark]:
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
         ("tenancy", "namespaces"): bool(spec.tenancy.namespaces),
+        ("rollout", "maxUnavailable"): spec.rollout.max_unavailable != _ROLLOUT.max_unavailable,
+        ("rollout", "maxParallel"): spec.rollout.max_parallel != _ROLLOUT.max_parallel,
+        ("rollout", "soakMinutes"): spec.rollout.soak_minutes != _ROLLOUT.soak_minutes,
+        ("rollout", "drainTimeoutMinutes"): spec.rollout.drain_timeout_minutes != _ROLLOUT.drain_timeout_minutes,
     }
     for path, is_told in told.items():
         if is_told:

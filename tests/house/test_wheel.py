@@ -42,7 +42,8 @@ def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path
 
 def test_the_command_line_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from provision.cli import main; sys.exit(main(['--version']))"
+    find = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"
+    code = f"{find}; from provision.cli import main; sys.exit(main(['--version']))"
 
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],

@@ -66,7 +66,7 @@ class DaemonProcess:
         return self
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self if self._process is not None else self.start()
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.poll() is None:

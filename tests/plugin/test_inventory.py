@@ -34,9 +34,7 @@ def test_every_gpu_with_a_node_is_offered_in_the_drivers_order() -> None:
 def test_a_gpu_without_its_node_is_not_offered_and_is_reported() -> None:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree({"nvidia1"}))
     assert health(inventory) == {0: ""}
-    assert inventory.findings == (
-        ("nvidia1", f"{gpu(1).uuid} is not offered: it has no device node nvidia1"),
-    )
+    assert inventory.findings == (("nvidia1", f"{gpu(1).uuid} is not offered: it has no device node nvidia1"),)
 
 
 def test_a_control_node_that_is_missing_is_left_out_and_reported() -> None:
@@ -53,9 +51,7 @@ def test_a_control_node_that_is_missing_is_left_out_and_reported() -> None:
         pytest.param((), "nvml does not list it any more", id="no longer counted"),
     ],
 )
-def test_a_gpu_that_is_lost_is_unhealthy_and_the_others_are_not(
-    lost: tuple[LostGpu, ...], reason: str
-) -> None:
+def test_a_gpu_that_is_lost_is_unhealthy_and_the_others_are_not(lost: tuple[LostGpu, ...], reason: str) -> None:
     inventory = next_inventory(start(3), Snapshot(VERSION, (gpu(0), gpu(2)), lost), DictTree())
     assert health(inventory) == {0: "", 1: reason, 2: ""}
 

@@ -94,7 +94,7 @@ def test_the_thread_publishes_changes_observers_and_closes_the_session(tmp_path:
         seen.append(observation)
         arrived.release()
 
-    thread = ObserverThread(first, publish, crashed=lambda error: seen.clear())
+    thread = ObserverThread(first, publish, crashed=lambda _error: seen.clear())
     thread.start()
     assert arrived.acquire(timeout=10)
     second, other = observer(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import stat
 import subprocess
 from dataclasses import replace
@@ -16,7 +15,7 @@ import pytest
 from lab import bundle, images
 from lab.cri import Cri, CriError, Device, Mount
 from lab.cri.config import ContainerSpec, container_config
-from lab.cri.engine import Engine, Handler, containerd
+from lab.cri.engine import Engine, Handler, containerd, default_spec, packages, unpack
 from lab.nvml import install, models
 
 if TYPE_CHECKING:
@@ -34,16 +33,23 @@ VERSION = "550.163.01"
 GREEDY = images.reference("greedy")
 
 
-def own_suite() -> str:
-    """Return this machine's Debian: its runc and C library fit together (containerd is linked to hardly anything)."""
-    return platform.freedesktop_os_release()["VERSION_CODENAME"]
+@pytest.fixture(scope="module")
+def hook_states(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the hook of handler `nvidia` leaves each state that it was given."""
+    return tmp_path_factory.mktemp("states")
 
 
 @pytest.fixture(scope="module", params=["trixie", "bookworm"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    debs = [*bundle.deb_paths(request.param, ["containerd"]), *bundle.deb_paths(own_suite(), ["runc"])]
-    handlers = {"nvidia": Handler(container_annotations=["grapnel.dev/*"])}
-    with containerd(tmp_path_factory.mktemp("engine"), debs, handlers) as engine:
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, hook_states: Path
+) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp("engine")
+    programs = unpack(packages(request.param), folder / "packages")
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {hook_states}/$$.json"], "env": ["PATH=/bin:/usr/bin"]}
+    spec = folder / "base-spec.json"
+    spec.write_text(json.dumps(default_spec(programs) | {"hooks": {"createRuntime": [hook]}}))
+    handlers = {"nvidia": Handler(base_runtime_spec=spec, container_annotations=["grapnel.dev/*"])}
+    with containerd(folder, programs, handlers) as engine:
         for name in images.NAMES:
             engine.import_image(images.archive(name))
         yield engine
@@ -141,6 +147,34 @@ def test_logs_are_read_through_the_root_of_an_engine_elsewhere(engine: Engine, t
     assert list(tmp_path.rglob("*.log")), "logs in a folder of the caller stay"
 
 
+def test_a_control_node_that_may_not_be_opened_is_an_unknown_error(
+    cri: Cri, pod: Pod, driver: Path, tmp_path: Path
+) -> None:
+    """What users see when a device cgroup lost its rules."""
+    library = install(tmp_path, VERSION, replace(models.machine(), devices="check"))
+    command = ["sh", "-c", "mknod /dev/nvidiactl c 4 62 && nvidia-smi"]
+    done = cri.run(pod, SHELL, command, mounts=_mounts(driver, library))
+    assert done.log == "Failed to initialize NVML: Unknown Error\n"
+
+
+def test_a_handler_s_hook_runs_for_containers_and_not_for_the_sandbox(cri: Cri, hook_states: Path) -> None:
+    before = set(hook_states.iterdir())
+    pod = cri.run_pod("hooked", handler="nvidia")
+    assert set(hook_states.iterdir()) == before
+    cri.run(pod, SHELL, ["true"], annotations={"grapnel.dev/allocation": "GPU-1"})
+    (added,) = set(hook_states.iterdir()) - before
+    cri.remove_pod(pod)
+    assert json.loads(added.read_text())["annotations"]["grapnel.dev/allocation"] == "GPU-1"
+
+
+def test_a_container_of_another_handler_has_no_hook(cri: Cri, hook_states: Path) -> None:
+    before = set(hook_states.iterdir())
+    pod = cri.run_pod("plain")
+    cri.run(pod, SHELL, ["true"])
+    cri.remove_pod(pod)
+    assert set(hook_states.iterdir()) == before
+
+
 def test_annotations_pass_only_through_the_handler_that_lets_them(engine: Engine, cri: Cri, pod: Pod) -> None:
     annotations = {"grapnel.dev/allocation": "GPU-1", "other": "x"}
     container = cri.start(pod, container_config(ContainerSpec(SHELL, ["sleep", "60"], annotations=annotations)))
@@ -162,3 +196,28 @@ def test_a_refusal_carries_the_engine_s_words(cri: Cri, pod: Pod) -> None:
 def test_a_container_that_runs_on_is_given_up_and_removed(engine: Engine, pod: Pod) -> None:
     with engine.cri(timeout_s=1) as impatient, pytest.raises(CriError, match="still runs after 1 s"):
         impatient.run(pod, SHELL, ["sh", "-c", "echo busy; sleep 60"])
+
+
+def _fail_with_a_running_container(folder: Path) -> None:
+    programs = unpack(packages("trixie"), folder / "packages")
+    with containerd(folder, programs) as engine, engine.cri() as cri:
+        for name in ("pause", "gpu-shell"):
+            engine.import_image(images.archive(name))
+        cri.start(cri.run_pod("left"), container_config(ContainerSpec(SHELL, ["sleep", "1000"])))
+        raise ZeroDivisionError(engine.cgroup_parent)
+
+
+def test_a_block_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        _fail_with_a_running_container(tmp_path)
+    groups = list(Path("/sys/fs/cgroup").glob(f"*{caught.value}"))
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(tmp_path) in line]
+    assert (groups, mounts) == ([], [])
+
+
+def test_an_engine_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+    programs = unpack(packages("trixie"), tmp_path / "packages")
+    handlers = {"nvidia": Handler(base_runtime_spec=tmp_path / "absent.json")}
+    with pytest.raises(CriError, match="does not answer") as caught, containerd(tmp_path, programs, handlers):
+        pass
+    assert "absent.json" in caught.value.hint

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import images
+from lab.images.content import pack
 from lab.images.errors import ImageError
+from lab.images.recipes import RECIPES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +21,11 @@ def test_an_archive_is_made_once() -> None:
     first = images.archive("pause")
     made = first.stat().st_mtime_ns
     assert images.archive("pause").stat().st_mtime_ns == made
+
+
+def test_a_compiled_image_is_the_same_each_time() -> None:
+    recipe = RECIPES["pause"]
+    assert pack(recipe.files({})) == pack(recipe.files({}))
 
 
 def test_an_unknown_image_is_refused_with_what_there_is() -> None:

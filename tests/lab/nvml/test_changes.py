@@ -74,6 +74,11 @@ def test_a_function_fails_on_request_in_all_its_versions(nvml: Client, library: 
     assert nvml("nvmlDeviceGetUtilizationRates(gpu(0)).gpu") == 0
 
 
+def test_initialising_fails_on_request(put: Callable[[Machine], Path]) -> None:
+    with Client(put(models.machine().with_failure("nvmlInit", UNKNOWN))) as nvml:
+        assert nvml.error("nvmlInit()") == UNKNOWN
+
+
 def test_an_xid_error_wakes_a_waiting_process(nvml: Client, library: Path) -> None:
     nvml(REGISTER.format("(0, 3)"))
     nvml.send(WAIT.format(30_000))

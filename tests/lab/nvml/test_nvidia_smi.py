@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -83,6 +84,17 @@ def test_values_are_queried_as_csv(smi: Callable[..., subprocess.CompletedProces
     assert smi(machine, f"--query-gpu={fields}", "--format=csv,noheader").stdout.strip().split(", ") == [
         *("0", gpu.uuid, "NVIDIA L4", "24576 MiB", version, "0", gpu.serial, "00000000:10:00.0")
     ]
+
+
+def test_the_full_report_has_no_gaps(smi: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    report = smi(models.machine("a100-40gb", 2), "-q", "-x")
+    assert report.returncode == 0
+    assert not {"ERR!", "Function Not Found", "Unknown Error"} & set(re.findall(r">([^<]*)</", report.stdout))
+
+
+def test_nvlink_ends_are_shown(smi: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    links = smi(models.machine("a100-40gb", 2), "nvlink", "-p", "-i", "0").stdout
+    assert links.count(": 00000000:20:00.0") == 12
 
 
 def test_a_lost_gpu_is_reported(smi: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.nvml import models, state, tool
-from lab.nvml.errors import NvmlLabError
+from lab.nvml.errors import NvmlError
 from lab.nvml.machine import Event, Failure
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def test_show_prints_what_set_takes(file: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_several_values_change_together_or_not_at_all(file: Path) -> None:
-    with pytest.raises(NvmlLabError, match="no value absent"):
+    with pytest.raises(NvmlError, match="no value absent"):
         tool.run([str(file), "set", "gpu0.temperature=81", "gpu0.absent=1"])
     assert state.read(file).gpus[0].temperature == 30
 
@@ -54,5 +56,12 @@ def test_failures_end_by_heal_and_events_stay(file: Path) -> None:
 
 
 def test_what_is_not_a_change_is_refused(file: Path) -> None:
-    with pytest.raises(NvmlLabError, match="not path=value: gpu0"):
+    with pytest.raises(NvmlError, match="not path=value: gpu0"):
         tool.run([str(file), "set", "gpu0"])
+
+
+def test_a_failure_is_one_line_and_a_hint_without_a_traceback(file: Path) -> None:
+    command = [sys.executable, "-m", "lab.nvml.tool", str(file), "set", "gpu0.absent=1"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no value absent in gpu\nthere are: name, uuid")

@@ -85,9 +85,7 @@ def test_a_restarted_kubelet_gets_the_devices_again(
     assert daemon.is_running()
 
 
-def test_an_assignment_after_a_restart_is_answered_like_before(
-    kubelet: Kubelet, daemon: DaemonProcess
-) -> None:
+def test_an_assignment_after_a_restart_is_answered_like_before(kubelet: Kubelet, daemon: DaemonProcess) -> None:
     kubelet.start()
     kubelet.wait_for_devices(RESOURCE, 2)
     first = kubelet.allocate(RESOURCE, 1, "a")
@@ -119,9 +117,7 @@ def test_a_folder_that_is_removed_and_made_again_is_found(kubelet: Kubelet, tmp_
         assert daemon.is_running()
 
 
-def test_a_stream_that_ends_alone_leads_to_a_new_registration(
-    kubelet: Kubelet, daemon: DaemonProcess
-) -> None:
+def test_a_stream_that_ends_alone_leads_to_a_new_registration(kubelet: Kubelet, daemon: DaemonProcess) -> None:
     kubelet.start()
     kubelet.wait_for_devices(RESOURCE, 2)
     kubelet.end_stream(RESOURCE)
@@ -141,9 +137,7 @@ def test_a_kubelet_that_never_opens_the_stream_is_registered_with_again(
     assert daemon.is_running()
 
 
-def test_a_kubelet_that_hangs_in_register_is_given_up_and_tried_again(
-    kubelet: Kubelet, tmp_path: Path
-) -> None:
+def test_a_kubelet_that_hangs_in_register_is_given_up_and_tried_again(kubelet: Kubelet, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path, register_s=0.2) as daemon:
         kubelet.set_mode(Mode.HANG)
         kubelet.start()
@@ -171,9 +165,7 @@ def test_a_refusal_is_repeated_at_a_bounded_pace_and_said_once(kubelet: Kubelet,
         assert daemon.log().count("is not supported") == 1
 
 
-def test_sigterm_withdraws_the_devices_before_the_stream_ends(
-    kubelet: Kubelet, daemon: DaemonProcess
-) -> None:
+def test_sigterm_withdraws_the_devices_before_the_stream_ends(kubelet: Kubelet, daemon: DaemonProcess) -> None:
     kubelet.start()
     kubelet.wait_for_devices(RESOURCE, 2)
     known = kubelet.registry.get(RESOURCE)
@@ -219,9 +211,7 @@ def test_a_hundred_registrations_leave_nothing_behind(kubelet: Kubelet, tmp_path
         assert_nothing_is_left_behind(daemon, register_again, 100)
 
 
-@pytest.mark.parametrize(
-    "same_connection", [True, False], ids=["on one connection", "each on its own connection"]
-)
+@pytest.mark.parametrize("same_connection", [True, False], ids=["on one connection", "each on its own connection"])
 def test_hundreds_of_streams_leave_nothing_behind(
     kubelet: Kubelet,
     daemon: DaemonProcess,

@@ -104,7 +104,7 @@ def test_parallel_is_a_number_above_zero(number: str) -> None:
     ("statuses", "code"),
     [
         pytest.param([Status.CONVERGED, Status.UNCHANGED], 0, id="good"),
-        pytest.param([Status.CONVERGED, Status.CHANGED], 1, id="not finished"),
+        pytest.param([Status.CONVERGED, Status.UNFINISHED], 1, id="not finished"),
         pytest.param([Status.REFUSED, Status.UNCHANGED], 1, id="refused"),
         pytest.param([Status.CANCELED, Status.FAILED], 130, id="interrupted"),
     ],
@@ -118,7 +118,7 @@ def test_payload_is_looked_for_in_order(tmp_path: Path) -> None:
     asked, named = tmp_path / "asked", str(tmp_path / "named")
     assert payload_folder(asked, {"GRAPNEL_PAYLOAD": named}, declaration) == asked
     assert payload_folder(None, {"GRAPNEL_PAYLOAD": named}, declaration) == Path(named)
-    assert payload_folder(None, {}, declaration).parts[-3:] == ("share", "grapnel", "payload")
+    assert payload_folder(None, {"XDG_CACHE_HOME": str(tmp_path)}, declaration) == tmp_path / "grapnel" / "payload"
     (tmp_path / "dist" / "payload").mkdir(parents=True)
     assert payload_folder(None, {}, declaration) == tmp_path / "dist" / "payload"
 

@@ -2,6 +2,7 @@
 
 That the result means to containerd 1.6.20 and 1.7.24 what it should was seen with `containerd config dump`: next to the
 configuration without our files only the handler is new. `test_containerd_itself.py` repeats that where there is one.
+That version 3 needs no more than the handler was seen with the loader of containerd 2.1.4 (`LoadConfig`, `Decode`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ HANDLER = {
     "base_runtime_spec": BASE_SPEC_PATH,
     "container_annotations": ["grapnel.dev/*"],
 }
-RUNC = {"runtime_type": "io.containerd.runc.v2"}
 
 
 def render(
@@ -73,12 +73,12 @@ MAIN_FILES: dict[str, tuple[str, str]] = {
         "# mine\nversion = 2   # why not\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n\n[debug]\n  level='warn'\n",
     ),
     "other imports stay": (
-        'version = 2\nimports = ["/etc/containerd/site.toml"] # ours\n',
-        'version = 2\nimports = ["/etc/containerd/site.toml", "/etc/containerd/conf.d/*.toml"] # ours\n',
+        'version = 2\nimports = ["/etc/containerd/conf.d/site.toml"] # ours\n',
+        'version = 2\nimports = ["/etc/containerd/conf.d/site.toml", "/etc/containerd/conf.d/*.toml"] # ours\n',
     ),
     "imports on several lines stay on several lines": (
-        'version = 2\nimports = [\n  # site\n  "/etc/containerd/site.toml",\n]\n',
-        'version = 2\nimports = [\n  # site\n  "/etc/containerd/site.toml",\n  "/etc/containerd/conf.d/*.toml",\n]\n',
+        'version = 2\nimports = [\n  "/etc/containerd/conf.d/a.toml",\n]\n',
+        'version = 2\nimports = [\n  "/etc/containerd/conf.d/a.toml",\n  "/etc/containerd/conf.d/*.toml",\n]\n',
     ),
     "an empty list is filled": (
         "version = 2\nimports = []\n",
@@ -189,7 +189,7 @@ def test_version_3_needs_only_the_handler() -> None:
     files = render(main, engine="2.1.4")
 
     assert tomllib.loads(files.drop_in)["version"] == 3
-    assert cri_of(files.drop_in) == {"containerd": {"runtimes": {"runc": RUNC, "nvidia": HANDLER}}}
+    assert cri_of(files.drop_in) == {"containerd": {"runtimes": {"nvidia": HANDLER}}}
 
 
 def test_version_3_leaves_runtimes_that_exist_to_their_own_file() -> None:
@@ -222,6 +222,15 @@ def test_the_last_of_other_drop_ins_before_ours_is_what_is_carried() -> None:
     )
 
     assert cri_of(files.drop_in)["cni"] == {"bin_dir": "/second"}
+
+
+def test_an_import_from_elsewhere_counts_once_it_was_read() -> None:
+    main = 'version = 2\nimports = ["/opt/site.toml"]\n'
+    site = f'version = 2\n[plugins."{CRI}".cni]\nbin_dir = "/site"\n'
+
+    files = render(main, {"/opt/site.toml": site})
+
+    assert cri_of(files.drop_in)["cni"] == {"bin_dir": "/site"}
 
 
 def test_an_old_drop_in_at_our_place_is_replaced() -> None:
@@ -281,6 +290,11 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
             "/etc/containerd/config.toml imports /opt/site/*.toml, "
             "which may hold CRI settings that cannot be seen from here"
         ),
+    ),
+    "an import that nobody has read": (
+        'version = 2\nimports = ["site.toml"]\n',
+        {},
+        ("/etc/containerd/config.toml imports site.toml, which may hold CRI settings that cannot be seen from here"),
     ),
     "a drop-in that would replace ours": (
         DEBIAN_CONFIG,

@@ -53,3 +53,15 @@ def test_collection_is_found(tmp_path: Path, where: str) -> None:
 
 def test_no_collection(tmp_path: Path) -> None:
     assert find_collection(tmp_path) is None
+
+
+def test_shared_ssh_connections_are_left_alone(tmp_path: Path) -> None:
+    for pid, title in (
+        ("101", b"ssh\0-o\0ControlPersist=60s\0n1\0"),
+        ("102", b"ssh: /root/.ansible/cp/8f2a [mux]\0\0"),
+    ):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "environ").write_bytes(b"HOME=/root\0MARK=x\0")
+        (tmp_path / pid / "cmdline").write_bytes(title)
+    assert find_processes("MARK", "x", tmp_path) == [101]
+    assert find_processes("MARK", "y", tmp_path) == []

@@ -45,6 +45,12 @@ def test_byte_order_mark_and_windows_line_ends_are_read() -> None:
     assert document.value_place(("b",)).text == "b: 2"
 
 
+def test_unusual_line_ends_count_as_the_parser_counts_them() -> None:
+    document = read_document("a: 1 # \u2028b: 2\rc: &x 3\n".encode(), "x.yaml")
+    (finding,) = document.findings
+    assert (finding.place.line, finding.place.text) == (3, "c: &x 3")
+
+
 def test_a_large_text_is_refused_before_it_is_parsed() -> None:
     (finding,) = read_document(b"[" * (MAX_BYTES + 1), "x.yaml").findings
     assert finding.message == "is larger than 256 KiB"

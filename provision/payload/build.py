@@ -1,0 +1,66 @@
+"""Builds the payload: one archive for the hook, one for the daemon and each Python version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.payload.archive import write_archive
+from provision.payload.errors import PayloadError
+from provision.payload.store import Manifest, ManifestFile, read_manifest, write_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from provision.payload.archive import Entry
+    from provision.payload.libraries import Libraries
+    from provision.payload.sources import Sources
+
+# Python of Debian 12 and 13.
+PYTHONS = ("3.11", "3.13")
+
+
+def build_payload(
+    folder: Path, sources: Sources, libraries: Libraries, *, pythons: Sequence[str] = PYTHONS
+) -> Manifest:
+    """Build into a folder and return what is in it; archives that the build before made are kept, older ones go."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = Manifest(
+            hook=_build(folder, "hook", sources.hook_entries()),
+            node={each: _build_node(folder, sources, libraries, each) for each in pythons},
+            unit=sources.unit.read_text(encoding="utf-8"),
+        )
+        before = _names_before(folder)
+        write_manifest(folder, manifest)
+        _remove_others(folder, manifest.names | before)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PayloadError(f"{error.filename or folder}: {reason}", hint="see --output") from error
+    return manifest
+
+
+def _build_node(folder: Path, sources: Sources, libraries: Libraries, python: str) -> ManifestFile:
+    stem = f"node-cp{python.replace('.', '')}"
+    return _build(folder, stem, sources.node_entries(libraries.site(python)))
+
+
+def _build(folder: Path, stem: str, entries: Iterable[Entry]) -> ManifestFile:
+    path, digest = write_archive(folder, stem, entries)
+    return ManifestFile(name=path.name, digest=digest, size_bytes=path.stat().st_size)
+
+
+def _names_before(folder: Path) -> set[str]:
+    """Return the archives of the last build: an apply that began before this one may still read them."""
+    try:
+        manifest = read_manifest(folder)
+    except PayloadError:
+        return set()
+    return manifest.names if manifest is not None else set()
+
+
+def _remove_others(folder: Path, keep: set[str]) -> None:
+    for pattern in ("hook-*.tar", "node-*.tar"):
+        for path in folder.glob(pattern):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)

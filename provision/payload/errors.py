@@ -1,0 +1,13 @@
+"""What can go wrong about the payload.
+
+GrapnelError
+└── PayloadError    1   it cannot be built, or is not where it should be
+"""
+
+from __future__ import annotations
+
+from provision.errors import GrapnelError
+
+
+class PayloadError(GrapnelError):
+    """The payload cannot be built, or is not where it should be."""

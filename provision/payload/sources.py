@@ -1,0 +1,93 @@
+"""Where the parts for nodes come from, and which of their files travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.payload.archive import Entry
+from provision.payload.errors import PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LAUNCHER = "launcher.py"
+# Of the libraries: what only type checkers, test runners and package managers read.
+_UNUSED_FOLDERS = {"__pycache__", "tests", "bin"}
+_UNUSED_SUFFIXES = {".pyi", ".pyc"}
+_UNUSED_FILES = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json", ".lock"}
+_UNUSED_AT_THE_TOP = {"example.py", ".gitignore"}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A checkout, or an installed grapnel with the same files in it."""
+
+    hook: Path
+    plugin: Path
+    requirements: Path
+    unit: Path
+
+    def hook_entries(self) -> list[Entry]:
+        """Return the files of the hook's archive."""
+        return [
+            *_package(self.hook, "runtime_hook"),
+            Entry("grapnel-hook", _existing(self.hook / _LAUNCHER), executable=True),
+        ]
+
+    def node_entries(self, site: Path) -> list[Entry]:
+        """Return the files of the daemon's archive, with the libraries of one Python version."""
+        return [
+            *_package(self.plugin, "plugin"),
+            *_libraries(site),
+            Entry("grapnel-node", _existing(self.plugin / _LAUNCHER), executable=True),
+        ]
+
+
+def find_sources(root: Path) -> Sources:
+    """Return the sources below the folder that holds grapnel's packages; raises `PayloadError` naming what is missing.
+
+    A checkout has requirements and unit in their own folders, an installed grapnel inside its package.
+    """
+    installed = root / "provision" / "_payload"
+    return Sources(
+        hook=_existing(root / "runtime_hook"),
+        plugin=_existing(root / "plugin"),
+        requirements=_existing(root / "requirements" / "node.txt", installed / "node.txt"),
+        unit=_existing(root / "deploy" / "systemd" / "grapnel-node.service", installed / "grapnel-node.service"),
+    )
+
+
+def _existing(*candidates: Path) -> Path:
+    for path in candidates:
+        if path.exists():
+            return path
+    raise PayloadError(
+        f"{candidates[0]} does not exist",
+        hint="build the payload from a complete checkout, or from an installed grapnel",
+    )
+
+
+def _package(folder: Path, name: str) -> Iterator[Entry]:
+    """Return a package's modules; its launcher travels as an executable beside it."""
+    for path in folder.rglob("*.py"):
+        relative = path.relative_to(folder)
+        if "__pycache__" not in relative.parts and str(relative) != _LAUNCHER:
+            yield Entry(f"{name}/{relative.as_posix()}", path)
+
+
+def _libraries(site: Path) -> Iterator[Entry]:
+    for path in site.rglob("*"):
+        relative = path.relative_to(site)
+        if path.is_file() and not _is_unused(relative):
+            yield Entry(f"site/{relative.as_posix()}", path)
+
+
+def _is_unused(relative: Path) -> bool:
+    return (
+        bool(_UNUSED_FOLDERS.intersection(relative.parts[:-1]))
+        or relative.suffix in _UNUSED_SUFFIXES
+        or relative.name in _UNUSED_FILES
+        or str(relative) in _UNUSED_AT_THE_TOP
+    )

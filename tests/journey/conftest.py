@@ -1,0 +1,117 @@
+"""The whole path on booted nodes: this checkout's command line, real ssh, apt, systemd, containerd and runc."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.nodes import NodeSpec, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lab.nodes import Node
+
+ROOT = Path(__file__).parents[2]
+VERSION = "550.163.01"
+OLD_VERSION = "535.309.01"  # the one that a Debian 12 node can have
+TIMEOUT_S = 300
+
+# What a plan must leave as it is: packages and their holds, configuration, releases, the units that run.
+FINGERPRINT = """
+dpkg-query -W; apt-mark showhold
+find /etc /usr/lib/grapnel /usr/lib/systemd -xdev ! -path '*/mtab' -printf '%p %T@ %s %m\\n' 2>/dev/null | sort
+systemctl list-units --type=service --state=running --no-legend --plain | cut -d' ' -f1 | grep -v -E 'session|user@'
+systemctl show -p ExecMainStartTimestampMonotonic --value containerd grapnel-node 2>/dev/null
+"""
+
+
+@dataclass(frozen=True)
+class Controller:
+    """An operator's folder with a declaration and an inventory, and the commands run in it."""
+
+    folder: Path
+
+    def declare(self, version: str = VERSION) -> None:
+        """Write the declaration; the module is the laboratory's."""
+        text = f'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {{version: "{version}"}}\n'
+        self.folder.joinpath("grapnel.yaml").write_text(text)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a person in the checkout's environment."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        payload = str(ROOT / "dist" / "payload")
+        return {**os.environ, "PATH": path, "GRAPNEL_PAYLOAD": payload, "NO_COLOR": "1", "COLUMNS": "140"}
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the folder to its end."""
+        return subprocess.run(
+            argv,
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def grapnel(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run ``grapnel`` on the inventory of the folder."""
+        return self.run("grapnel", argv[0], "-i", "inventory.yaml", *argv[1:])
+
+    def plan_items(self, node: str) -> list[dict[str, str]]:
+        """Return the items that ``grapnel plan --json`` has for a node."""
+        done = self.grapnel("plan", "--json", "--limit", node)
+        assert done.returncode == 0, done.stdout + done.stderr
+        plans = {plan["node"]: plan for plan in json.loads(done.stdout)["plans"]}
+        items: list[dict[str, str]] = plans[node]["items"]
+        return items
+
+    def converge(self, node: str) -> None:
+        """Apply, and hold it to an empty plan."""
+        done = self.grapnel("apply", "--yes", "--limit", node)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert self.plan_items(node) == []
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """A site of the tests' own, gone before and after."""
+    made = Site("journey")
+    made.destroy()
+    yield made
+    made.destroy()
+
+
+@pytest.fixture
+def controller(site: Site, tmp_path: Path) -> Controller:
+    """An operator's folder whose inventory is the site's."""
+    made = Controller(tmp_path)
+    made.declare()
+    tmp_path.joinpath("inventory.yaml").symlink_to(site.inventory_path)
+    return made
+
+
+@pytest.fixture(scope="session")
+def gpu_node(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A Debian 13 node that ``grapnel apply`` has brought to its declaration."""
+    node = site.up(NodeSpec("n1", suite="trixie", gpus=4, driver_module=VERSION))
+    folder = tmp_path_factory.mktemp("controller")
+    folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
+    controller = Controller(folder)
+    controller.declare()
+    controller.converge("n1")
+    return node
+
+
+def fingerprint(node: Node) -> str:
+    """Return what a command that changes nothing must leave as it is."""
+    return node.run(["sh", "-c", FINGERPRINT], check=False).stdout

@@ -1,0 +1,87 @@
+"""From a bare node to a GPU node: plan, apply, plan again; with the command line and with plain ansible-playbook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.nodes import NodeSpec
+from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
+
+if TYPE_CHECKING:
+    from lab.nodes import Node, Site
+    from tests.journey.conftest import Controller
+
+pytestmark = pytest.mark.nodes
+
+
+def test_a_plan_tells_what_would_change_and_changes_nothing(site: Site, controller: Controller) -> None:
+    node = site.up(NodeSpec("bare", suite="trixie", gpus=2))
+    before = fingerprint(node)
+
+    items = controller.plan_items("bare")
+
+    assert {"driver", "runtime", "node_daemon"} == {item["role"] for item in items}
+    assert ("libcuda1", f"{VERSION}-2") in {(item["target"], item["to"]) for item in items}
+    assert all(item["reason"] and item["disruption"] for item in items)
+    assert fingerprint(node) == before
+    site.remove("bare")
+
+
+def test_an_applied_node_is_as_declared(gpu_node: Node) -> None:
+    shown = gpu_node.run(["dpkg-query", "-W", "-f", "${Version} ${db:Status-Want}", "libcuda1"]).stdout
+    config = gpu_node.run(["containerd", "config", "dump"]).stdout
+
+    assert shown == f"{VERSION}-2 hold"
+    assert "container_annotations" in config
+    assert "restrict_oom_score_adj = true" in config  # the administrator's own key is still in force
+    assert gpu_node.run(["systemctl", "is-active", "containerd", "grapnel-node"]).stdout.split() == ["active"] * 2
+    assert "libcuda1" not in gpu_node.run(["apt-get", "-s", "dist-upgrade"]).stdout
+
+
+def test_a_second_apply_changes_nothing(gpu_node: Node, controller: Controller) -> None:
+    before = fingerprint(gpu_node)
+
+    done = controller.grapnel("apply", "--yes", "--limit", "n1")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fingerprint(gpu_node) == before
+
+
+def test_drift_is_planned_with_its_reason_and_mended(gpu_node: Node, controller: Controller) -> None:
+    gpu_node.run(["apt-mark", "unhold", "libcuda1"])
+
+    items = controller.plan_items("n1")
+    controller.converge("n1")
+
+    assert [(item["action"], item["target"]) for item in items] == [("hold", "libcuda1")]
+    assert "libcuda1" in gpu_node.run(["apt-mark", "showhold"]).stdout
+
+
+def test_a_rebooted_node_is_still_as_declared(gpu_node: Node, site: Site, controller: Controller) -> None:
+    site.reboot(gpu_node.name)
+
+    assert controller.plan_items("n1") == []
+    assert gpu_node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == len(gpu_node.gpus)
+
+
+def test_ansible_playbook_does_the_same_on_debian_12(site: Site, controller: Controller) -> None:
+    node = site.up(NodeSpec("old", suite="bookworm", gpus=1, driver_module=OLD_VERSION))
+    controller.declare(OLD_VERSION)
+    playbook = ["ansible-playbook", str(ROOT / "playbooks" / "site.yml"), "-i", "inventory.yaml", "--limit", "old"]
+    stack = ["-e", f"grapnel_stack_file={controller.folder / 'grapnel.yaml'}"]
+
+    before = fingerprint(node)
+    checked = controller.run(*playbook, *stack, "--check", "--diff")
+    untouched = fingerprint(node)
+    done = controller.run(*playbook, *stack)
+    again = controller.run(*playbook, *stack)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert untouched == before
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed=0" in again.stdout, again.stdout
+    assert controller.plan_items("old") == []
+    assert node.run(["nvidia-smi", "-L"]).stdout.count("GPU-") == 1
+    site.remove("old")

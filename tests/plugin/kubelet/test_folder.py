@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from plugin.kubelet.folder import SocketAddress, socket_identity
+from plugin.kubelet.inotify import FolderWatch
+
+
+def listen(path: Path) -> None:
+    """Leave a socket that nobody serves."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def test_a_socket_that_was_replaced_is_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    assert socket_identity(path) is None
+    listen(path)
+    first = socket_identity(path)
+    assert first == socket_identity(path) is not None
+    path.unlink()
+    listen(path)
+    assert socket_identity(path) not in {None, first}
+
+
+def test_a_file_is_no_socket(tmp_path: Path) -> None:
+    (tmp_path / "kubelet.sock").write_text("")
+    assert socket_identity(tmp_path / "kubelet.sock") is None
+
+
+@pytest.mark.parametrize("extra", [0, 1], ids=["the longest path", "one byte more"])
+def test_an_address_always_fits(tmp_path: Path, extra: int) -> None:
+    folder = tmp_path / ("x" * (107 + extra - len(str(tmp_path)) - len("//s.sock")))
+    folder.mkdir()
+    address = SocketAddress(folder, "s.sock")
+    listen(Path(address.target.removeprefix("unix:")))
+    assert socket_identity(folder / "s.sock")
+    assert address.target.startswith("unix:/proc/self/fd/") is bool(extra)
+    address.close()
+    address.close()
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        SocketAddress(folder, "s.sock").close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_changes_in_a_folder_and_in_its_successor_are_heard(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        folder = tmp_path / "device-plugins"
+        watch = FolderWatch(folder, heard.set)
+        assert not watch.renew()
+        for _ in range(2):
+            folder.mkdir()
+            assert watch.renew()
+            heard.clear()
+            (folder / "kubelet.sock").write_text("")
+            await asyncio.wait_for(heard.wait(), 10)
+            heard.clear()
+            (folder / "kubelet.sock").unlink()
+            await asyncio.wait_for(heard.wait(), 10)
+            heard.clear()
+            folder.rmdir()
+            await asyncio.wait_for(heard.wait(), 10)
+        watch.close()
+        watch.close()
+
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names only
+    asyncio.run(scenario())
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - names only

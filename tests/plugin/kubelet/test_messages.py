@@ -1,0 +1,62 @@
+"""The messages are the contract's: samples in, schema out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from google.protobuf.json_format import MessageToDict, Parse
+
+from plugin.allocation import allocate, prepare_table
+from plugin.inventory import Inventory, next_inventory
+from plugin.kubelet.messages import container_response, device_list
+from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
+from plugin.resources import whole_gpus
+from plugin.snapshot import Snapshot
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+
+CONTRACT = Path(__file__).parents[3] / "docs/contracts/allocation"
+SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
+
+
+def answer(indices: list[int], missing: set[str]) -> api_pb2.ContainerAllocateResponse:
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree(missing))
+    return container_response(allocate(prepare_table(inventory), [gpu(index).uuid for index in indices]))
+
+
+@pytest.mark.parametrize(
+    ("sample", "indices", "missing"),
+    [
+        pytest.param("one-gpu", [2], set(), id="one gpu"),
+        pytest.param("two-gpus", [3, 0], set(), id="two gpus"),
+        pytest.param("without-uvm-tools", [1], {"nvidia-uvm-tools"}, id="a node that does not exist"),
+    ],
+)
+def test_good_samples_are_what_the_daemon_answers(sample: str, indices: list[int], missing: set[str]) -> None:
+    text = (CONTRACT / f"good/{sample}.json").read_text()
+    jsonschema.validate(json.loads(text), SCHEMA)
+    assert answer(indices, missing) == Parse(text, api_pb2.ContainerAllocateResponse())
+
+
+def test_every_answer_fits_the_schema() -> None:
+    shown = MessageToDict(answer([0, 1, 2, 3], set()), preserving_proto_field_name=True)
+    jsonschema.validate(shown, SCHEMA)
+
+
+@pytest.mark.parametrize("path", sorted(CONTRACT.glob("bad/*.json")), ids=lambda path: path.stem)
+def test_bad_samples_do_not_fit_the_schema(path: Path) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+
+
+def test_the_device_list_names_health_and_numa_node() -> None:
+    before = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(numa={gpu(1).pci_address: 1}))
+    inventory = next_inventory(before, Snapshot(VERSION, (gpu(1),)), DictTree(numa={gpu(1).pci_address: 1}))
+    assert MessageToDict(device_list(whole_gpus(inventory))) == {
+        "devices": [
+            {"ID": gpu(0).uuid, "health": "Unhealthy"},
+            {"ID": gpu(1).uuid, "health": "Healthy", "topology": {"nodes": [{"ID": "1"}]}},
+        ]
+    }

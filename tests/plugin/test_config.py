@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from plugin.config import NodeConfig, find_config, parse_config, read_config
+from plugin.errors import ConfigError
+
+CONTRACT = Path(__file__).parents[2] / "docs/contracts/node-config"
+SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
+GOOD = sorted(CONTRACT.glob("good/*.json"))
+BAD = sorted(CONTRACT.glob("bad/*.json"))
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
+    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    config = read_config(path)
+    assert parse_config(json.dumps(config.to_json()), "again") == config
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    with pytest.raises(ConfigError) as raised:
+        read_config(path)
+    assert path.with_suffix(".txt").read_text().strip() in raised.value.message
+    assert str(path) in raised.value.message
+
+
+def test_there_are_samples_of_both_kinds() -> None:
+    assert len(GOOD) >= 3
+    assert len(BAD) >= 8
+
+
+def test_the_schemas_defaults_are_the_daemons() -> None:
+    defaults = {key: rule["default"] for key, rule in SCHEMA["properties"].items() if key != "schema"}
+    assert {"schema": SCHEMA["properties"]["schema"]["const"], **defaults} == NodeConfig().to_json()
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_config('{"devRoot": "dev", "refreshSeconds": -1, "x": 1}', "node.json")
+    for key in ("devRoot", "refreshSeconds", '"x"'):
+        assert key in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b'{"resource": "a.b/c", "resource": "a.b/d"}', "given twice", id="a key twice"),
+        pytest.param(b"{", "not valid json", id="not json"),
+        pytest.param(b"[" * 100_0, "not valid json", id="nested without end"),
+        pytest.param(b"\xff{}", "not utf-8", id="not text"),
+        pytest.param(b" " * 70_000, "larger than", id="too large"),
+        pytest.param(b'{"refreshSeconds": NaN}', "refreshSeconds", id="not a number"),
+        pytest.param(b'{"devRoot": "/a\\u0000b"}', "devRoot", id="a path with a zero byte"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "node.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        read_config(path)
+
+
+def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"node\.json: no such file or directory"):
+        find_config(tmp_path / "node.json")

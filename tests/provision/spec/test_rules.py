@@ -1,0 +1,84 @@
+"""Rules across keys, one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provision.spec.findings import Severity, dotted
+from provision.spec.model import StackSpec
+from provision.spec.rules import judge
+from provision.spec.validate import convert
+
+VERSION = {"driver": {"version": "550.163.01"}}
+
+
+def remarks(**sections: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return severity and key of each remark about a declaration that is fine but for these sections."""
+    spec = convert({**VERSION, **sections}, StackSpec)
+    return [(each.severity.value, dotted(each.path)) for each in judge(spec)]
+
+
+def test_the_shortest_declaration_is_beyond_doubt() -> None:
+    assert remarks() == []
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        pytest.param({"driver": {}}, ("error", "driver.version"), id="an enabled driver needs a version"),
+        pytest.param(
+            {"driver": {"enabled": False, "kernelModule": "open"}},
+            ("warning", "driver.kernelModule"),
+            id="a module of a driver that is left alone",
+        ),
+        pytest.param({"runtime": {"engine": "podman"}}, ("error", "runtime.entitlement"), id="podman knows no kubelet"),
+        pytest.param(
+            {"plugin": {"enabled": False}}, ("warning", "runtime.entitlement"), id="nobody allocates for the kubelet"
+        ),
+        pytest.param(
+            {"runtime": {"entitlement": "env"}}, ("warning", "runtime.entitlement"), id="images help themselves"
+        ),
+        pytest.param(
+            {"plugin": {"resource": "kubernetes.io/gpu"}}, ("error", "plugin.resource"), id="Kubernetes' own domain"
+        ),
+        pytest.param(
+            {
+                "node": {
+                    "taints": [{"key": "a", "effect": "NoExecute"}, {"key": "a", "effect": "NoExecute", "value": "b"}]
+                }
+            },
+            ("error", "node.taints[1]"),
+            id="one taint twice",
+        ),
+        pytest.param(
+            {"rollout": {"maxUnavailable": 2, "maxParallel": 3}}, ("warning", "rollout.maxParallel"), id="idle hands"
+        ),
+        pytest.param({"runtime": {"engine": "crio"}}, ("warning", "runtime.engine"), id="an engine of later releases"),
+        pytest.param({"tenancy": {"namespaces": ["a"]}}, ("warning", "tenancy.namespaces"), id="tenancy, later"),
+        pytest.param({"rollout": {"soakMinutes": 5}}, ("warning", "rollout.soakMinutes"), id="soaking, later"),
+    ],
+)
+def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert expected in remarks(**sections)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        pytest.param({"driver": {"enabled": False}}, id="a driver that is left alone needs no version"),
+        pytest.param(
+            {"runtime": {"entitlement": "env"}, "plugin": {"enabled": False}}, id="a trusted machine without kubelet"
+        ),
+        pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
+    ],
+)
+def test_what_looks_odd_and_is_fine(sections: dict[str, Any]) -> None:
+    assert remarks(**sections) == []
+
+
+def test_one_key_may_have_taints_of_several_effects() -> None:
+    taints = [{"key": "a", "effect": "NoExecute"}, {"key": "a", "effect": "NoSchedule"}]
+    spec = convert({**VERSION, "node": {"taints": taints}}, StackSpec)
+    assert not [each for each in judge(spec) if each.severity is Severity.ERROR]

@@ -1,0 +1,128 @@
+"""An in-memory container root behind the Syscalls interface: records every call, fails where a test wants it."""
+
+from __future__ import annotations
+
+import errno
+import stat
+
+from runtime_hook.syscalls import Occupant
+
+FILE, FOLDER, LINK, DEVICE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666
+
+
+class RecordingSyscalls:
+    """Folders are numbered by their path; ``fail_at`` is the number of the change that fails."""
+
+    def __init__(self, fail_at: int = -1, error: int = errno.EROFS) -> None:
+        self.modes: dict[str, int] = {"/": FOLDER, "/dev": FOLDER}
+        self.contents: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+        self.numbers: dict[str, tuple[int, int]] = {}
+        self.mounts: dict[int, str] = {}
+        self.rules: list[str] = []
+        self.staged: set[str] = set()
+        self.calls: list[str] = []
+        self.is_inside = False
+        self._folders: list[str] = []
+        self._fail_at = fail_at
+        self._error = error
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything that a container would notice."""
+        mounts = sorted(self.mounts.values())
+        return dict(self.modes), dict(self.contents), dict(self.links), dict(self.numbers), mounts, list(self.rules)
+
+    def add(self, path: str, mode: int, content: bytes = b"", target: str = "") -> None:
+        self.modes[path] = mode
+        self.contents[path] = content
+        if target:
+            self.links[path] = target
+
+    def _change(self, call: str) -> None:
+        self.calls.append(call)
+        if len(self.calls) - 1 == self._fail_at:
+            raise OSError(self._error, "told to fail")
+
+    def _path(self, folder: int, name: str) -> str:
+        return f"{self._folders[folder].rstrip('/')}/{name}"
+
+    def enter(self) -> None:
+        self.is_inside = True
+
+    def leave(self) -> None:
+        self.is_inside = False
+
+    def stage_file(self, source: str) -> None:
+        assert not self.is_inside, "host files are cloned on the host's side"
+        self.staged.add(source)
+
+    def stage_device_rules(self) -> None:
+        assert not self.is_inside, "the host's cgroups are looked up on the host's side"
+
+    def open_folder(self, path: str) -> int:
+        if path not in self.modes:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        if not stat.S_ISDIR(self.modes[path]):
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+        self._folders.append(path)
+        return len(self._folders) - 1
+
+    def open_device_folder(self) -> int:
+        return self.open_folder("/dev")
+
+    def make_folder(self, folder: int, name: str) -> None:
+        self._change(f"mkdir {name}")
+        self.modes[self._path(folder, name)] = FOLDER
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        del self.modes[self._path(folder, name)]
+
+    def occupant(self, folder: int, name: str) -> Occupant | None:
+        path = self._path(folder, name)
+        return Occupant(self.modes[path], *self.numbers.get(path, (0, 0))) if path in self.modes else None
+
+    def create_file(self, folder: int, name: str) -> None:
+        self._change(f"create {name}")
+        self.add(self._path(folder, name), FILE)
+
+    def attach(self, source: str, folder: int, name: str) -> int:
+        assert source in self.staged
+        self._change(f"attach {name}")
+        handle = 1000 + len(self.calls)
+        self.mounts[handle] = f"{source} on {self._path(folder, name)}"
+        return handle
+
+    def detach(self, handle: int) -> None:
+        del self.mounts[handle]
+
+    def read_link(self, folder: int, name: str) -> str:
+        return self.links[self._path(folder, name)]
+
+    def put_link(self, folder: int, name: str, target: str) -> None:
+        self._change(f"link {name}")
+        self.add(self._path(folder, name), LINK, target=target)
+
+    def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
+        content = self.contents[self._path(folder, name)]
+        return content if len(content) <= limit_bytes else None
+
+    def put_file(self, folder: int, name: str, data: bytes) -> None:
+        self._change(f"write {name}")
+        self.add(self._path(folder, name), FILE, data)
+
+    def remove(self, folder: int, name: str) -> None:
+        path = self._path(folder, name)
+        for table in (self.modes, self.contents, self.links, self.numbers):
+            table.pop(path, None)
+
+    def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
+        self._change(f"mknod {name}")
+        self.add(self._path(folder, name), DEVICE)
+        self.numbers[self._path(folder, name)] = (major, minor)
+
+    def allow_device(self, rule: str) -> None:
+        self._change(f"allow {rule}")
+        self.rules.append(rule)
+
+    def deny_device(self, rule: str) -> None:
+        self.rules.remove(rule)

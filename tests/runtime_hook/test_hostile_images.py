@@ -1,0 +1,219 @@
+"""Images that want to reach the host through the hook: nothing of the host changes, nothing is left half-made."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runtime_hook.containers import MULTIARCH, host_mounts, snapshot
+from tests.runtime_hook.drivertree import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.runtime_hook.containers import Container
+    from tests.runtime_hook.drivertree import DriverTree
+
+pytestmark = pytest.mark.functional
+
+ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
+TARGETS = {
+    "the library": f"{MULTIARCH}/libcuda.so.{VERSION}",
+    "the soname": f"{MULTIARCH}/libcuda.so.1",
+    "the cache": "etc/ld.so.cache",
+    "the library folder": MULTIARCH,
+    "etc": "etc",
+    "the program": "usr/bin/nvidia-smi",
+    "the program folder": "usr/bin",
+}
+LINKS = {
+    "an absolute link": "{victim}",
+    "a climbing link": "../../../../../../../../../../..{victim}",
+    "a link to proc self": "/proc/self/root{victim}",
+    "a link to proc 1": "/proc/1/root{victim}",
+    "a loop": "loop",
+}
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+ROUNDS = 60
+KINDS = ["a folder", "a fifo", "a socket"]
+
+
+def occupy(path: Path, kind: str, victim: Path) -> None:
+    """Put something hostile where the hook wants to write."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "a folder":
+        path.mkdir()
+        (path / "full").touch()
+    elif kind == "a fifo":
+        os.mkfifo(path)
+    elif kind == "a socket":
+        here = os.open(path.parent, os.O_RDONLY)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"/proc/self/fd/{here}/{path.name}")
+        os.close(here)
+    else:
+        path.symlink_to(path.name if kind == "a loop" else LINKS[kind].format(victim=victim))
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder of the host that an image points at."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    for name in ("ld.so.cache", "nvidia-smi", f"libcuda.so.{VERSION}", "libcuda.so.1"):
+        (folder / name).write_text("the host's own")
+    return folder
+
+
+@contextmanager
+def host_unchanged(*folders: Path) -> Iterator[None]:
+    before, mounts = [snapshot(folder) for folder in folders], host_mounts()
+    yield
+    assert [snapshot(folder) for folder in folders] == before
+    assert host_mounts() == mounts
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", [*LINKS, *KINDS])
+def test_no_target_leads_to_the_host(
+    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path, target: str, kind: str
+) -> None:
+    occupy(root / TARGETS[target], kind, victim if "folder" in target or target == "etc" else victim / "ld.so.cache")
+    with host_unchanged(driver.root, victim):
+        done = container(["/bin/busybox", "true"], devices=ALLOCATED).run()
+    if done.returncode:
+        assert "grapnel-hook: cannot " in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", [*LINKS, *KINDS])
+def test_a_refused_container_has_nothing_left_in_its_root(
+    container: Callable[..., Container], root: Path, victim: Path, kind: str
+) -> None:
+    occupy(root / "etc/ld.so.cache", kind if kind != "a folder" else "a fifo", victim)
+    before = set(snapshot(root))
+    done = container(["/bin/busybox", "true"], devices=ALLOCATED).run()
+    assert done.returncode != 0
+    assert "merge" in done.stderr
+    left = {path for path in set(snapshot(root)) - before if not path.startswith(f"{root}/dev")}
+    assert left == set()
+
+
+def test_an_optional_target_in_the_way_is_skipped(
+    container: Callable[..., Container], root: Path, victim: Path
+) -> None:
+    occupy(root / "usr/bin/nvidia-smi", "an absolute link", victim / "nvidia-smi")
+    done = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED).run()
+    assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
+
+
+def test_an_old_driver_in_the_image_is_covered_not_destroyed(container: Callable[..., Container], root: Path) -> None:
+    old = root / MULTIARCH / "libcuda.so.1"
+    old.write_text("an old driver")
+    done = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED).run()
+    assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
+    assert old.read_text() == "an old driver"
+
+
+def test_a_volume_over_the_library_folder_is_not_written_to(
+    container: Callable[..., Container], root: Path, victim: Path
+) -> None:
+    (root / "volume").mkdir()
+    shutil.rmtree(root / "usr/bin")
+    (root / "usr/bin").symlink_to("/volume")
+    made = container(["/bin/busybox", "true"], devices=ALLOCATED)
+    volume = {"destination": "/volume", "type": "bind", "source": str(victim), "options": ["rbind", "rw"]}
+    made.changes = {"mounts": [*made.config()["mounts"], volume]}
+    with host_unchanged(victim):
+        assert made.run().returncode == 0
+
+
+def test_poisoned_python_and_loader_settings_have_no_effect(
+    container: Callable[..., Container], root: Path, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    for name in ("json.py", "os.py", "sitecustomize.py", "usercustomize.py"):
+        (root / name).write_text(f"open({str(proof)!r}, 'w')\n")
+    (root / "etc/ld.so.preload").write_text("/poison.so\n")
+    (root / "sbin").mkdir()
+    (root / "sbin/ldconfig").write_text(f"#!/bin/sh\ntouch {proof}\n")
+    (root / "sbin/ldconfig").chmod(0o755)
+    environment = [
+        "PYTHONPATH=/",
+        "PYTHONHOME=/",
+        "LD_PRELOAD=/poison.so",
+        "GLIBC_TUNABLES=x=y",
+        "PYTHONSTARTUP=/os.py",
+    ]
+    made = container(["/bin/busybox", "true"], devices=ALLOCATED, environment=environment)
+    made.write()
+    for name in ("json.py", "os.py"):
+        shutil.copy(root / name, made.folder)
+    assert made.run().returncode == 0
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"", id="an empty one"),
+        pytest.param(b"glibc-ld.so.cache1.1" + b"\xff" * 4000, id="a torn one"),
+        pytest.param(os.urandom(100_000), id="noise"),
+    ],
+)
+def test_a_damaged_cache_is_written_afresh(container: Callable[..., Container], root: Path, damage: bytes) -> None:
+    (root / "etc/ld.so.cache").write_bytes(damage)
+    done = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED).run()
+    assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
+
+
+def test_a_shared_root_does_not_leak_mounts(container: Callable[..., Container], driver: DriverTree) -> None:
+    made = container(["/bin/busybox", "true"], devices=ALLOCATED)
+    linux = {**made.config()["linux"], "rootfsPropagation": "shared"}
+    made.changes = {"linux": linux}
+    with host_unchanged(driver.root):
+        made.run()
+
+
+def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callable[..., Container], root: Path) -> None:
+    made = container(["/bin/probe", "libcuda.so.1"], devices=ALLOCATED)
+    made.changes = {"root": {"path": str(root), "readonly": True}}
+    done = made.run()
+    assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
+
+
+@pytest.mark.parametrize("target", ["usr/bin", MULTIARCH, "etc"])
+def test_swapping_a_target_while_the_hook_runs_never_reaches_the_host(
+    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path, target: str
+) -> None:
+    """A folder and a link to the host change places all the time, as another container on a shared root could do."""
+    folder, aside = os.fsencode(root / target), os.fsencode(root / "aside")
+    (root / "aside").symlink_to(victim)
+    libc = ctypes.CDLL(None)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            libc.renameat2(AT_FDCWD, folder, AT_FDCWD, aside, RENAME_EXCHANGE)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        with host_unchanged(driver.root, victim):
+            for _ in range(ROUNDS):
+                container(["/bin/busybox", "true"], devices=ALLOCATED).run()
+    finally:
+        stop.set()
+        thread.join()

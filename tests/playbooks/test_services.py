@@ -134,7 +134,7 @@ def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -
 def test_steps_follow_from_the_units_state(
     active: str,
     enabled: str,
-    wanted: bool,
+    wanted: bool,  # noqa: FBT001 - a column of the table
     steps: list[str],
     machine: Machine,
 ) -> None:

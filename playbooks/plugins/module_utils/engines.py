@@ -60,5 +60,5 @@ def containerd_failure(host: Host) -> str | None:
     if listed.return_code:
         return listed.complaint
     if _CRI_PLUGIN.search(listed.stdout):
-        return "its cri plugin could not be loaded, see journalctl -u containerd"
+        return "the cri plugin of containerd could not be loaded, see journalctl -u containerd"
     return None

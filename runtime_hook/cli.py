@@ -5,6 +5,7 @@ Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the run
 
 from __future__ import annotations
 
+import os
 import sys
 
 from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, HookError, one_line
@@ -12,8 +13,20 @@ from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, EXIT_OK, EXIT_USAGE, Hoo
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 _PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] < STATE"
+
+
+def run(arguments: Sequence[str]) -> NoReturn:
+    """Run one command and end the process at once: tearing the interpreter down costs 1.8 ms and has nothing to do."""
+    status = main(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError):  # closed by whoever started us
+            continue
+    os._exit(status)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["prestart"]:
             return _prestart(arguments[1:])
-        from runtime_hook.commands import run  # noqa: PLC0415 - start-up budget: argparse and json
+        from runtime_hook.commands import command  # noqa: PLC0415 - start-up budget: argparse and json
 
-        return run(arguments)
+        return command(arguments)
     except HookError as failure:
         _complain(str(failure))
         return EXIT_FAILURE

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runtime_hook.inventory import Inventory
 
 
-def run(arguments: Sequence[str]) -> int:
+def command(arguments: Sequence[str]) -> int:
     """Parse the command line and run the command."""
     parser = _parser()
     try:

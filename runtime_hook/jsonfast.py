@@ -50,17 +50,30 @@ def public_scanner() -> Scanner:
 def loads(data: bytes, scanner: Scanner | None = None) -> object:
     """Parse one JSON document; every kind of malformed input is a ValueError."""
     text = data.decode("utf-8")
-    scan = scanner or c_scanner() or public_scanner()
     start = len(text) - len(text.lstrip(_WHITESPACE))
     try:
-        document, end = scan(text, start)
-    except StopIteration as stop:
-        raise ValueError(f"not JSON at character {stop.value}") from None
+        document, end = _scan(text, start, scanner or c_scanner() or public_scanner())
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
     if text[end:].strip(_WHITESPACE):
         raise ValueError(f"more text behind the JSON document at character {end}")
     return document
+
+
+def _scan(text: str, start: int, scan: Scanner) -> tuple[object, int]:
+    try:
+        return scan(text, start)
+    except (StopIteration, SystemError):
+        # On malformed input the C scanner raises StopIteration, or on 3.11, while json is not imported, nothing at all
+        # (SystemError). The public scanner reads the text again, for its message.
+        return _scan_in_words(text, start)
+
+
+def _scan_in_words(text: str, start: int) -> tuple[object, int]:
+    try:
+        return public_scanner()(text, start)
+    except ValueError as reason:
+        raise ValueError(f"not JSON: {reason}") from None
 
 
 def dumps(document: object) -> str:

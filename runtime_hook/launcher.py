@@ -10,6 +10,6 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-from runtime_hook.cli import main
+from runtime_hook.cli import run
 
-sys.exit(main(sys.argv[1:]))
+run(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Downloads packages through apt with state of its own: the machine's mirrors, a tree's dpkg status, no installation."""
+"""Downloads packages through an apt with state of its own: the machine's mirrors, a tree's dpkg status."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def _pin(packages: str, pin: str, priority: int) -> str:
 
 
 def _file_name(printed: str) -> str:
-    """apt prints and stores the same name (an epoch's colon as %3a)."""
+    """Apt prints and stores the same name (an epoch's colon as %3a)."""
     return Path(printed).name

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 RESOURCE = "nvidia.com/gpu"
+MODULE = "550.163.01"  # the simulated kernel module that the laboratory loads at boot
 GIVEN = 2  # the GPU that container one is given
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
@@ -65,8 +66,8 @@ def environment(site: Site) -> dict[str, str]:
 
 def show(screen: Screen, site: Site) -> None:
     """Play the whole path."""
-    screen.heading("a bare Debian 13 node boots (systemd, ssh; four simulated GPUs, no driver, no container engine)")
-    node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4))
+    screen.heading("a bare Debian 13 node boots (systemd, ssh; four simulated GPUs; no driver files, no engine)")
+    node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4, driver_module=MODULE))
     on_node(
         screen,
         node,

@@ -1,17 +1,17 @@
-"""The files of a node that make its module interface the simulated one, and give NVML's place to a simulated library."""
+"""The files of a node that make its module interface the simulated one, and put a simulated NVML in place."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lab.kmod.build import build_modules, build_nodesim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 HOME = "/usr/lib/gpusim"
 NVML_HOME = "/usr/lib/x86_64-linux-gnu/nvidia/current"

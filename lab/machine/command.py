@@ -41,7 +41,7 @@ def run(
             errors="replace",
             timeout=timeout_s,
             env=environment,
-            **stdin,  # type: ignore[call-overload]  # either input or stdin, never both
+            **stdin,
         )
     except FileNotFoundError as error:
         raise HostError(f"{argv[0]} is missing", hint="install the packages of lab/apt-packages.txt") from error

@@ -61,7 +61,7 @@ def parse_targets(listing: str) -> Mirrors:
 
 
 def _is_debian(origin: str, uri: str) -> bool:
-    """apt knows the origin only once the lists were fetched (else the field stays as it was asked for)."""
+    """Apt knows the origin only once the lists were fetched (else the field stays as it was asked for)."""
     if origin and not origin.startswith("$("):
         return origin == "Debian"
     return "debian" in uri.rstrip("/").rpartition("/")[2]

@@ -47,6 +47,9 @@ class Machine:
 
     def start(self) -> None:
         """Start the supervisor; return once its processes are in the node's control group."""
+        for place in (self.base, self.bundle):
+            if not place.is_dir():
+                raise SiteError(f"{place}, which {self.hostname} was made from, is gone", hint="remove the node")
         config = {
             "groups": [str(folder) for folder in self.group.create()],
             "mount": self._mount_argv(),

@@ -42,7 +42,7 @@ class ControlGroup:
 
     @staticmethod
     def _inherit_cpuset(folder: Path) -> None:
-        """A v1 cpuset starts empty and lets no process in."""
+        """Fill a v1 cpuset: it starts empty and lets no process in."""
         for name in ("cpuset.cpus", "cpuset.mems"):
             mine, parent = folder / name, folder.parent / name
             if mine.exists() and parent.exists() and not mine.read_text().strip():
@@ -89,7 +89,7 @@ class ControlGroup:
 
 
 def _remove_when_free(folder: Path) -> None:
-    """A group stays busy for a moment after its last process was reaped."""
+    """Remove a group that stays busy for a moment after its last process was reaped."""
     deadline = time.monotonic() + KILL_TIMEOUT_S
     while True:
         try:

@@ -15,7 +15,7 @@ GROUP = "gpu_nodes"
 
 
 def render_inventory(addresses: Mapping[str, str], access: SshAccess) -> str:
-    """Return the inventory text: group ``gpu_nodes``, host names with their addresses, one set of connection variables."""
+    """Return the inventory: group ``gpu_nodes``, hosts with their addresses, one set of connection variables."""
     lines = [f"{GROUP}:", "  hosts:" if addresses else "  hosts: {}"]
     for name, address in sorted(addresses.items()):
         lines += [f"    {name}:", f"      ansible_host: {address}"]

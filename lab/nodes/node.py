@@ -115,7 +115,7 @@ class Node:
         timeout_s: float = RUN_TIMEOUT_S,
         input_text: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``command`` (words, no shell) on the node as root; ``CommandError`` if it fails, unless ``check`` is off."""
+        """Run ``command`` (words, no shell) as root; ``CommandError`` if it fails, unless ``check`` is off."""
         argv = self.access.argv(self.address, command)
         return run(argv, timeout_s=timeout_s, check=check, input_text=input_text)
 
@@ -123,10 +123,13 @@ class Node:
         """Power off in order; a node that does not follow in time is cut off."""
         if self.is_running:
             self.run(["systemctl", "poweroff"], check=False, timeout_s=POWEROFF_TIMEOUT_S)
-            deadline = time.monotonic() + POWEROFF_TIMEOUT_S
-            while self.is_running and time.monotonic() < deadline:
-                time.sleep(POLL_S)
+            self._wait_until_off()
         self.cut()
+
+    def _wait_until_off(self) -> None:
+        deadline = time.monotonic() + POWEROFF_TIMEOUT_S
+        while self.is_running and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def cut(self) -> None:
         """Take the power away: every process of the node ends at once, nothing is written any more."""

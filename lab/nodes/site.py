@@ -52,6 +52,30 @@ class NodeStatus:
     console: Path
 
 
+@dataclass(frozen=True)
+class _Record:
+    """What ``node.json`` keeps; tree and packages stay those that the node was made from."""
+
+    spec: NodeSpec
+    octet: int
+    base: Path
+    bundle: Path
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        values = {"spec": self.spec.to_json(), "octet": self.octet}
+        return json.dumps({**values, "base": str(self.base), "bundle": str(self.bundle)})
+
+
+def _read_record(path: Path) -> _Record:
+    try:
+        values = json.loads(path.read_text())
+        base, packages = Path(values["base"]), Path(values["bundle"])
+        return _Record(NodeSpec(**values["spec"]), values["octet"], base, packages)
+    except (KeyError, TypeError) as error:
+        raise SiteError(f"{path} is of another version of the laboratory", hint="destroy that site") from error
+
+
 class Site:
     """The site called ``name``; nothing is made before the first ``up``."""
 
@@ -132,8 +156,7 @@ class Site:
         if not path.exists():
             known = ", ".join(self.node_names()) or "none"
             raise SiteError(f"site {self.name} has no node {name}", hint=f"nodes: {known}")
-        record = json.loads(path.read_text())
-        return self._node(NodeSpec(**record["spec"]), record["octet"], self._bridge())
+        return self._node(_read_record(path), self._bridge())
 
     def node_names(self) -> list[str]:
         """Return the names of the site's nodes."""
@@ -159,7 +182,7 @@ class Site:
         ]
 
     def _lock(self) -> AbstractContextManager[None]:
-        """The lock lies beside the folder, so that it can be held while the folder goes."""
+        """Return the site's lock: beside the folder, so that it can be held while the folder goes."""
         return locked(self.folder.with_name(f".{self.name}.lock"), wait_s=LOCK_WAIT_S)
 
     def _open(self) -> Bridge:
@@ -190,35 +213,36 @@ class Site:
             raise SiteError(f"node {spec.name} exists as {node.spec}, not {spec}", hint=hint)
         return node
 
-    def _node(self, spec: NodeSpec, octet: int, bridge: Bridge) -> Node:
+    def _node(self, record: _Record, bridge: Bridge) -> Node:
+        spec = record.spec
         folder = self._node_folder(spec.name)
         machine = Machine(
-            name=f"g{bridge.subnet}-{octet}",
+            name=f"g{bridge.subnet}-{record.octet}",
             hostname=spec.name,
             folder=folder,
-            base=trees.ensure(spec.suite),
-            bundle=bundle.ensure(spec.suite).folder,
+            base=record.base,
+            bundle=record.bundle,
             bridge=bridge.name,
             group=ControlGroup(f"{self.bridge_name}{SEPARATOR}{spec.name}"),
         )
-        return Node(spec, self.name, bridge.node_address(octet), folder, machine, self.access)
+        return Node(spec, self.name, bridge.node_address(record.octet), folder, machine, self.access)
 
     def _create(self, spec: NodeSpec, bridge: Bridge) -> Node:
         """Fill a new node's folder; one that was left half made is emptied first."""
         folder = self._node_folder(spec.name)
         shutil.rmtree(folder, ignore_errors=True)
-        node = self._node(spec, self._free_octet(), bridge)
+        packages = bundle.ensure(spec.suite)
+        record = _Record(spec, self._free_octet(), trees.ensure(spec.suite), packages.folder)
+        node = self._node(record, bridge)
         for room in ("upper", "work", "root", "containerd", "kubelet"):
             (folder / room).mkdir(parents=True)
         (folder / "upper").chmod(0o755)
         layer = Layer(folder / "upper", node.machine.base)
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
-        packages = bundle.ensure(spec.suite)
         write_site_files(layer, packages)
         write_pci(folder / "pci", node.gpus)
         self._simulate(layer, node, packages.driver_versions())
-        octet = int(node.address.rpartition(".")[2])
-        write_atomic(folder / "node.json", json.dumps({"spec": spec.to_json(), "octet": octet}))
+        write_atomic(folder / "node.json", record.to_json())
         return node
 
     def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
@@ -232,7 +256,7 @@ class Site:
         nvml_state.write(node.nvml_library, machine)
 
     def _free_octet(self) -> int:
-        used = {json.loads(path.read_text())["octet"] for path in self.folder.glob("nodes/*/node.json")}
+        used = {_read_record(path).octet for path in self.folder.glob("nodes/*/node.json")}
         return next(octet for octet in range(FIRST_NODE, LAST_NODE) if octet not in used)
 
     def _write_access(self) -> None:

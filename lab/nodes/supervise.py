@@ -6,6 +6,7 @@ the machine), and starts systemd-nspawn again each time the node reboots. Its ou
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -19,6 +20,13 @@ RUN = Path("/run/systemd/nspawn")
 def main(config_path: str) -> int:
     """Run the node until it powers off; return nspawn's exit status."""
     config = json.loads(Path(config_path).read_text())
+    # A command that was killed may have left a supervisor that is not in the groups yet: only one may mount and boot.
+    lock = os.open(f"{config_path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("-- another supervisor runs this node --", flush=True)
+        return 0
     for group in config["groups"]:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
     # Where /run is a disk, nspawn refuses to clear its state there at a reboot.

@@ -98,7 +98,7 @@ class Session:
         """Print the figures of every benchmark with their floors beside them."""
         self.environment()
         self._lab()
-        self.python("benchmarks", "-m", "lab.benchmarks", stream=True)
+        self.python("benchmarks", "-m", "bench", stream=True)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -22,12 +22,17 @@ PACKAGES = (
 BUILD_TIMEOUT_S = 900.0
 # Run by mmdebstrap in the finished tree. Timers and consoles only cost nodes time; waiting for networkd would hold
 # up the boot because a tree has no udev; the identity of a machine belongs to the node.
+MASKED = (
+    "apt-daily.timer apt-daily-upgrade.timer getty@.service console-getty.service systemd-networkd-wait-online.service"
+)
+LEFT_BEHIND = (
+    "/etc/ssh/ssh_host_*", "/etc/apt/sources.list", "/etc/apt/sources.list.d/*", "/etc/apt/apt.conf.d/99mmdebstrap",
+    "/var/lib/apt/lists/*", "/etc/resolv.conf", "/etc/hostname",
+)  # fmt: skip
 FINISH = (
     'chroot "$1" systemctl --quiet enable systemd-networkd ssh',
-    'chroot "$1" systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer getty@.service'
-    " console-getty.service systemd-networkd-wait-online.service",
-    'rm -rf "$1"/etc/ssh/ssh_host_* "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*'
-    ' "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/lib/apt/lists/* "$1"/etc/resolv.conf "$1"/etc/hostname',
+    f'chroot "$1" systemctl --quiet mask {MASKED}',
+    f'cd "$1" && rm -rf {" ".join(f".{path}" for path in LEFT_BEHIND)}',
     ': > "$1"/etc/machine-id',
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -188,3 +189,31 @@ def test_the_hook_is_not_left_behind_when_the_daemon_stops(node: DaemonProcess) 
     pid = int((node.node / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_driver_that_hangs_keeps_neither_pods_nor_the_end_waiting(kubelet: Kubelet, node: DaemonProcess) -> None:
+    with node:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        pipe = node.node / "pipe"
+        os.mkfifo(pipe)
+        pipe.rename(node.driver)
+        silent_writer = open_when_read(node.driver)
+        kubelet.restart()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert kubelet.allocate(RESOURCE, 1, "pod").device_ids == (gpu(0).uuid,)
+        assert node.stop() == 0
+        assert "its session is left open" in node.log()
+        os.close(silent_writer)
+
+
+def open_when_read(pipe: Path) -> int:
+    """Open a pipe for writing as soon as somebody reads it: the reader then waits for ever."""
+    opened: list[int] = []
+
+    def is_read() -> bool:
+        with suppress(OSError):  # ENXIO: nobody reads yet
+            opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(opened)
+
+    wait_until(is_read, lambda: f"nobody reads {pipe}")
+    return opened[0]

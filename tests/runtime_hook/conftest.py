@@ -25,19 +25,19 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def driver(tmp_path: Path, objects: Path) -> DriverTree:
-    """A Debian host with two GPUs (needs root for its device nodes)."""
+    """Make a Debian host with two GPUs (needs root for its device nodes)."""
     return DriverTree(tmp_path / "host", objects).build()
 
 
 @pytest.fixture(scope="session")
 def pristine_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Debian-like container root that nothing runs in."""
+    """Make a Debian-like container root that nothing runs in."""
     return make_root(tmp_path_factory.mktemp("pristine"))
 
 
 @pytest.fixture
 def root(tmp_path: Path, pristine_root: Path) -> Path:
-    """A container root of this test's own."""
+    """Make a container root of this test's own."""
     return Path(shutil.copytree(pristine_root, tmp_path / "root", symlinks=True))
 
 

@@ -83,7 +83,7 @@ class Container:
                 "env": environment,
                 "cwd": "/",
                 "noNewPrivileges": True,
-                "capabilities": {kind: self.capabilities for kind in ("bounding", "effective", "permitted")},
+                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), self.capabilities),
             },
             "root": {"path": str(self.root), "readonly": False},
             "mounts": [
@@ -154,6 +154,6 @@ def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted([root, *root.rglob("*")]):
         status = path.lstat()
-        target = os.readlink(path) if path.is_symlink() else ""
+        target = str(path.readlink()) if path.is_symlink() else ""
         found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_rdev, target)
     return found

@@ -6,7 +6,10 @@ import os
 import stat
 import subprocess
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSION = "550.163.01"
 SONAMES = {

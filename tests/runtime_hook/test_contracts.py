@@ -27,7 +27,7 @@ def test_good_configurations_are_read(content: object) -> None:
 
 @pytest.mark.parametrize("content", samples("hook-config", "bad"))
 def test_bad_configurations_are_refused_by_name(content: object) -> None:
-    with pytest.raises(ConfigError, match="hook.json"):
+    with pytest.raises(ConfigError, match=r"hook\.json"):
         parse_config(content, "hook.json")
 
 
@@ -38,7 +38,7 @@ def test_good_inventories_survive_a_round_trip(content: object) -> None:
 
 @pytest.mark.parametrize("content", samples("inventory", "bad"))
 def test_bad_inventories_are_refused_by_name(content: object) -> None:
-    with pytest.raises(InventoryError, match="inventory.json"):
+    with pytest.raises(InventoryError, match=r"inventory\.json"):
         parse_inventory(content, "inventory.json")
 
 

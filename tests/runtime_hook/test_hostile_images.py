@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from tests.runtime_hook.drivertree import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.runtime_hook.containers import Container
     from tests.runtime_hook.drivertree import DriverTree
@@ -69,7 +69,7 @@ def occupy(path: Path, kind: str, victim: Path) -> None:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A folder of the host that an image points at."""
+    """Make a folder of the host that an image points at."""
     folder = tmp_path / "victim"
     folder.mkdir()
     for name in ("ld.so.cache", "nvidia-smi", f"libcuda.so.{VERSION}", "libcuda.so.1"):
@@ -88,11 +88,13 @@ def host_unchanged(*folders: Path) -> Iterator[None]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", [*LINKS, *KINDS])
 def test_no_target_leads_to_the_host(
-    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path, target: str, kind: str
+    container: Callable[..., Container], root: Path, victim: Path, target: str, kind: str
 ) -> None:
-    occupy(root / TARGETS[target], kind, victim if "folder" in target or target == "etc" else victim / "ld.so.cache")
-    with host_unchanged(driver.root, victim):
-        done = container(["/bin/busybox", "true"], devices=ALLOCATED).run()
+    pointed_at = victim if "folder" in target or target == "etc" else victim / "ld.so.cache"
+    occupy(root / TARGETS[target], kind, pointed_at)
+    made = container(["/bin/busybox", "true"], devices=ALLOCATED)
+    with host_unchanged(Path(made.hook_arguments[-1]), victim):
+        done = made.run()
     if done.returncode:
         assert "grapnel-hook: cannot " in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
@@ -196,7 +198,7 @@ def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callab
 
 @pytest.mark.parametrize("target", ["usr/bin", MULTIARCH, "etc"])
 def test_swapping_a_target_while_the_hook_runs_never_reaches_the_host(
-    container: Callable[..., Container], root: Path, driver: DriverTree, victim: Path, target: str
+    container: Callable[..., Container], root: Path, victim: Path, target: str
 ) -> None:
     """A folder and a link to the host change places all the time, as another container on a shared root could do."""
     folder, aside = os.fsencode(root / target), os.fsencode(root / "aside")
@@ -211,7 +213,7 @@ def test_swapping_a_target_while_the_hook_runs_never_reaches_the_host(
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        with host_unchanged(driver.root, victim):
+        with host_unchanged(victim):
             for _ in range(ROUNDS):
                 container(["/bin/busybox", "true"], devices=ALLOCATED).run()
     finally:

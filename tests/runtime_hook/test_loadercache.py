@@ -84,8 +84,8 @@ def with_hwcaps(data: bytes, names: list[bytes]) -> bytes:
     extension = struct.pack("<II", 0xEAA42174, 2)
     extension += struct.pack("<IIII", 0, 0, sections_at + len(hwcaps), len(generator))
     extension += struct.pack("<IIII", 1, 0, sections_at, len(hwcaps)) + hwcaps + generator
-    header = struct.pack("<20sIIB3xI12x", MAGIC, len(cache), len(strings), 2, start)
-    return header + data[48 : cache.strings_start] + strings + b"\0" * (start - strings_end) + extension
+    header: bytes = struct.pack("<20sIIB3xI12x", MAGIC, len(cache), len(strings), 2, start)
+    return b"".join([header, data[48 : cache.strings_start], strings, bytes(start - strings_end), extension])
 
 
 def test_hwcaps_keep_their_names_when_offsets_move() -> None:

@@ -11,6 +11,7 @@ from lab.nodes import Node, NodeSpec, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield made
         finally:
             made.destroy()
+
+
+@pytest.fixture
+def fresh_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Return a site of one test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = Site(f"f{os.getpid()}")
+    yield made
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made.destroy()
 
 
 @pytest.fixture(scope="module")

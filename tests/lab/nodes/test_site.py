@@ -88,31 +88,33 @@ def test_destroying_a_site_leaves_its_neighbour_alone(site: Site, node: Node) ->
     assert not site.folder.exists()
 
 
-def test_a_site_whose_command_was_killed_can_be_destroyed_or_used(site: Site) -> None:
-    up = [sys.executable, "-P", "-m", "lab", "up", "n1", "--site", site.name]
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.4])
+def test_a_site_whose_command_was_killed_can_be_destroyed_or_used(fresh_site: Site, delay_s: float) -> None:
+    up = [sys.executable, "-P", "-m", "lab", "up", "n1", "--site", fresh_site.name]
     with subprocess.Popen(up, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as command:
-        while not (site.folder / "nodes/n1/supervisor.json").exists():
+        while not (fresh_site.folder / "nodes/n1/supervisor.json").exists():
             assert command.poll() is None
             time.sleep(0.005)
+        time.sleep(delay_s)
         command.kill()
-    assert site.up(NodeSpec("n1")).run(["true"]).returncode == 0
-    site.destroy()
-    assert traces(site.name) == []
+    assert fresh_site.up(NodeSpec("n1")).run(["true"]).returncode == 0
+    fresh_site.destroy()
+    assert traces(fresh_site.name) == []
 
 
-def test_a_site_whose_folder_was_lost_is_found_and_destroyed(site: Site) -> None:
-    site.up(NodeSpec("n1", gpus=0))
-    shutil.rmtree(site.folder)
-    assert lost_sites() == {f"gn-{site.name}": str(site.folder)}
-    site.destroy()
-    assert traces(site.name) == []
+def test_a_site_whose_folder_was_lost_is_found_and_destroyed(fresh_site: Site) -> None:
+    fresh_site.up(NodeSpec("n1", gpus=0))
+    shutil.rmtree(fresh_site.folder)
+    assert lost_sites()[f"gn-{fresh_site.name}"] == str(fresh_site.folder)
+    fresh_site.destroy()
+    assert traces(fresh_site.name) == []
 
 
 def test_a_site_of_another_state_folder_is_not_touched(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = site.up(NodeSpec("n1", gpus=0))
+    running = fresh_site.up(NodeSpec("n1", gpus=0))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(SiteError, match=f"belongs to {site.folder}"):
-        Site(site.name).destroy()
+    with pytest.raises(SiteError, match=f"belongs to {fresh_site.folder}"):
+        Site(fresh_site.name).destroy()
     assert running.is_running

@@ -1,0 +1,59 @@
+"""``python3 -m bench``: every benchmark in turn, on nodes of its own where it needs some.
+
+Figures are printed with their floor or peer beside them, measured in turn in the same run: these machines are noisy.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lab.machine.errors import LabError
+from lab.nodes import NodeSpec, Site
+
+HERE = Path(__file__).parent
+DECLARATION = 'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: "550.163.01"}\n'
+NODES = ("b1", "b2", "b3")
+
+
+def run(*argv: str) -> None:
+    """Run one benchmark where a person can watch it."""
+    print(f"\n== {' '.join(argv)}", flush=True)
+    subprocess.run([sys.executable, "-P", *argv], check=True)
+
+
+def bench_apply(site: Site) -> None:
+    """Bring three nodes to a declaration, then measure an apply that has nothing to do."""
+    for name in NODES:
+        site.up(NodeSpec(name, gpus=4, driver_module="550.163.01"))
+    with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
+        declaration = Path(folder, "grapnel.yaml")
+        declaration.write_text(DECLARATION)
+        start = "import sys, provision.cli; sys.exit(provision.cli.main())"
+        run("-c", start, "apply", "--yes", "-f", str(declaration), "-i", str(site.inventory_path))
+        run(str(HERE / "apply.py"), str(site.inventory_path), "-f", str(declaration))
+
+
+def main() -> int:
+    """Run them all; exit status 0, or 1 with the reason."""
+    os.environ["GRAPNEL_PAYLOAD"] = str(HERE.parent / "dist" / "payload")
+    site = Site("bench")
+    try:
+        run(str(HERE / "hook.py"))
+        run(str(HERE / "plugin.py"))
+        site.destroy()
+        try:
+            bench_apply(site)
+        finally:
+            site.destroy()
+    except (LabError, subprocess.CalledProcessError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

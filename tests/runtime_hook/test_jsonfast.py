@@ -1,0 +1,54 @@
+"""The C scanner against the public module: the same documents, the same refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from runtime_hook.jsonfast import c_scanner, dumps, loads, public_scanner
+
+SAMPLE = b' {"a": [1, -2.5e3, true, false, null, "\\u00e9\\ud83d\\ude00\\n"], "b": {"": {}}, "a2": []}\n'
+
+
+def outcome(data: bytes, *, fast: bool) -> object:
+    try:
+        return loads(data, None if fast else public_scanner())
+    except ValueError:
+        return "refused"
+
+
+def test_this_interpreter_has_the_c_scanner() -> None:
+    assert c_scanner() is not None
+
+
+def test_a_document_is_read_as_the_public_module_reads_it() -> None:
+    assert loads(SAMPLE) == json.loads(SAMPLE)
+    assert loads(dumps({"a": [1]}).encode()) == {"a": [1]}
+
+
+def test_damaged_documents_have_the_same_outcome_with_both_scanners() -> None:
+    source = random.Random(7)  # noqa: S311 - a fixed series of damages
+    for _ in range(3000):
+        data = bytearray(SAMPLE)
+        for _ in range(source.randint(1, 3)):
+            place = source.randrange(len(data))
+            data[place : place + source.randint(0, 2)] = bytes(
+                source.choices(b'{}[]",:0\\ntx \xff', k=source.randint(0, 2))
+            )
+        assert outcome(bytes(data), fast=True) == outcome(bytes(data), fast=False), bytes(data)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1,]", "nul", "'a'", '{"a" 1}', "NaN", "[Infinity]", "[-Infinity]", "1 2", "\ufeff{}", '"\n"']
+)
+def test_what_is_not_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any message will do, the type is the contract
+        loads(text.encode())
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_deep_nesting_is_a_value_error(opening: bytes) -> None:
+    with pytest.raises(ValueError, match="JSON is nested too deeply"):
+        loads(opening * 200_000)

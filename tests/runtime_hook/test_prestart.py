@@ -1,0 +1,186 @@
+"""The hook as a process: what it refuses, how it says so, how long it may take, what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runtime_hook.containers import HOOK, REPOSITORY, run_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# What the way of a container without a GPU may not import (module docstring of runtime_hook has the prices).
+FORBIDDEN = {
+    "argparse", "collections", "contextlib", "ctypes", "dataclasses", "enum", "functools", "json", "logging",
+    "pathlib", "re", "shutil", "signal", "socket", "subprocess", "tempfile", "tomllib", "typing",
+}  # fmt: skip
+FORBIDDEN_OWN = {"kernel", "audit", "inventory", "store", "discovery", "loadercache", "operations", "plan", "commands"}
+
+
+def state(bundle: object, pid: object = 1) -> bytes:
+    return json.dumps({"ociVersion": "1.0.2", "id": "c1", "pid": pid, "bundle": str(bundle)}).encode()
+
+
+def bundle(path: Path, **parts: Any) -> Path:  # noqa: ANN401 - JSON
+    path.mkdir(exist_ok=True)
+    content = {"process": {"env": parts.get("env", [])}, "root": {"path": "rootfs"}, "linux": {}, **parts}
+    content.pop("env", None)
+    (path / "config.json").write_text(json.dumps(content))
+    return path
+
+
+def assert_one_line(done: subprocess.CompletedProcess[bytes], words: str) -> None:
+    error = done.stderr.decode()
+    assert done.returncode == 1, error
+    assert error.startswith("grapnel-hook: ")
+    assert error.count("\n") == 1
+    assert words in error
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        pytest.param(b"", "no container state on stdin", id="nothing"),
+        pytest.param(b" \n", "no container state on stdin", id="white space"),
+        pytest.param(b"{", "not JSON", id="half a document"),
+        pytest.param(b"{}{}", "more text behind", id="two documents"),
+        pytest.param(b"\xff\xfe", "utf-8", id="not text"),
+        pytest.param(b"[1]", "is not a JSON object but a list", id="a list"),
+        pytest.param(b'{"id": 1}', "id is not a string but an integer", id="a number as id"),
+        pytest.param(b'{"id": "a", "pid": true, "bundle": "/"}', "pid is not an integer", id="a flag as pid"),
+        pytest.param(b'{"id": "a", "pid": 0, "bundle": "/"}', "pid 0 is no process", id="pid 0"),
+        pytest.param(b'{"id": "a", "pid": 1, "bundle": "x"}', "bundle is not an absolute path", id="relative bundle"),
+        pytest.param(b'{"id": "a", "pid": NaN, "bundle": "/"}', "NaN is not JSON", id="not a number"),
+        pytest.param(b"[" * 100_000, "JSON", id="nested deeply"),
+        pytest.param(b" " * (5 << 20), "larger than 4 MiB", id="too much"),
+        pytest.param(
+            b'{"id": "a", "pid": 1, "bundle": "/nowhere"}', "/nowhere/config.json does not exist", id="no bundle"
+        ),
+    ],
+)
+def test_a_bad_state_is_refused_in_one_line(configure: Callable[..., list[str]], stdin: bytes, words: str) -> None:
+    assert_one_line(run_hook(["prestart", *configure()], stdin), words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        pytest.param("fifo", "is not a regular file", id="a FIFO"),
+        pytest.param("loop", "cannot open", id="a loop of links"),
+        pytest.param("folder", "is not a regular file", id="a folder"),
+        pytest.param("huge", "larger than 16 MiB", id="a huge file"),
+        pytest.param("noise", "config.json", id="noise"),
+        pytest.param("types", "annotations is not an object but a list", id="wrong types"),
+    ],
+)
+def test_a_bad_bundle_is_refused_in_one_line(
+    configure: Callable[..., list[str]], tmp_path: Path, kind: str, words: str
+) -> None:
+    path = tmp_path / "config.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to("config.json")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(17 << 20)
+    else:
+        path.write_text("\x00\x01" if kind == "noise" else '{"annotations": []}')
+    assert_one_line(run_hook(["prestart", *configure()], state(tmp_path)), words)
+
+
+def test_a_bad_configuration_refuses_every_container(configure: Callable[..., list[str]], tmp_path: Path) -> None:
+    done = run_hook(["prestart", *configure(entitlment="env")], state(bundle(tmp_path / "b")))
+    assert_one_line(done, "unknown key entitlment")
+
+
+def test_a_state_that_never_comes_ends_at_the_time_limit(configure: Callable[..., list[str]]) -> None:
+    reader, writer = os.pipe()
+    argv = ["/usr/bin/python3", "-IS", str(HOOK), "prestart", *configure(timeoutS=1)]
+    try:
+        done = subprocess.run(argv, stdin=reader, capture_output=True, timeout=30, check=False)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert_one_line(done, "not finished within 1 s")
+
+
+def test_a_container_without_claim_stays_within_the_import_budget(
+    configure: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    argv = ["/usr/bin/python3", "-X", "importtime", "-IS", str(HOOK), "prestart", *configure()]
+    done = subprocess.run(argv, input=state(bundle(tmp_path / "b")), capture_output=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "runtime_hook.prestart" in imported, "the list is the one of this run"
+    assert imported & FORBIDDEN == set()
+    assert imported & {f"runtime_hook.{name}" for name in FORBIDDEN_OWN} == set()
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    assert run_hook(["prestart", "--verbose"]).returncode == 2
+    assert run_hook(["nonsense"]).returncode == 2
+
+
+def test_version_and_launcher_work_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook/grapnel-hook").write_bytes((REPOSITORY / "runtime_hook/launcher.py").read_bytes())
+    (tmp_path / "hook/grapnel-hook").chmod(0o755)
+    (tmp_path / "hook/runtime_hook").symlink_to(REPOSITORY / "runtime_hook")
+    (tmp_path / "current").symlink_to("hook")
+    (tmp_path / "os.py").write_text("raise SystemExit(99)")
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}
+    argv = [str(tmp_path / "current/grapnel-hook"), "--version"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert done.stdout == "grapnel-hook 0.1.0\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[[], str]:
+    """Listen as syslog would; returns the next line."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    server.bind(str(tmp_path / "log"))
+    server.settimeout(5)
+
+    def receive() -> str:
+        with server:
+            return server.recv(1 << 16).decode()
+
+    return receive
+
+
+def test_an_image_that_asks_in_vain_is_logged(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    made = bundle(tmp_path / "b", env=["NVIDIA_VISIBLE_DEVICES=all"])
+    done = run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made))
+    assert done.returncode == 0, done.stderr
+    line = log()
+    assert line.startswith("<85>grapnel-hook[")
+    assert 'decision=nothing container=c1 reason="NVIDIA_VISIBLE_DEVICES is no entitlement on this node"' in line
+
+
+def test_a_refusal_is_logged_and_its_text_stays_one_line(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    made = bundle(tmp_path / "b", annotations={"grapnel.dev/allocation": "GPU-\n\u2028x"})
+    done = run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made))
+    assert_one_line(done, "no NVIDIA driver libraries")
+    line = log()
+    assert "decision=refused container=c1" in line
+    assert line.isprintable()
+
+
+def test_a_container_of_the_hosts_own_namespace_is_refused(configure: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Nothing may ever be mounted in the host's namespace, whatever the state says."""
+    made = bundle(tmp_path / "b", annotations={"grapnel.dev/allocation": "GPU-x"})
+    done = run_hook(["prestart", *configure()], state(made, pid=os.getpid()))
+    assert done.returncode == 1

@@ -10,8 +10,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     put_in_force,
     rehearse,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_failure, read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     is_restart_due,
     mark_restart,
@@ -183,7 +184,35 @@ def test_containerd_without_its_cri_plugin_is_of_no_use(row: str, is_failure: bo
     machine.write("/usr/bin/ctr", mode=0o755)
     machine.teach("/usr/bin/ctr", PLUGINS.format(row))
 
-    assert (containerd_failure(machine.host) is not None) is is_failure
+    assert (containerd_flaw(machine.host) is not None) is is_failure
+
+
+def test_a_service_is_waited_for_until_it_answers(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="inactive", enabled="enabled")
+    machine.write("/usr/bin/ctr", mode=0o755)
+    answers = iter([Finished(1, stderr="ctr: connection refused\n"), Finished(0, PLUGINS), Finished(0, PLUGINS)])
+    machine.teach("/usr/bin/ctr", lambda: next(answers))
+    naps: list[float] = []
+
+    put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+
+    assert len(naps) == 1
+
+
+def test_a_service_that_keeps_silent_is_given_up_on(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="inactive", enabled="enabled")
+    machine.write("/usr/bin/ctr", mode=0o755)
+    machine.teach("/usr/bin/ctr", return_code=1, stderr="ctr: connection refused\n")
+    naps: list[float] = []
+
+    with pytest.raises(ConfigurationError, match="connection refused"):
+        put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+
+    assert len(naps) == 4
+
+
+def test_containerd_without_its_client_is_trusted(machine: Machine) -> None:
+    assert containerd_flaw(machine.host) is None
 
 
 def test_engines_tell_version_and_complaint(machine: Machine) -> None:

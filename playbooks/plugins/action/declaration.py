@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.controller import fai
 _MINIMAL = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
     """The action `grapnel.node.declaration`."""
 
     TRANSFERS_FILES = False

@@ -19,7 +19,7 @@ _ARGUMENTS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
     """The action `grapnel.node.plan`."""
 
     TRANSFERS_FILES = False

@@ -10,7 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_failure
+from ansible_collections.grapnel.node.plugins.module_utils.engines import (
+    containerd_flaw,
+    containerd_silence,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, swap_back, swap_in
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_containerd
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
@@ -88,21 +91,21 @@ def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Call
 
 
 def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None]) -> str | None:
-    """Return why the service is of no use after ``timeout_s``, None as soon as it answers."""
-    failure: str | None = None
+    """Return why the service is of no use: at once when that is certain, after ``timeout_s`` when it keeps silent."""
+    silence: str | None = None
     for _ in range(max(1, int(service.timeout_s / _RETRY_S))):
-        failure = _failure(host, service)
-        if failure is None:
-            return None
+        silence = _silence(host, service)
+        if silence is None:
+            return containerd_flaw(host) if service.engine == "containerd" else None
         sleep(_RETRY_S)
-    return failure
+    return silence
 
 
-def _failure(host: Host, service: Service) -> str | None:
+def _silence(host: Host, service: Service) -> str | None:
     state = unit_property(host, service.unit, "ActiveState")
     if state != "active":
         return f"{service.unit} is {state or 'unknown'}"
-    return containerd_failure(host) if service.engine == "containerd" else None
+    return containerd_silence(host) if service.engine == "containerd" else None
 
 
 def _put_back(host: Host, service: Service, changes: list[Change], failure: str, sleep: Callable[[float], None]) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _ENGINES = ("containerd", "crio", "docker", "podman")
 _TIMEOUT_S = 20.0
@@ -48,17 +50,22 @@ def containerd_dump(binary: str) -> list[str]:
     return [binary, "--config", CONTAINERD_CONFIG, "config", "dump"]
 
 
-def containerd_failure(host: Host) -> str | None:
-    """Why a started containerd is of no use: it does not answer, or its CRI plugin could not be loaded.
+def containerd_silence(host: Host) -> str | None:
+    """Return why containerd does not answer, None when it does; it may just need more time."""
+    listed = _list_plugins(host)
+    return listed.complaint if listed.return_code else None
 
-    containerd itself comes up without CRI when that plugin's table is wrong, or names a file that is not there.
+
+def containerd_flaw(host: Host) -> str | None:
+    """Return why a containerd that answers is of no use to a kubelet, None when it is.
+
+    containerd comes up without its CRI plugin when that plugin's table is wrong, or names a file that is not there.
     """
-    client = host.find_command("ctr")
-    if client is None:
-        return None
-    listed: Finished = host.run([client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S)
-    if listed.return_code:
-        return listed.complaint
-    if _CRI_PLUGIN.search(listed.stdout):
-        return "its cri plugin could not be loaded, see journalctl -u containerd"
+    if _CRI_PLUGIN.search(_list_plugins(host).stdout):
+        return "the cri plugin of containerd could not be loaded, see journalctl -u containerd"
     return None
+
+
+def _list_plugins(host: Host) -> Finished:
+    client = host.find_command("ctr")
+    return host.run([client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S) if client else Finished(0)

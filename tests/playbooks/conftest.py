@@ -1,0 +1,20 @@
+"""Makes the collection importable under its own name, without Ansible."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.fakes import Machine
+
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+
+sys.path.append(str(PLAYBOOKS / "collections"))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine of files below a folder, whose commands answer as they are told."""
+    return Machine(tmp_path)

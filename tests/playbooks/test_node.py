@@ -1,0 +1,164 @@
+"""The collection's modules on a booted node: real dpkg, apt, systemd and containerd, reached over ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from lab.nodes import NodeSpec, Site
+from provision.fleet.facts import parse_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lab.nodes import Node
+
+pytestmark = pytest.mark.nodes
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs" / "contracts" / "node-facts" / "schema.json"
+DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+CRI = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd'
+HANDLER = f'{CRI}]\ndefault_runtime_name = "nvidia"\n{CRI.splitlines()[1]}.runtimes.nvidia]\n'
+HANDLER += 'runtime_type = "io.containerd.runc.v2"\n'
+TIMEOUT_S = 180
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A site of these tests' own, gone before and after."""
+    made = Site("playbooks")
+    made.destroy()
+    yield made
+    made.destroy()
+
+
+@pytest.fixture(scope="module")
+def node(site: Site) -> Node:
+    """A node with containerd, as its distribution packages it, that reads drop-ins."""
+    made = site.up(NodeSpec("n1", suite="trixie", gpus=2))
+    made.run(["apt-get", "-qq", "update"])
+    made.run(["sh", "-ec", "DEBIAN_FRONTEND=noninteractive apt-get -qq --no-install-recommends install containerd"])
+    config = made.root / "etc/containerd/config.toml"
+    config.write_text('imports = ["/etc/containerd/conf.d/*.toml"]\n' + config.read_text())
+    made.run(["systemctl", "restart", "containerd"])
+    return made
+
+
+def run_module(site: Site, module: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a module's arguments
+    """Run one module of the collection on n1 and return its result."""
+    command = [str(Path(sys.executable).parent / "ansible"), "n1", "-m", f"grapnel.node.{module}"]
+    done = subprocess.run(
+        [*command, "-i", str(site.inventory_path), *(["-a", json.dumps(arguments)] if arguments else [])],
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "playbooks" / "collections")},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    match = re.search(r"^n1 \| ([A-Z]+)!? => ", done.stdout, re.MULTILINE)
+    assert match, done.stdout + done.stderr
+    result: dict[str, Any] = json.JSONDecoder().raw_decode(done.stdout, match.end())[0]
+    return {**result, "failed": match[1] == "FAILED"}
+
+
+def configure(site: Site, text: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a module's arguments
+    files = [{"path": DROP_IN, "content": text}]
+    return run_module(
+        site, "configuration", unit="containerd.service", engine="containerd", restart=True, files=files, **arguments
+    )
+
+
+def facts_of(site: Site) -> dict[str, Any]:
+    facts: dict[str, Any] = run_module(site, "facts")["facts"]
+    return facts
+
+
+def runs_containerd(node: Node) -> bool:
+    listed = node.run(["ctr", "plugins", "ls"], check=False).stdout
+    return any(row.split()[1:2] == ["cri"] and row.endswith("ok") for row in map(str.rstrip, listed.splitlines()))
+
+
+def test_facts_keep_the_contract(site: Site, node: Node) -> None:
+    facts = facts_of(site)
+
+    jsonschema.validate(facts, json.loads(SCHEMA.read_text()))
+    parsed = parse_facts(facts, node="n1")
+    assert parsed.node.os.codename == "trixie"
+    assert [gpu.address for gpu in parsed.gpus] == sorted(gpu.pci_address for gpu in node.gpus)
+    assert parsed.packages["containerd"].version == node.run(["dpkg-query", "-Wf${Version}", "containerd"]).stdout
+    assert {"535.309.01", "550.163.01"} <= {one.version.split("-")[0] for one in parsed.available["libcuda1"]}
+    assert parsed.service("containerd.service").active == "active"
+    assert parsed.engines["containerd"] is not None
+    assert parsed.package_manager.lists_error is None
+    assert not parsed.package_manager.interrupted
+
+
+def test_facts_see_an_interrupted_dpkg_and_a_hold(site: Site, node: Node) -> None:
+    node.run(["apt-mark", "hold", "containerd"])
+    node.run(["dpkg", "--unpack", *_package(node, "libnvidia-ptxjitcompiler1")], check=False)
+    try:
+        facts = facts_of(site)
+    finally:
+        node.run(["dpkg", "--purge", "--force-all", "libnvidia-ptxjitcompiler1"])
+        node.run(["apt-mark", "unhold", "containerd"])
+
+    assert facts["package_manager"]["interrupted"] is True
+    assert facts["packages"]["libnvidia-ptxjitcompiler1"]["status"] == "unpacked"
+    assert facts["packages"]["containerd"]["hold"] is True
+    assert facts_of(site)["package_manager"]["interrupted"] is False
+
+
+def _package(node: Node, name: str) -> list[str]:
+    """Download a package to the node; returns its file there."""
+    node.run(["sh", "-ec", f"cd /root && apt-get -qq download {name}"])
+    return [node.run(["sh", "-ec", f"ls /root/{name}_*.deb"]).stdout.strip()]
+
+
+def test_a_change_is_in_force_and_the_second_run_changes_nothing(site: Site, node: Node) -> None:
+    first = configure(site, HANDLER)
+    second = run_module(
+        site,
+        "configuration",
+        unit="containerd.service",
+        engine="containerd",
+        files=[{"path": DROP_IN, "content": HANDLER}],
+    )
+
+    assert first["changed"] is True, first
+    assert second["changed"] is False
+    assert "runtimes.nvidia]" in node.run(["containerd", "config", "dump"]).stdout
+    assert runs_containerd(node)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version = 2\n[plugins\n", f"nothing was changed: containerd: failed to load TOML: {DROP_IN}: (2, 2)"),
+        (f"{CRI}]\ndefault_runtime_name = 3\n", "nothing was changed: containerd: (3, 1): Can't convert 3"),
+        (f'{HANDLER}base_runtime_spec = "/nowhere.json"\n', "and containerd.service works with them"),
+    ],
+    ids=["no TOML", "a wrong type in a plugin's table", "a table that only the started plugin finds wrong"],
+)
+def test_a_configuration_that_containerd_does_not_take_leaves_all_as_it_was(
+    text: str, message: str, site: Site, node: Node
+) -> None:
+    before = node.run(["sh", "-ec", "find /etc/containerd -type f | sort | xargs sha256sum"]).stdout
+
+    result = configure(site, text, timeout_s=5)
+
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert node.run(["sh", "-ec", "find /etc/containerd -type f | sort | xargs sha256sum"]).stdout == before
+    assert node.run(["sh", "-ec", "ls -A /run/grapnel/restart"]).stdout == ""
+    assert runs_containerd(node)

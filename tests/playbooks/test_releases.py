@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.releases import (
+    ReleaseError,
+    install_release,
+    read_inventory,
+    read_releases,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.playbooks.fakes import Machine
+
+HOME = "usr/lib/grapnel"
+
+
+def digest(letter: str) -> str:
+    return letter * 64
+
+
+def make_archive(folder: Path, text: str) -> str:
+    script = folder / "grapnel-hook"
+    script.write_text(text)
+    script.chmod(0o755)
+    path = folder / f"{text}.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(script, "grapnel-hook")
+    return str(path)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Host:
+    root = tmp_path / "node"
+    root.mkdir()
+    return Host(root)
+
+
+def current(node: Host) -> str:
+    return node.path(f"/{HOME}/hook/grapnel-hook").read_text()
+
+
+def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> None:
+    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+
+    assert current(node) == "one"
+    assert read_releases(node) == {"hook": {"digest": digest("a")}, "node": None}
+    assert os.access(node.path(f"/{HOME}/hook/grapnel-hook"), os.X_OK)
+    assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
+    for letter in "abc":
+        install_release(node, "hook", digest(letter), make_archive(tmp_path, letter))
+        os.utime(node.path(f"/{HOME}/releases/hook-{letter * 12}"), (ord(letter), ord(letter)))
+    install_release(node, "node", digest("d"), make_archive(tmp_path, "d"))
+
+    assert node.names(f"/{HOME}/releases") == [f"hook-{'b' * 12}", f"hook-{'c' * 12}", f"node-{'d' * 12}"]
+
+
+def test_going_back_needs_no_archive(node: Host, tmp_path: Path) -> None:
+    for letter in "ab":
+        install_release(node, "hook", digest(letter), make_archive(tmp_path, letter))
+
+    install_release(node, "hook", digest("a"), "/nowhere.tar")
+
+    assert current(node) == "a"
+
+
+def test_an_archive_that_is_cut_short_leaves_the_old_release_working(node: Host, tmp_path: Path) -> None:
+    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes((tmp_path / "one.tar").read_bytes()[:700])
+
+    with pytest.raises(ReleaseError, match=r"cut\.tar cannot be unpacked"):
+        install_release(node, "hook", digest("b"), str(cut))
+
+    assert current(node) == "one"
+    assert read_releases(node)["hook"] == {"digest": digest("a")}
+
+
+def test_what_a_killed_run_left_is_cleared_away(node: Host, tmp_path: Path) -> None:
+    half = node.path(f"/{HOME}/releases/hook-{'a' * 12}")
+    half.mkdir(parents=True)  # no RELEASE in it: never finished
+    beside = node.path(f"/{HOME}/releases/.hook-{'a' * 12}.xyz")
+    beside.mkdir()
+    node.path(f"/{HOME}/.hook.new").symlink_to("releases/nowhere")
+
+    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+
+    assert current(node) == "one"
+    assert not beside.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"], ids=["empty", "cut short", "something else"])
+def test_an_unreadable_inventory_is_no_inventory(text: str, machine: Machine) -> None:
+    machine.write("/run/grapnel/inventory.json", text)
+
+    assert read_inventory(machine.host) is None
+
+
+def test_the_inventory_tells_its_driver(machine: Machine) -> None:
+    machine.write("/run/grapnel/inventory.json", '{"driver_version": "550.163.01"}')
+
+    assert read_inventory(machine.host) == {"driver_version": "550.163.01"}

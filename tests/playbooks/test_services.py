@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
+    ConfigurationError,
+    Service,
+    pending_steps,
+    put_in_force,
+    rehearse,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    is_restart_due,
+    mark_restart,
+    read_units,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
+
+from tests.playbooks.fakes import Systemd
+
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
+
+UNIT = "grapnel-node.service"
+CONFIG = "/etc/grapnel/node.json"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+HANDLER = "/etc/containerd/conf.d/99-nvidia.toml"
+
+
+def service(*, enabled: bool = True, restart: bool = True, engine: str = "") -> Service:
+    return Service(unit=UNIT, engine=engine, enabled=enabled, restart=restart, timeout_s=2)
+
+
+def changes(machine: Machine, text: str = "new", path: str = CONFIG) -> list:  # type: ignore[type-arg] # a test's table
+    return find_changes(machine.host, [FileText(path, text, 0o644)])
+
+
+def no_sleep(_: float) -> None:
+    """Time stands still."""
+
+
+def test_files_as_declared_are_no_change(machine: Machine) -> None:
+    machine.write(CONFIG, "new")
+
+    assert changes(machine) == []
+
+
+@pytest.mark.parametrize(("text", "mode"), [("old", 0o644), ("new", 0o600)], ids=["another text", "another mode"])
+def test_files_that_differ_are_a_change(text: str, mode: int, machine: Machine) -> None:
+    machine.write(CONFIG, text, mode=mode)
+
+    (change,) = changes(machine)
+
+    assert describe([change]) == [{"before_header": CONFIG, "after_header": CONFIG, "before": text, "after": "new"}]
+
+
+def test_a_change_is_put_in_force_by_a_restart(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    systemd.is_broken = lambda: machine.read(CONFIG) != "new" or not is_restart_due(machine.host, UNIT)
+    machine.write(CONFIG, "old")
+
+    put_in_force(machine.host, service(), changes(machine), no_sleep)
+
+    assert systemd.active == "active"
+    assert not is_restart_due(machine.host, UNIT)
+    assert "systemctl daemon-reload" not in machine.calls
+
+
+def test_systemd_reads_units_again_only_when_one_changed(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="inactive", enabled="disabled")
+
+    put_in_force(machine.host, service(restart=False), changes(machine, path=UNIT_FILE), no_sleep)
+
+    done = [call for call in machine.calls if " show " not in call]
+    assert done == ["systemctl daemon-reload", f"systemctl enable {UNIT}", f"systemctl start {UNIT}"]
+
+
+def test_a_service_that_does_not_come_up_gets_its_old_files_back(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    machine.write(CONFIG, "old", mode=0o640)
+    systemd.is_broken = lambda: machine.read(CONFIG) == "new"
+
+    with pytest.raises(ConfigurationError, match=r"is failed; the files were put back, and .* works with them"):
+        put_in_force(machine.host, service(), changes(machine), no_sleep)
+
+    assert machine.read(CONFIG) == "old"
+    assert (machine.root / CONFIG.lstrip("/")).stat().st_mode & 0o777 == 0o640
+    assert systemd.active == "active"
+    assert not is_restart_due(machine.host, UNIT)
+
+
+def test_a_file_that_was_not_there_is_gone_after_a_failure(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    place = machine.root / CONFIG.lstrip("/")
+    systemd.is_broken = place.exists
+
+    with pytest.raises(ConfigurationError):
+        put_in_force(machine.host, service(), changes(machine), no_sleep)
+
+    assert not place.exists()
+    assert list(place.parent.iterdir()) == []
+
+
+def test_a_service_that_fails_either_way_says_so_and_stays_marked(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    systemd.is_broken = lambda: True
+
+    with pytest.raises(ConfigurationError, match="files were put back, but"):
+        put_in_force(machine.host, service(), changes(machine), no_sleep)
+
+    assert is_restart_due(machine.host, UNIT)
+
+
+def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="active", enabled="enabled")
+    mark_restart(machine.host, UNIT)
+
+    assert pending_steps(machine.host, service(restart=False)) == ["restart"]
+
+
+@pytest.mark.parametrize(
+    ("active", "enabled", "wanted", "steps"),
+    [
+        ("active", "enabled", True, []),
+        ("inactive", "disabled", True, ["enable", "start"]),
+        ("failed", "enabled", True, ["start"]),
+        ("active", "enabled", False, ["disable", "stop"]),
+        ("inactive", "", False, []),
+    ],
+)
+def test_steps_follow_from_the_units_state(
+    active: str,
+    enabled: str,
+    wanted: bool,  # noqa: FBT001 - a column of the table
+    steps: list[str],
+    machine: Machine,
+) -> None:
+    Systemd(machine, UNIT, active=active, enabled=enabled)
+
+    assert pending_steps(machine.host, service(enabled=wanted, restart=False)) == steps
+
+
+def test_a_rehearsal_that_fails_changes_nothing(machine: Machine) -> None:
+    machine.write("/etc/containerd/config.toml", "version = 2\n")
+    machine.write("/usr/bin/containerd", mode=0o755)
+    machine.teach("unshare --mount", return_code=1, stderr="containerd: failed to load TOML: line 3\n")
+
+    with pytest.raises(ConfigurationError, match="nothing was changed: containerd: failed to load TOML: line 3"):
+        rehearse(machine.host, service(engine="containerd"), changes(machine, path=HANDLER))
+
+    assert not (machine.root / HANDLER.lstrip("/")).exists()
+
+
+def test_files_that_containerd_does_not_read_need_no_rehearsal(machine: Machine) -> None:
+    machine.write("/etc/containerd/config.toml")
+    machine.write("/usr/bin/containerd", mode=0o755)
+
+    rehearse(machine.host, service(engine="containerd"), changes(machine))
+
+    assert machine.calls == []
+
+
+PLUGINS = """TYPE                            ID        PLATFORMS    STATUS
+io.containerd.snapshotter.v1    btrfs     linux/amd64  skip
+io.containerd.tracing.v1        otlp      -            error
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "is_failure"),
+    [
+        ("io.containerd.grpc.v1           cri       linux/amd64    ok", False),
+        ("io.containerd.grpc.v1           cri       linux/amd64    error", True),
+        ("io.containerd.cri.v1            runtime   linux/amd64    error", True),
+        ("io.containerd.grpc.v1           tasks     linux/amd64    error", False),
+    ],
+)
+def test_containerd_without_its_cri_plugin_is_of_no_use(row: str, is_failure: bool, machine: Machine) -> None:  # noqa: FBT001 - a table's column
+    machine.write("/usr/bin/ctr", mode=0o755)
+    machine.teach("/usr/bin/ctr", PLUGINS.format(row))
+
+    assert (containerd_flaw(machine.host) is not None) is is_failure
+
+
+def test_a_service_is_waited_for_until_it_answers(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="inactive", enabled="enabled")
+    machine.write("/usr/bin/ctr", mode=0o755)
+    answers = iter([Finished(1, stderr="ctr: connection refused\n"), Finished(0, PLUGINS), Finished(0, PLUGINS)])
+    machine.teach("/usr/bin/ctr", lambda: next(answers))
+    naps: list[float] = []
+
+    put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+
+    assert len(naps) == 1
+
+
+def test_a_service_that_keeps_silent_is_given_up_on(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="inactive", enabled="enabled")
+    machine.write("/usr/bin/ctr", mode=0o755)
+    machine.teach("/usr/bin/ctr", return_code=1, stderr="ctr: connection refused\n")
+    naps: list[float] = []
+
+    with pytest.raises(ConfigurationError, match="connection refused"):
+        put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+
+    assert len(naps) == 4
+
+
+def test_containerd_without_its_client_is_trusted(machine: Machine) -> None:
+    assert containerd_flaw(machine.host) is None
+
+
+def test_engines_tell_version_and_complaint(machine: Machine) -> None:
+    machine.write("/usr/bin/containerd", mode=0o755)
+    machine.write("/etc/containerd/config.toml", "[")
+    machine.teach("/usr/bin/containerd --version", "containerd github.com/x/containerd 1.7.24~ds1 1.7.24~ds1-6+b4\n")
+    machine.teach("/usr/bin/containerd --config", return_code=1, stderr="containerd: (1, 2): unexpected end\n")
+
+    engines = read_engines(machine.host)
+
+    assert engines["containerd"] == {
+        "binary": "/usr/bin/containerd",
+        "version": "1.7.24",
+        "config_error": "containerd: (1, 2): unexpected end",
+    }
+    assert engines["podman"] is None
+
+
+def test_units_are_told_in_systemds_words(machine: Machine) -> None:
+    machine.teach(
+        "systemctl show",
+        "Id=containerd.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
+        "ActiveEnterTimestampMonotonic=12\n\n"
+        "Id=crio.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\nActiveEnterTimestampMonotonic=0\n",
+    )
+
+    units = read_units(machine.host)
+
+    assert units["containerd.service"] == {
+        "load": "loaded",
+        "active": "active",
+        "enabled": "enabled",
+        "started_monotonic_us": 12,
+    }
+    assert units["crio.service"]["started_monotonic_us"] is None
+
+
+def test_files_tell_text_mode_and_absence(machine: Machine) -> None:
+    machine.write("/etc/containerd/conf.d/50-site.toml", "version = 2\n", mode=0o600)
+    (machine.root / "etc/containerd/config.toml").write_bytes(b"\xff\xfe")
+    machine.write("/etc/grapnel/hook.json", "x" * 300_000)
+
+    files = read_files(machine.host, ["/etc/more"])
+
+    assert files["/etc/containerd/conf.d/50-site.toml"]["content"] == "version = 2\n"
+    assert files["/etc/containerd/conf.d/50-site.toml"]["mode"] == "0600"
+    assert files["/etc/containerd/config.toml"]["content"] is None
+    assert files["/etc/grapnel/hook.json"]["content"] is None
+    assert files["/etc/more"] is None
+    assert files[f"/run/grapnel/restart/{UNIT}"] is None

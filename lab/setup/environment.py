@@ -23,8 +23,8 @@ def cache_dir() -> Path:
     return Path(base) / "grapnel"
 
 
-def _key(*parts: str | Path) -> str:
-    """Digest of texts and of files' contents, 16 hexadecimal digits."""
+def content_key(*parts: str | Path) -> str:
+    """Return a digest of texts and of files' contents: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.read_bytes() if isinstance(part, Path) else part.encode())
@@ -39,7 +39,7 @@ def python_tag() -> str:
 
 def uv_path(progress: Progress) -> Path:
     """Return the pinned uv, installed once into the cache with its hash checked."""
-    home = cache_dir() / f"uv-{_key(BOOTSTRAP, python_tag())}"
+    home = cache_dir() / f"uv-{content_key(BOOTSTRAP, python_tag())}"
     uv = home / "bin" / "uv"
     if uv.exists():
         return uv
@@ -57,7 +57,7 @@ def make_environment(progress: Progress) -> Path:
     uv = uv_path(progress)
     os.environ["UV"] = str(uv)  # the payload step installs the daemon's libraries with the same one
     stamp = VENV / "grapnel-key"
-    key = _key(REQUIREMENTS, Path("pyproject.toml"), python_tag())
+    key = content_key(REQUIREMENTS, Path("pyproject.toml"), python_tag())
     if not (stamp.exists() and stamp.read_text() == key):
         shutil.rmtree(VENV, ignore_errors=True)
         progress.run("make .venv", [str(uv), "venv", "-q", "--python", sys.executable, str(VENV)])

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.setup.environment import cache_dir, content_key, make_environment
+from lab.machine.folders import cache_dir, content_key
+from lab.setup.environment import make_environment
 from lab.setup.errors import SetupError
 from lab.setup.host import install_packages, require_machine
 from lab.setup.progress import Progress
@@ -26,7 +27,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("import contracts", ("lint-imports",)),
     ("yaml", ("yamllint", "--strict", ".")),
 )
-LINTED = ("playbooks", "molecule", ".ansible-lint", "ansible.cfg", "requirements/dev.txt")
+LINTED = ("playbooks", ".ansible-lint", "ansible.cfg", "requirements/dev.txt")
 UNIT = "not functional and not nodes"
 
 
@@ -74,11 +75,11 @@ class Session:
             ["git", "ls-files", "-co", "--exclude-standard", *LINTED], capture_output=True, check=True
         )
         files = [Path(name) for name in sorted(listed.stdout.decode().splitlines())]
-        passed = cache_dir() / "ansible-lint" / content_key(*(path for path in files if path.is_file()))
+        passed = cache_dir() / "ansible-lint" / content_key(*(path.read_bytes() for path in files if path.is_file()))
         if passed.exists():
             self.progress.say("ansible-lint: nothing has changed since it passed")
             return
-        self.tool("ansible-lint", "ansible-lint", "--offline", "-q", "playbooks", "molecule")
+        self.tool("ansible-lint", "ansible-lint", "--offline", "-q", "playbooks")
         passed.parent.mkdir(parents=True, exist_ok=True)
         passed.touch()
 
@@ -101,6 +102,7 @@ class Session:
         self._checks()
         self._lab()
         self.pytest("functional tests", "functional and not nodes", "-q")
+        self.tool("molecule", "molecule", "test")
         self.pytest("tests on booted nodes", "nodes", "-q")
         self.progress.say("every test passed")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.cri.engine import packages, unpack
 from provision.render.base_spec import base_spec
 from provision.render.containerd import BASE_SPEC_PATH, render_containerd
 from tests.provision.samples import DEBIAN_CONFIG
@@ -17,14 +17,9 @@ from tests.provision.samples import DEBIAN_CONFIG
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONTAINERD = shutil.which("containerd") or ""
-CTR = shutil.which("ctr") or ""
 TIMEOUT_S = 60
 
-pytestmark = [
-    pytest.mark.functional,
-    pytest.mark.skipif(not (CONTAINERD and CTR), reason="containerd and ctr are not on PATH"),
-]
+pytestmark = pytest.mark.functional
 CUSTOMISED = DEBIAN_CONFIG.replace(
     '      bin_dir = "/usr/lib/cni"',
     '      bin_dir = "/opt/cni/bin"',
@@ -38,21 +33,24 @@ CUSTOMISED = DEBIAN_CONFIG.replace(
 )
 
 
-def dump(config: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a suite's containerd: 1.6 and 1.7."""
+    return unpack(packages(request.param), tmp_path_factory.mktemp("containerd"))
+
+
+def output_of(*command: str | Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    return done.stdout
+
+
+def dump(programs: Path, config: Path) -> dict[str, Any]:
     """Return the configuration that containerd would run with."""
-    done = subprocess.run(
-        [CONTAINERD, "--config", str(config), "config", "dump"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=TIMEOUT_S,
-    )
-    return tomllib.loads(done.stdout)
+    return tomllib.loads(output_of(programs / "containerd", "--config", config, "config", "dump"))
 
 
-def engine_version() -> str:
-    done = subprocess.run([CONTAINERD, "--version"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
-    return done.stdout.split()[2].removeprefix("v")
+def engine_version(programs: Path) -> str:
+    return output_of(programs / "containerd", "--version").split()[2].removeprefix("v").partition("~")[0]
 
 
 def take_runtimes(tree: dict[str, Any]) -> dict[str, Any]:
@@ -71,8 +69,8 @@ def set_options(runtime: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("main", [DEBIAN_CONFIG, CUSTOMISED], ids=["Debian's own file", "an administrator's file"])
-def test_only_the_handler_is_new(main: str, tmp_path: Path) -> None:
-    files = render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version=engine_version())
+def test_only_the_handler_is_new(main: str, programs: Path, tmp_path: Path) -> None:
+    files = render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version=engine_version(programs))
     before_path, main_path, drop_in_path = (
         tmp_path / name for name in ("before.toml", "config.toml", "conf.d/99-nvidia.toml")
     )
@@ -81,7 +79,7 @@ def test_only_the_handler_is_new(main: str, tmp_path: Path) -> None:
     main_path.write_text(files.main.replace("/etc/containerd", str(tmp_path)))
     drop_in_path.write_text(files.drop_in)
 
-    before, after = dump(before_path), dump(main_path)
+    before, after = dump(programs, before_path), dump(programs, main_path)
     runtimes_before, runtimes_after = take_runtimes(before), take_runtimes(after)
 
     handler = runtimes_after.pop("nvidia")
@@ -93,9 +91,8 @@ def test_only_the_handler_is_new(main: str, tmp_path: Path) -> None:
     assert runtimes_after["runc"]["options"] == runtimes_before["runc"]["options"]
 
 
-def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does() -> None:
-    real = subprocess.run([CTR, "oci", "spec"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
-    wanted, found = json.loads(real.stdout), base_spec(hook_timeout_s=30)
+def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does(programs: Path) -> None:
+    wanted, found = json.loads(output_of(programs / "ctr", "oci", "spec")), base_spec(hook_timeout_s=30)
 
     assert found["process"]["capabilities"] == wanted["process"]["capabilities"]
     assert found["mounts"] == wanted["mounts"]

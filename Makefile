@@ -1,4 +1,4 @@
-# Every target does its own set-up; a second run re-uses what the first one built (XDG cache).
+# Every target does its own set-up; a second run reuses what the first one built (XDG cache).
 PYTHON ?= python3
 SETUP = $(PYTHON) -P -m lab.setup
 export PYTHONPATH = $(CURDIR)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lab.machine.folders import cache_dir, content_key
 
 if TYPE_CHECKING:
     from lab.setup.progress import Progress
@@ -15,21 +16,7 @@ if TYPE_CHECKING:
 REQUIREMENTS = Path("requirements/dev.txt")
 BOOTSTRAP = Path("requirements/bootstrap.txt")
 VENV = Path(".venv")
-
-
-def cache_dir() -> Path:
-    """Return grapnel's folder in the XDG cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "grapnel"
-
-
-def _key(*parts: str | Path) -> str:
-    """Digest of texts and of files' contents, 16 hexadecimal digits."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.read_bytes() if isinstance(part, Path) else part.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()[:16]
+PROJECT = Path("pyproject.toml")
 
 
 def python_tag() -> str:
@@ -39,7 +26,7 @@ def python_tag() -> str:
 
 def uv_path(progress: Progress) -> Path:
     """Return the pinned uv, installed once into the cache with its hash checked."""
-    home = cache_dir() / f"uv-{_key(BOOTSTRAP, python_tag())}"
+    home = cache_dir() / f"uv-{content_key(BOOTSTRAP.read_bytes(), python_tag())}"
     uv = home / "bin" / "uv"
     if uv.exists():
         return uv
@@ -57,7 +44,7 @@ def make_environment(progress: Progress) -> Path:
     uv = uv_path(progress)
     os.environ["UV"] = str(uv)  # the payload step installs the daemon's libraries with the same one
     stamp = VENV / "grapnel-key"
-    key = _key(REQUIREMENTS, Path("pyproject.toml"), python_tag())
+    key = content_key(REQUIREMENTS.read_bytes(), PROJECT.read_bytes(), python_tag())
     if not (stamp.exists() and stamp.read_text() == key):
         shutil.rmtree(VENV, ignore_errors=True)
         progress.run("make .venv", [str(uv), "venv", "-q", "--python", sys.executable, str(VENV)])

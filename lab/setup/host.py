@@ -6,15 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.machine.requirements import PACKAGES_FILE
 from lab.setup.errors import SetupError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lab.setup.progress import Progress
 
-PACKAGES_FILE = Path("lab/apt-packages.txt")
 OLDEST_PYTHON = (3, 11)
 APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 

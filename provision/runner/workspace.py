@@ -61,6 +61,9 @@ def open_workspace(playbook: Path, collection: Path | None) -> Iterator[Workspac
         project.mkdir()
         link = project / playbook.name
         link.symlink_to(playbook)
+        tasks = playbook.parent / "tasks"
+        if tasks.is_dir():  # what the playbook imports lies beside it
+            (project / tasks.name).symlink_to(tasks, target_is_directory=True)
         if collection is not None:
             namespace = project / "collections" / "ansible_collections" / "grapnel"
             namespace.mkdir(parents=True)

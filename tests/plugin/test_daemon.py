@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.functional  # whole daemons, one process a test
+
+
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
     with Kubelet(tmp_path / "kubelet-root") as stand_in:

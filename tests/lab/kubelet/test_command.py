@@ -8,12 +8,17 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lab.kubelet import Kubelet
 from tests.plugin.daemon_process import REPOSITORY, RESOURCE, DaemonProcess
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+LIMIT_S = 60
 
 
 def command(root: Path, *arguments: str) -> list[str]:
@@ -23,7 +28,12 @@ def command(root: Path, *arguments: str) -> list[str]:
 def test_allocate_prints_what_a_container_would_get(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         done = subprocess.run(
-            command(daemon.kubelet_root, "allocate", "1"), cwd=REPOSITORY, capture_output=True, text=True, check=True
+            command(daemon.kubelet_root, "allocate", "1"),
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
         )
     assert json.loads(done.stdout)["annotations"] == {"grapnel.dev/allocation": gpu(0).uuid}
 
@@ -32,7 +42,7 @@ def test_allocate_says_why_it_was_refused(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         arguments = [*command(daemon.kubelet_root, "allocate", "3")]
         arguments[arguments.index("20")] = "0.5"
-        done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("refused: ")
 
@@ -49,11 +59,19 @@ def test_watch_prints_every_list(tmp_path: Path) -> None:
     assert healthy == [gpu(0).uuid, gpu(1).uuid]
 
 
-def test_a_kubelet_that_is_running_is_left_alone(tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path) as daemon, Kubelet(daemon.kubelet_root) as kubelet:
+@pytest.mark.parametrize("folder", ["near", "f" * 100], ids=["a short path", "a path over the limit of sockets"])
+def test_a_kubelet_that_is_running_is_left_alone(folder: str, tmp_path: Path) -> None:
+    room = tmp_path / folder
+    room.mkdir()
+    with DaemonProcess(room) as daemon, Kubelet(daemon.kubelet_root) as kubelet:
         kubelet.wait_for_devices(RESOURCE, 2)
         done = subprocess.run(
-            command(daemon.kubelet_root, "watch"), cwd=REPOSITORY, capture_output=True, text=True, check=False
+            command(daemon.kubelet_root, "watch"),
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
         assert done.returncode == 1
         assert "a kubelet is running here" in done.stderr

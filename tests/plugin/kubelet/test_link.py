@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.functional  # whole daemons, one process a test
+
+
 REGISTERED = "msg=registered"
 SOCKET = "grapnel-nvidia.com_gpu.sock"
 

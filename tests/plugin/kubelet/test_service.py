@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.functional  # whole daemons, one process a test
+
+
 SOCKET = "grapnel-nvidia.com_gpu.sock"
 
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.apt import (
-    Clock,
     Freshness,
     lists_age_s,
     read_available,
     refresh_lists,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder, wait_for_lock
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine
@@ -90,15 +89,17 @@ def test_the_holder_of_dpkgs_lock_is_named(machine: Machine) -> None:
     hold = (
         f"import fcntl, sys; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
     )
+    fake = FakeTime(0.0)
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         machine.write(f"/proc/{holder.pid}/comm", "apt-get\n")
-        while_held = read_lock_holder(machine.host)
+        while_held = wait_for_lock(machine.host, 30, fake.clock)
         holder.communicate("\n")
 
+    assert fake.now == 30
     assert while_held == {"pid": holder.pid, "command": "apt-get"}
     assert read_lock_holder(machine.host) is None
     with lock.open("w") as stream:

@@ -7,9 +7,8 @@ looking every record up takes minutes with compressed lists.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.dpkg import (
     ENGINE_PACKAGES,
@@ -20,7 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.dpkg import (
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
 
 _LISTS = "/var/lib/apt/lists"
 _STAMPS = (_LISTS, f"{_LISTS}/partial", "/var/lib/apt/periodic/update-success-stamp")
@@ -29,14 +28,6 @@ _LOCK_RETRY_S = 1.0
 _LOCKED = re.compile(r"Could not get lock|Unable to lock directory")
 _SOURCES = "?source-package(^nvidia-graphics-drivers)|?source-package(^nvidia-open-gpu-kernel-modules)"
 _NAME = re.compile(r"^[a-z0-9][a-z0-9+.-]+")
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Time as the refresh sees it."""
-
-    now: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True)

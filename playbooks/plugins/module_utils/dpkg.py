@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 _STATUS = "/var/lib/dpkg/status"
 _JOURNAL = "/var/lib/dpkg/updates"
 _LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
+_LOCK_POLL_S = 0.5
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
 _FIELD = re.compile(r"^(Package|Status|Version|Source|Depends|Pre-Depends|Architecture): *(.*)$", re.MULTILINE)
 
@@ -83,6 +84,17 @@ def read_lock_holder(host: Host) -> dict[str, Any] | None:
         if pid is not None:
             return {"pid": pid, "command": host.read_text(f"/proc/{pid}/comm") or ""}
     return None
+
+
+def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> dict[str, Any] | None:
+    """Return the lock's holder, None as soon as there is none; somebody's transaction is usually over in a moment.
+
+    Facts that were read in the middle of one would be out of date before anybody saw them.
+    """
+    deadline = clock.now() + timeout_s
+    while (holder := read_lock_holder(host)) is not None and clock.now() + _LOCK_POLL_S <= deadline:
+        clock.sleep(_LOCK_POLL_S)
+    return holder
 
 
 def _locking_pid(host: Host, path: str) -> int | None:

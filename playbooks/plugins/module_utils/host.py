@@ -1,4 +1,4 @@
-"""The machine that a module runs on: its file-system root and its commands, both replaceable in a test.
+"""The machine that a module runs on: its file-system root, its commands and time, all replaceable in a test.
 
 What the files and commands mean belongs to the modules beside this one.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,14 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> Finished:
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
     proxies = {name: value for name, value in inherited.items() if name.lower().endswith("_proxy")}
     return {**proxies, **_ENVIRONMENT}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, for what has to wait."""
+
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ options:
     description: Longest time in seconds that a refresh may take, the wait for apt's lock included.
     type: int
     default: 120
+  lock_timeout_s:
+    description: Longest time in seconds to wait for another process that works with dpkg. Who it is, is in the facts.
+    type: int
+    default: 60
   files:
     description: Files to report beside those that the planner always needs.
     type: list
@@ -51,21 +55,21 @@ facts:
   type: dict
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.apt import (
-    Clock,
     Freshness,
     read_available,
     refresh_lists,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder
+from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.releases import read_inventory, read_releases
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
@@ -74,11 +78,19 @@ from ansible_collections.grapnel.node.plugins.module_utils.watched_files import 
 SCHEMA = "grapnel.dev/facts/v1alpha1"
 
 
-def gather(host: Host, freshness: Freshness, clock: Clock, files: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Patience:
+    """How long gathering may wait for others."""
+
+    lists: Freshness
+    lock_timeout_s: float
+
+
+def gather(host: Host, patience: Patience, clock: Clock, files: list[str]) -> dict[str, Any]:
     """Return all facts of a node."""
-    lists = refresh_lists(host, freshness, clock)
+    lists = refresh_lists(host, patience.lists, clock)
+    locked_by = wait_for_lock(host, patience.lock_timeout_s, clock)
     packages, is_halfway = read_installed(host)
-    locked_by = read_lock_holder(host)
     return {
         "schema": SCHEMA,
         "node": read_identity(host),
@@ -107,12 +119,14 @@ def main() -> None:
         argument_spec={
             "max_age_s": {"type": "int", "default": 3600},
             "refresh_timeout_s": {"type": "int", "default": 120},
+            "lock_timeout_s": {"type": "int", "default": 60},
             "files": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
-    module.exit_json(changed=False, facts=gather(Host(), freshness, Clock(), module.params["files"]))
+    patience = Patience(freshness, module.params["lock_timeout_s"])
+    module.exit_json(changed=False, facts=gather(Host(), patience, Clock(), module.params["files"]))
 
 
 if __name__ == "__main__":

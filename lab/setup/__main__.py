@@ -15,7 +15,7 @@ from lab.setup.host import install_packages, require_machine
 from lab.setup.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 PACKAGES = ("provision", "runtime_hook", "plugin")
 TYPED = (*PACKAGES, "lab", "bench")
@@ -45,9 +45,9 @@ class Session:
         self.bin = make_environment(self.progress).absolute()
         os.environ["PATH"] = f"{self.bin}:{os.environ['PATH']}"
 
-    def tool(self, title: str, *argv: str) -> None:
+    def tool(self, title: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
         """Run a tool of the environment as a step that shows its output only when it fails."""
-        self.progress.run(title, [str(self.bin / argv[0]), *argv[1:]])
+        self.progress.run(title, [str(self.bin / argv[0]), *argv[1:]], env=env)
 
     def python(self, title: str, *argv: str, stream: bool = False) -> None:
         """Run the environment's Python as a step. ``-P``: the checkout is found through PYTHONPATH alone."""
@@ -66,6 +66,8 @@ class Session:
     def _checks(self) -> None:
         for title, argv in CHECKS:
             self.tool(title, *argv)
+        path = {"MYPYPATH": "playbooks/collections"}  # the collection is typed under the name that Ansible gives it
+        self.tool("types of the collection", "mypy", "-p", "ansible_collections.grapnel.node.plugins", env=path)
         self._ansible_lint()
         self.pytest("unit tests", UNIT, "-q", "-n", "2")
 

@@ -12,6 +12,8 @@ DRIVER_PACKAGES = (
     "nvidia-alternative",
 )
 ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+# What a node needs to build a module; installed by the tests of it alone.
+MODULE_PACKAGES = ("dkms", "gcc", "make")
 # Unpacked by lab.images on the machine; never installed in a node.
 IMAGE_PACKAGES = ("libc6", "busybox-static")
 
@@ -33,6 +35,7 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
     "trixie": (
         Request(ENGINE_PACKAGES),
         Request(IMAGE_PACKAGES),
+        Request(MODULE_PACKAGES),
         Request(DRIVER_PACKAGES, driver_version="550.163.01"),
         Request(DRIVER_PACKAGES, driver_version="535.309.01", from_suite="bookworm"),
     ),

@@ -55,6 +55,20 @@ def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> N
     assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) -> None:
+    module = tmp_path / "part.py"
+    module.write_text("VALUE = 1\n")
+    with tarfile.open(tmp_path / "part.tar", "w") as archive:
+        archive.add(module, "runtime_hook/part.py")
+
+    install_release(node, "hook", digest("a"), str(tmp_path / "part.tar"))
+
+    (compiled,) = node.path(f"/{HOME}/hook/runtime_hook/__pycache__").iterdir()
+    flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+    assert flags == 0b01  # PEP 552: by hash, not checked against the source
+    assert f"/{HOME}/releases/hook-{'a' * 12}/runtime_hook/part.py".encode() in compiled.read_bytes()
+
+
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
     for letter in "abc":
         install_release(node, "hook", digest(letter), make_archive(tmp_path, letter))

@@ -22,6 +22,8 @@ _INVENTORY = "/run/grapnel/inventory.json"
 _PARTS = ("hook", "node")
 _DIGEST_LENGTH = 12
 _UNPACK_TIMEOUT_S = 120.0
+_COMPILE_TIMEOUT_S = 300.0
+_PYTHON = "/usr/bin/python3"  # the one that the launchers name
 
 
 class ReleaseError(Exception):
@@ -67,10 +69,21 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     done = host.run(command, _UNPACK_TIMEOUT_S)
     if done.return_code:
         raise ReleaseError(f"{archive} cannot be unpacked: {done.complaint}")
+    _compile(host, beside, f"{_RELEASES}/{name}")
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
     _remove(releases / name)  # an older attempt, or a release somebody has damaged
     beside.rename(releases / name)
+
+
+def _compile(host: Host, folder: Path, place: str) -> None:
+    """Compile now: the daemon's unit keeps /usr read-only, and a hook must not write into its release at a start.
+
+    Without a look at the sources at each start, which no longer change. What does not compile is compiled when it is
+    imported, if ever: libraries carry files for other versions of Python.
+    """
+    options = ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", place]
+    host.run([_PYTHON, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
 
 
 def _make_current(host: Host, part: str, name: str) -> None:

@@ -19,10 +19,10 @@ DECLARATION = 'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver
 NODES = ("b1", "b2", "b3")
 
 
-def run(*argv: str) -> None:
+def run(script: str, *arguments: str) -> None:
     """Run one benchmark where a person can watch it."""
-    print(f"\n== {' '.join(argv)}", flush=True)
-    subprocess.run([sys.executable, "-P", *argv], check=True)
+    print(f"\n== {script}", flush=True)
+    subprocess.run([sys.executable, "-P", str(HERE / script), *arguments], check=True)
 
 
 def bench_apply(site: Site) -> None:
@@ -32,9 +32,10 @@ def bench_apply(site: Site) -> None:
     with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
         declaration = Path(folder, "grapnel.yaml")
         declaration.write_text(DECLARATION)
-        start = "import sys, provision.cli; sys.exit(provision.cli.main())"
-        run("-c", start, "apply", "--yes", "-f", str(declaration), "-i", str(site.inventory_path))
-        run(str(HERE / "apply.py"), str(site.inventory_path), "-f", str(declaration))
+        where = ["-f", str(declaration), "-i", str(site.inventory_path)]
+        grapnel = Path(sys.executable).with_name("grapnel")
+        subprocess.run([str(grapnel), "apply", "--yes", *where], check=True, stdout=subprocess.DEVNULL)
+        run("apply.py", str(site.inventory_path), "-f", str(declaration))
 
 
 def main() -> int:
@@ -42,8 +43,8 @@ def main() -> int:
     os.environ["GRAPNEL_PAYLOAD"] = str(HERE.parent / "dist" / "payload")
     site = Site("bench")
     try:
-        run(str(HERE / "hook.py"))
-        run(str(HERE / "plugin.py"))
+        run("hook.py")
+        run("plugin.py")
         site.destroy()
         try:
             bench_apply(site)

@@ -13,8 +13,6 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 COMPONENTS = "main contrib non-free non-free-firmware"
 FORMAT = "$(ORIGIN)|$(LABEL)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
 HINT = "packages come from the mirrors in /etc/apt/sources.list(.d), once apt-get update has read them"
-    "the laboratory takes its packages from the mirrors in /etc/apt/sources.list(.d), once apt-get update has read them"
-)
 # How this machine reaches its mirrors (proxies, clocks that are off) holds for the other suites as well.
 CARRIED_OPTION = re.compile(
     r'^Acquire::(https?::[^ ]+|Retries|Check-Valid-Until|Check-Date|ForceIPv4) "[^"]*";$', re.MULTILINE

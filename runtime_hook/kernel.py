@@ -79,6 +79,7 @@ class KernelSyscalls:
         if os.path.sameopenfile(self._own, self._container):
             raise InjectionError("the container has no mount namespace of its own", "nothing is mounted on the host")
         self._host_root = os.stat("/")
+        self._own_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._host_dev = os.stat("/dev").st_dev
         self._root = -1
         self._pid = pid
@@ -94,8 +95,14 @@ class KernelSyscalls:
             self._root = self._open_root()
 
     def leave(self) -> None:
-        """Go back into the host's mount namespace."""
+        """Go back into the host's mount namespace, and to the root that the engine has there.
+
+        setns(2) leads to the namespace's own root: for an engine in a chroot that is another place, where neither
+        our modules nor the log would be found.
+        """
         self._setns(self._own)
+        os.fchdir(self._own_root)
+        os.chroot(".")
 
     def _setns(self, namespace: int) -> None:
         _checked(_libc.setns(namespace, CLONE_NEWNS), "setns")

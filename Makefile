@@ -3,19 +3,27 @@ PYTHON ?= python3
 SETUP = $(PYTHON) -P -m lab.setup
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo test check lab bench environment clean
+.PHONY: help demo test e2e check lab bench cluster cluster-status cluster-down environment clean
 help:       ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
 	@$(SETUP) demo
 test:       ## set everything up and pass every test
 	@$(SETUP) test
+e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
+	@$(SETUP) e2e
 check:      ## format, lint, types, import contracts, unit tests: under a minute
 	@$(SETUP) check
 lab:        ## build what the laboratory needs, once
 	@$(SETUP) lab
 bench:      ## print the measured figures, each with its floor beside it
 	@$(SETUP) bench
+cluster:    ## start a real Kubernetes of three GPU nodes and leave it running (FOLDER=dir keeps its declaration there)
+	@$(SETUP) cluster
+cluster-status: ## show the cluster's control plane, nodes and pods
+	@$(PYTHON) -P -m lab cluster status
+cluster-down: ## remove the cluster and everything that it made, also after a crash
+	@$(PYTHON) -P -m lab cluster down
 environment: ## host packages and .venv only
 	@$(SETUP) environment
 clean:      ## remove what this checkout built (the XDG cache stays)

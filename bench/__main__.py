@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.cluster import Cluster
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
 
@@ -45,11 +46,13 @@ def main() -> int:
     try:
         run("hook.py")
         run("plugin.py")
-        site.destroy()
         try:
-            bench_apply(site)
-        finally:
             site.destroy()
+            bench_apply(site)
+            site.destroy()
+            run("cluster.py", "--name", site.name)
+        finally:
+            Cluster(site.name).down()  # the site too; a script that is interrupted here has no time to clean up itself
     except (LabError, subprocess.CalledProcessError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

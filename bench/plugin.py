@@ -140,6 +140,7 @@ class Node:
         for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(gpus))):
             (folder / "dev" / name).symlink_to("/dev/null")
         config = {"kubeletRoot": str(self.root), "devRoot": str(folder / "dev"), "hookPath": "/bin/true"}
+        config |= {"adminSocket": str(folder / "run/node.sock"), "stateFolder": str(folder / "state")}
         (folder / "node.json").write_text(json.dumps(config))
         self._command = [str(interpreter.path), "-c", DAEMON, "run", "--config", str(folder / "node.json")]
         self._environment = {**interpreter.environment, "LD_LIBRARY_PATH": str(library.parent)}

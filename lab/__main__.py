@@ -10,7 +10,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from lab import bundle, trees
+from lab import bundle, golang, trees
+from lab.cluster import __main__ as cluster
 from lab.machine.errors import LabError, SiteError
 from lab.nodes import NodeSpec, Site, known_sites, lost_sites
 from lab.nvml.models import MODELS
@@ -24,7 +25,10 @@ DEFAULT_SITE = "demo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb."""
-    options = make_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["cluster"]:
+        return cluster.main(words[1:])
+    options = make_parser().parse_args(words)
     verb: Callable[[argparse.Namespace], int | None] = options.verb
     try:
         return verb(options) or 0
@@ -41,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     _add_node_verbs(verbs)
     _add_site_verbs(verbs)
+    verbs.add_parser("cluster", help="a real Kubernetes of nodes: see lab cluster --help")  # main hands it over
     for name, verb, text in (
         ("tree", tree, "build a suite's base tree unless the cache has it"),
         ("bundle", package_folder, "download a suite's package folder unless the cache has it"),
@@ -48,6 +53,9 @@ def make_parser() -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=text)
         added.add_argument("suite", choices=sorted(SUITES))
         added.set_defaults(verb=verb)
+    added = verbs.add_parser("golang", help="build Kubernetes or containerd from Go modules unless the cache has it")
+    added.add_argument("program", choices=sorted(golang.PROGRAMS))
+    added.set_defaults(verb=go_program)
     return parser
 
 
@@ -183,6 +191,11 @@ def tree(options: argparse.Namespace) -> None:
 def package_folder(options: argparse.Namespace) -> None:
     """Make a package folder."""
     print(bundle.ensure(options.suite).folder)
+
+
+def go_program(options: argparse.Namespace) -> None:
+    """Build a Go program; where it is goes to stdout, how far the build is to stderr."""
+    print(golang.PROGRAMS[options.program](say=lambda line: print(line, file=sys.stderr, flush=True)))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ class NodeConfig:
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
     sys_root: Path = Path("/sys")
+    admin_socket: Path = Path("/run/grapnel/node.sock")
+    state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
 
@@ -53,6 +55,8 @@ _KEYS = {
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
     "sysRoot": "sys_root",
+    "adminSocket": "admin_socket",
+    "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
     "retrySeconds": "retry_s",
 }
@@ -91,6 +95,8 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
     "sysRoot": _path,
+    "adminSocket": _path,
+    "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
     "retrySeconds": _seconds(0.1, 3600),
 }

@@ -1,6 +1,8 @@
-"""The daemon itself: GPUs on one side, the kubelet on the other, signals in between.
+"""The daemon itself: GPUs on one side, the kubelet on the other, signals and the admin socket in between.
 
-One event loop serves the kubelet, one thread asks the driver. Not here: how either is done.
+One event loop serves the kubelet, one thread asks the driver. While `released.json` says that the node is
+released, nobody asks it, and every known GPU is shown as unhealthy: the kubelet then keeps the capacity
+and places nothing. Not here: how any of this is done.
 """
 
 from __future__ import annotations
@@ -10,18 +12,23 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plugin.allocation import prepare_table
+from plugin.admin.answers import Answers
+from plugin.admin.server import AdminServer
 from plugin.errors import ConfigError
 from plugin.hook import refresh_host_inventory
-from plugin.inventory import HostTree, Inventory
-from plugin.kubelet.link import Link, Timing
+from plugin.inventory import HostTree, Inventory, without_driver
+from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
-from plugin.resources import whole_gpus
+from plugin.offering import Offering
+from plugin.release.record import Release, remembered_inventory
+from plugin.release.store import read_release
+from plugin.reporting import report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.config import NodeConfig
+    from plugin.kubelet.link import Timing
     from plugin.log import Journal
     from plugin.snapshot import GpuSource
 
@@ -46,36 +53,42 @@ class Daemon:
         self._config = config
         self._around = surroundings
         self._journal = surroundings.journal
-        self._observation = Observation(Inventory())
-        self._link: Link | None = None
-        self._link_task: asyncio.Task[None] | None = None
+        self.observation = Observation(Inventory())
+        self.last_seen = self.observation  # of the driver; the other one is what is shown
+        self._observer: Observer | None = None
+        self.release: Release | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._refreshed_for = ""
-        self._is_ready = False
+        self._kubelet = "registering with the kubelet"
+        self._service = ServiceStatus(surroundings.notify)
         self._crash: BaseException | None = None
+        self.offering = Offering(self._journal, surroundings.timing, self._on_kubelet, self._on_crash)
 
     async def run(self) -> None:
         """Serve until told to stop; raises what a bug in the driver's thread raised."""
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        self.let_go = asyncio.Event()  # the driver, since the release
+        self.observed = asyncio.Event()  # the driver, since the start or the resume
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload()))
-        self._observer = ObserverThread(
-            self._new_observer(),
-            publish=lambda observation: self._hand_over(loop, observation),
+        self._thread = ObserverThread(
+            publish=lambda *seen: self._in_loop(loop, self._on_observation, *seen),
+            released=lambda: self._in_loop(loop, self.let_go.set),
             crashed=lambda error: self._in_loop(loop, self._on_crash, error),
         )
-        self._observer.start()
+        self._timer = loop.call_later(0, lambda: None)
+        self._observe()
+        # The socket is there before the file is read: whoever changes the file and finds no socket knows
+        # that this daemon will read what was written.
+        await self._open_admin_socket()
+        self.follow_release()
+        self._thread.start()
         await self._stop.wait()
         await self._shut_down()
         if self._crash is not None:
             raise self._crash
-
-    def _new_observer(self) -> Observer:
-        config = self._config
-        tree = HostTree(config.dev_root, config.sys_root)
-        return Observer(self._around.source(), tree, Pace(config.refresh_s, config.retry_s))
 
     @staticmethod
     def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
@@ -84,77 +97,105 @@ class Daemon:
         except RuntimeError:
             return  # the loop has ended: nobody is interested any more
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop, observation: Observation) -> None:
-        self._in_loop(loop, self._on_observation, observation)
-
     def _on_crash(self, error: BaseException) -> None:
         self._crash = error
         self._stop.set()
 
-    def _on_observation(self, observation: Observation) -> None:
-        if self._stop.is_set():
+    # Looking at the driver
+
+    def _observe(self, known: Inventory | None = None) -> None:
+        """Look with a new session from now on; known devices that are missing then are unhealthy."""
+        config = self._config
+        tree = HostTree(config.dev_root, config.sys_root)
+        pace = Pace(config.refresh_s, config.retry_s)
+        self._observer = Observer(self._around.source(), tree, pace, inventory=known or Inventory())
+        self.observed.clear()
+        self._thread.look_with(self._observer)
+
+    def _on_observation(self, observer: Observer, observation: Observation) -> None:
+        if self._stop.is_set() or observer is not self._observer:
             return
-        self._report(self._observation, observation)
-        self._observation = observation
+        self.follow_release()
+        if self.release is not None:
+            return
+        report(self._journal, self.last_seen, observation)
+        self.observation = self.last_seen = observation
+        self.observed.set()
         inventory = observation.inventory
-        if observation.waiting_for:
-            self._on_state(observation.waiting_for)
-        elif inventory.driver_version != self._refreshed_for:
+        if not observation.waiting_for and inventory.driver_version != self._refreshed_for:
             self._refreshed_for = inventory.driver_version
             self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
             self._spawn(self._refresh_hook())
-        if self._link is None and inventory.devices:
-            self._start_link()
-        elif self._link is not None:
-            self._publish()
+        self.offering.show(self._config, inventory)
+        if self._service.is_ready or observation.waiting_for or not inventory.devices:
+            self._tell_systemd()
 
-    def _report(self, before: Observation, now: Observation) -> None:
-        hint = {"hint": now.hint} if now.hint else {}
-        self._journal.standing("driver", now.waiting_for, **hint)
-        current = dict(now.inventory.findings)
-        for topic in {**dict(before.inventory.findings), **current}:
-            self._journal.standing(topic, current.get(topic, ""))
-        healthy = {device.gpu.uuid: device.unhealthy for device in before.inventory.devices}
-        for device in now.inventory.devices:
-            was = healthy.get(device.gpu.uuid, "")
-            if device.unhealthy and not was:
-                self._journal.warning("unhealthy", device=device.gpu.uuid, reason=device.unhealthy)
-            elif was and not device.unhealthy:
-                self._journal.info("healthy again", device=device.gpu.uuid, was=was)
+    # The release
 
-    def _start_link(self) -> None:
-        self._link = Link(
-            resource=self._config.resource,
-            folder=self._config.kubelet_root / "device-plugins",
-            journal=self._journal,
-            on_state=self._on_state,
-            timing=self._around.timing,
-        )
-        self._publish()
-        self._link_task = asyncio.ensure_future(self._link.run())
-        self._link_task.add_done_callback(self._on_link_end)
+    def follow_release(self) -> None:
+        """Do what the file says now. Called at every occasion, so that nothing depends on being told."""
+        release = read_release(self._config.state_folder)
+        if release == self.release or self._stop.is_set():
+            return
+        before, self.release = self.release, release
+        if release is not None:
+            self._withdraw(release, is_new=before is None)
+            return
+        self._journal.info("resumed")
+        self._refreshed_for = ""
+        self._observe(self.observation.inventory)
+        self._tell_systemd()
 
-    def _on_link_end(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._on_crash(error)
+    def _withdraw(self, release: Release, *, is_new: bool) -> None:
+        hint = {"hint": "grapnel-node resume forgets it"} if release.problem else {}
+        self._journal.warning(release.describe(), **hint)
+        known = self.observation.inventory
+        if not known.devices:
+            known = remembered_inventory(release, HostTree(self._config.dev_root, self._config.sys_root))
+        self.observation = Observation(without_driver(known, release.describe()))
+        self.offering.show(self._config, self.observation.inventory)
+        self._tell_systemd()
+        if is_new:
+            self._observer = None
+            self.let_go.clear()
+            self._thread.look_with(None)
+            self._look_later()
 
-    def _publish(self) -> None:
-        if self._link is not None:
-            inventory = self._observation.inventory
-            self._link.publish(whole_gpus(inventory), prepare_table(inventory))
+    def _look_later(self) -> None:
+        """Look at the file at the pace of the driver, which nobody asks meanwhile."""
+        self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._config.refresh_s, self._look_again)
 
-    async def _stop_link(self) -> None:
-        if self._link is not None and self._link_task is not None:
-            self._link.stop()
-            await asyncio.wait({self._link_task})
-        self._link = self._link_task = None
+    def _look_again(self) -> None:
+        self.follow_release()
+        if self.release is not None and not self._stop.is_set():
+            self._look_later()
 
-    def _on_state(self, waiting_for: str) -> None:
-        """Tell systemd. Waiting counts as ready: a node without GPU, driver or kubelet is not a failure."""
-        ready = "" if self._is_ready else "READY=1\n"
-        self._is_ready = True
-        self._around.notify(f"{ready}STATUS={waiting_for or 'registered with the kubelet'}")
+    # The admin socket
+
+    async def _open_admin_socket(self) -> None:
+        path = self._config.admin_socket
+        self._admin = AdminServer(path, Answers(self).answer, self._journal)
+        try:
+            await self._admin.start()
+        except OSError as error:
+            problem = f"{path} cannot be served: {(error.strerror or str(error)).lower()}"
+            self._journal.warning(problem, hint="release and resume are followed all the same, but not at once")
+
+    # Signals, systemd, the hook
+
+    def _on_kubelet(self, waiting_for: str) -> None:
+        self._kubelet = waiting_for or "registered with the kubelet"
+        self._tell_systemd()
+
+    def _tell_systemd(self) -> None:
+        """Say what is so. Waiting counts as ready: a node without GPU, driver or kubelet is not a failure."""
+        if self.release is not None:
+            self._service.say(f"{self.release.describe()}: no GPU is offered")
+        elif self.observation.waiting_for or not self.observation.inventory.devices:
+            self._service.say(self.observation.waiting_for or "no GPU has a device node")
+        else:
+            self._service.say(self._kubelet)
 
     async def _reload(self) -> None:
         try:
@@ -166,8 +207,15 @@ class Daemon:
         before, self._config = self._config, config
         self._refreshed_for = ""
         if (before.resource, before.kubelet_root) != (config.resource, config.kubelet_root):
-            await self._stop_link()
-        self._observer.restart_with(self._new_observer())
+            await self.offering.stop()
+        if before.admin_socket != config.admin_socket:
+            await self._admin.close()
+            await self._open_admin_socket()
+        if self.release is None:
+            self._observe()
+        else:
+            self.offering.show(config, self.observation.inventory)
+        self.follow_release()
 
     async def _refresh_hook(self) -> None:
         await refresh_host_inventory(self._config.hook_path, self._config.hook_timeout_s, self._journal)
@@ -182,7 +230,8 @@ class Daemon:
         self._journal.info("stopping")
         for task in self._tasks:
             task.cancel()
-        await self._stop_link()
+        await self._admin.close()
+        await self.offering.stop()
         loop = asyncio.get_running_loop()
-        if not await loop.run_in_executor(None, self._observer.stop, _DRIVER_STOP_S):
+        if not await loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S):
             self._journal.warning("the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S)

@@ -3,6 +3,10 @@
 NodeDaemonError
 ├── ConfigError          node.json cannot be read or says something that is not in the contract
 ├── DriverNotReady       NVML, the driver or the GPUs are not there (yet)
+├── NoAnswer             a call that took longer than it may: the driver or a process hangs
+├── ReleaseError         the remembered release cannot be written, read or forgotten
+├── AdminError           the running daemon cannot be told something
+├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
 └── RequestError         a call of the kubelet that cannot be answered
     ├── InvalidRequest   it names what this node never offered
@@ -27,6 +31,22 @@ class ConfigError(NodeDaemonError):
 
 class DriverNotReady(NodeDaemonError):  # noqa: N818 - a state of the node, not a fault of the daemon
     """The driver cannot be asked at the moment."""
+
+
+class NoAnswer(NodeDaemonError):  # noqa: N818 - what happened, not whose fault it is
+    """Something did not answer within its time."""
+
+
+class ReleaseError(NodeDaemonError):
+    """The remembered release cannot be changed."""
+
+
+class AdminError(NodeDaemonError):
+    """The running daemon does not answer on its socket, or answers nonsense."""
+
+
+class ExpectationError(NodeDaemonError):
+    """The expectation cannot be used."""
 
 
 class KubeletError(NodeDaemonError):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def notify(message: str, address: str | None = None) -> None:
@@ -18,3 +22,23 @@ def notify(message: str, address: str | None = None) -> None:
             datagram.sendto(message.encode(), target)
         except OSError:
             return  # a service manager that has gone is not a reason to stop serving GPUs
+
+
+class ServiceStatus:
+    """The line that `systemctl status` shows; the first one says that the service is ready as well."""
+
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self._notify = notify
+        self._said = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the service manager has been told anything."""
+        return bool(self._said)
+
+    def say(self, status: str) -> None:
+        """Tell the service manager, unless it knows."""
+        if status != self._said:
+            ready = "" if self.is_ready else "READY=1\n"
+            self._notify(f"{ready}STATUS={status}")
+            self._said = status

@@ -53,7 +53,7 @@ class Observer:
     tree: NodeTree
     pace: Pace
     clock: Callable[[], float] = time.monotonic
-    _inventory: Inventory = field(default_factory=Inventory)
+    inventory: Inventory = field(default_factory=Inventory)  # what is known already
     _is_open: bool = False
     _opened_at: float = 0.0
 
@@ -66,10 +66,10 @@ class Observer:
             snapshot = snapshot_of_gpus(self.source)
         except DriverNotReady as error:
             self.close()
-            self._inventory = without_driver(self._inventory, error.message)
-            return Observation(self._inventory, error.message, error.hint)
-        self._inventory = next_inventory(self._inventory, snapshot, self.tree)
-        return Observation(self._inventory)
+            self.inventory = without_driver(self.inventory, error.message)
+            return Observation(self.inventory, error.message, error.hint)
+        self.inventory = next_inventory(self.inventory, snapshot, self.tree)
+        return Observation(self.inventory)
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -85,29 +85,30 @@ class Observer:
 
     def _is_reopening_due(self) -> bool:
         """NVML lists GPUs when a session starts: one that came back is only seen by a new session."""
-        is_incomplete = any(not device.is_healthy for device in self._inventory.devices)
+        is_incomplete = any(not device.is_healthy for device in self.inventory.devices)
         return is_incomplete and self.clock() - self._opened_at >= self.pace.retry_s
 
 
 class ObserverThread:
-    """Runs an observer until stopped and hands every observation to `publish`.
+    """Runs one observer at a time until stopped, and hands every observation and its observer to `publish`.
 
-    An exception that is no observation is a bug: it ends the thread and goes to `crashed`. Both are
-    called in the thread.
+    Without an observer it has let go of the driver, says so to `released`, and sleeps. An exception that is
+    no observation is a bug: it ends the thread and goes to `crashed`. All three are called in the thread.
     """
 
     def __init__(
         self,
-        observer: Observer,
-        publish: Callable[[Observation], None],
+        publish: Callable[[Observer, Observation], None],
+        released: Callable[[], None],
         crashed: Callable[[BaseException], None],
     ) -> None:
-        self._observer = observer
         self._publish = publish
+        self._released = released
         self._crashed = crashed
         self._wake = threading.Event()
         self._is_stopping = False
-        self._next: Observer | None = None
+        self._observer: Observer | None = None
+        self._wanted: Observer | None = None
         # A daemon thread: a driver that hangs for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
 
@@ -115,9 +116,12 @@ class ObserverThread:
         """Start looking."""
         self._thread.start()
 
-    def restart_with(self, observer: Observer) -> None:
-        """Replace the observer: the old one is closed in its own thread first."""
-        self._next = observer
+    def look_with(self, observer: Observer | None) -> None:
+        """Replace the observer; the old one is closed in the thread first, and with None the driver is let go.
+
+        While a call of the driver hangs nothing is replaced: it happens when the driver answers.
+        """
+        self._wanted = observer
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
@@ -135,12 +139,22 @@ class ObserverThread:
 
     def _observe_until_stopped(self) -> None:
         while not self._is_stopping:
-            observation = self._observer.observe()
-            self._publish(observation)
-            pace = self._observer.pace
-            self._wake.wait(pace.retry_s if observation.waiting_for else pace.refresh_s)
             self._wake.clear()
-            if self._next is not None:
+            self._change_observer()
+            observer = self._observer
+            if observer is None:
+                self._released()
+                self._wake.wait()
+            else:
+                observation = observer.observe()
+                self._publish(observer, observation)
+                self._wake.wait(observer.pace.retry_s if observation.waiting_for else observer.pace.refresh_s)
+        self._wanted = None
+        self._change_observer()
+
+    def _change_observer(self) -> None:
+        wanted = self._wanted
+        if wanted is not self._observer:
+            if self._observer is not None:
                 self._observer.close()
-                self._observer, self._next = self._next, None
-        self._observer.close()
+            self._observer = wanted

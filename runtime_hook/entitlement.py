@@ -6,7 +6,9 @@ Two steps, so that a container without a GPU costs little: ``find_claim`` looks 
 ``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
 ``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``
 (from the device plugin) apart from ``pod_annotations`` (from whoever wrote the pod), and our handler passes none of
-the latter. A privileged container has every device of the host in its list, so its list proves nothing.
+the latter. CRI-O writes both to the same place, but keeps the container's own, as JSON, under a key of its own that no
+pod can set: where it is the engine, the annotation counts from there alone. A privileged container has every device of
+the host in its list, so its list proves nothing.
 
 ``env``: ``NVIDIA_VISIBLE_DEVICES`` as NVIDIA defines it.
 """
@@ -14,6 +16,7 @@ the latter. A privileged container has every device of the host in its list, so 
 from __future__ import annotations
 
 from runtime_hook.config import ENTITLEMENT_ENV
+from runtime_hook.jsonfast import loads
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from runtime_hook.config import HookConfig
 
 ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
+CRIO_KEYS = "io.kubernetes.cri-o."
+CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _DEVICE_PATH_HINT = "/dev/nvidia"
 _CHARACTER_TYPES = ("c", "u")
@@ -70,8 +75,7 @@ def has_trace(container: ContainerConfig) -> bool:
 
 
 def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
-    annotation = container.annotations.get(ALLOCATION_ANNOTATION, "")
-    allocation = tuple(name for name in annotation.split(",") if name)
+    allocation = tuple(name for name in _allocation(container.annotations).split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
     if not container.is_privileged:
         devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
@@ -82,6 +86,23 @@ def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
     if container.is_privileged:
         return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
     return NoClaim(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
+
+
+def _allocation(annotations: dict[str, str]) -> str:
+    """Return the allocation that the platform wrote down, empty when there is none.
+
+    Under CRI-O every container has ``io.kubernetes.cri-o.*``, written over whatever the pod says (SpecAddAnnotations).
+    Under containerd nothing of a pod reaches a container of our handler, so nobody can feign the other engine. Podman
+    writes some of those keys and not that one: its annotations are its user's.
+    """
+    if not any(key.startswith(CRIO_KEYS) for key in annotations):
+        return annotations.get(ALLOCATION_ANNOTATION, "")
+    try:
+        own = loads(annotations.get(CRIO_CONTAINER_ANNOTATIONS, "{}").encode())
+    except ValueError:
+        return ""
+    found = own.get(ALLOCATION_ANNOTATION) if isinstance(own, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _claim_by_environment(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:

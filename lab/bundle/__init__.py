@@ -6,5 +6,6 @@ goes in is listed in ``lab.bundle.contents`` and nowhere else.
 
 from lab.bundle.contents import CONTENTS
 from lab.bundle.folder import Bundle, deb_paths, ensure
+from lab.bundle.layer import ensure_layer
 
-__all__ = ["CONTENTS", "Bundle", "deb_paths", "ensure"]
+__all__ = ["CONTENTS", "Bundle", "deb_paths", "ensure", "ensure_layer"]

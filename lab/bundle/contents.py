@@ -12,6 +12,8 @@ DRIVER_PACKAGES = (
     "nvidia-alternative",
 )
 ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+# What a CRI-O that comes from elsewhere needs beside it: a monitor of its containers, a way to load an image archive.
+CRIO_PACKAGES = ("conmon", "skopeo")
 # What a node needs to build a module; installed by the tests of it alone.
 MODULE_PACKAGES = ("dkms", "gcc", "make")
 # Unpacked by lab.images on the machine; never installed in a node.
@@ -34,10 +36,12 @@ class Request:
 CONTENTS: dict[str, tuple[Request, ...]] = {
     "trixie": (
         Request(ENGINE_PACKAGES),
+        Request(CRIO_PACKAGES),
         Request(IMAGE_PACKAGES),
         Request(MODULE_PACKAGES),
         Request(DRIVER_PACKAGES, driver_version="550.163.01"),
         Request(DRIVER_PACKAGES, driver_version="535.309.01", from_suite="bookworm"),
+        Request(DRIVER_PACKAGES, driver_version="535.261.03", from_suite="bookworm"),
     ),
     "bookworm": (
         Request(ENGINE_PACKAGES),

@@ -45,7 +45,7 @@ def main() -> int:
     try:
         site.destroy()  # what a killed run left behind
         with tempfile.TemporaryDirectory(prefix="grapnel-demo-") as folder:
-            screen = Screen(Path(folder), environment(site))
+            screen = Screen(Path(folder), environment(site, folder))
             try:
                 show(screen, site)
             finally:
@@ -58,10 +58,14 @@ def main() -> int:
     return 0
 
 
-def environment(site: Site) -> dict[str, str]:
-    """Return the environment of the commands that are shown: this checkout's grapnel and the site's inventory."""
+def environment(site: Site, home: str) -> dict[str, str]:
+    """Return the environment of the commands that are shown: this checkout's grapnel and the site's inventory.
+
+    A home of its own: the demo is in no cluster, whatever kubeconfig the person has.
+    """
     own = {"GRAPNEL_PAYLOAD": str(CHECKOUT / "dist" / "payload"), "ANSIBLE_INVENTORY": str(site.inventory_path)}
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **own}
+    nobody = {"HOME": home, "KUBECONFIG": ""}
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **nobody, **own}
 
 
 def show(screen: Screen, site: Site) -> None:

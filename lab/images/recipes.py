@@ -2,6 +2,7 @@
 
 `pause` is the sandbox of pods. `gpu-shell` is a shell and a C library: enough to run what a GPU runtime injects, and
 nothing that knows of GPUs. `greedy` has the same files, and asks for every GPU by its environment as CUDA images do.
+`gpu-test` adds a program that uses GPUs, says what it sees of them, and holds them as long as it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lab.images.content import Entry
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_PAUSE_SOURCE = Path(__file__).with_name("pause.c")
+_SOURCES = Path(__file__).parent
 _COMPILE_TIMEOUT_S = 60
 _APPLETS = (
     *("[", "awk", "basename", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "echo", "env", "expr"),
@@ -42,13 +43,24 @@ class Recipe:
     env: tuple[str, ...] = (f"PATH={PATH}",)
 
 
+def compiled(name: str, *flags: str) -> Entry:
+    """Return the program of ``NAME.c``: the same bytes wherever the same compiler makes it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        program = Path(scratch) / name
+        common = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Os", "-s", "-Wl,--build-id=none"]
+        source = str(_SOURCES / f"{name}.c")
+        run(["gcc", *common, *flags, "-o", str(program), source], timeout_s=_COMPILE_TIMEOUT_S)
+        return content.file(program.read_bytes(), 0o755)
+
+
 def _pause(packages: Mapping[str, Path]) -> dict[str, Entry]:
     del packages
-    with tempfile.TemporaryDirectory() as scratch:
-        program = Path(scratch) / "pause"
-        flags = ["-static", "-Os", "-s", "-Wl,--build-id=none"]
-        run(["gcc", *flags, "-o", str(program), str(_PAUSE_SOURCE)], timeout_s=_COMPILE_TIMEOUT_S)
-        return {"pause": content.file(program.read_bytes(), 0o755)}
+    return {"pause": compiled("pause", "-static")}
+
+
+def _gpu_test(packages: Mapping[str, Path]) -> dict[str, Entry]:
+    """Linked dynamically: what a runtime injects is found through the image's own loader and its cache."""
+    return {**_shell(packages), "usr/bin/gpu-test": compiled("gpu-test")}
 
 
 def _shell(packages: Mapping[str, Path]) -> dict[str, Entry]:
@@ -93,4 +105,5 @@ RECIPES: dict[str, Recipe] = {
         command=_SHELL.command,
         env=(*_SHELL.env, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"),
     ),
+    "gpu-test": Recipe(packages=_SHELL.packages, files=_gpu_test, command=("gpu-test", "hold")),
 }

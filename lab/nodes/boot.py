@@ -30,15 +30,19 @@ OVERLAY_SEPARATORS = frozenset(":,\\")
 
 @dataclass(frozen=True)
 class Machine:
-    """One nspawn machine: ``name`` is unique on this machine and short, for its interface is ``vb-<name>``."""
+    """One nspawn machine: ``name`` is unique on this machine and short, for its interface is ``vb-<name>``.
+
+    ``lower`` are the folders that its overlay lies on, top first; ``binds`` are read-only: path here, path in there.
+    """
 
     name: str
     hostname: str
     folder: Path
-    base: Path
+    lower: tuple[Path, ...]
     bundle: Path
     bridge: str
     group: ControlGroup
+    binds: tuple[tuple[str, str], ...] = ()
 
     @property
     def console(self) -> Path:
@@ -47,8 +51,8 @@ class Machine:
 
     def start(self) -> None:
         """Start the supervisor; return once its processes are in the node's control group."""
-        for place in (self.base, self.bundle):
-            if not place.is_dir():
+        for place in (*self.lower, self.bundle, *(Path(source) for source, _ in self.binds)):
+            if not place.exists():
                 raise SiteError(f"{place}, which {self.hostname} was made from, is gone", hint="remove the node")
         config = {
             "groups": [str(folder) for folder in self.group.create()],
@@ -91,10 +95,11 @@ class Machine:
         return "\n".join([f"end of {self.console}:", *lines])
 
     def _mount_argv(self) -> list[str]:
-        layers = {"lowerdir": self.base, "upperdir": self.folder / "upper", "workdir": self.folder / "work"}
-        for path in layers.values():
+        own = {"upperdir": self.folder / "upper", "workdir": self.folder / "work"}
+        for path in (*self.lower, *own.values()):
             if OVERLAY_SEPARATORS & set(str(path)):
                 raise SiteError(f"{path}: overlayfs cannot take a path with a colon, comma or backslash")
+        layers = {"lowerdir": ":".join(map(str, self.lower)), **own}
         options = ",".join(f"{name}={path}" for name, path in layers.items())
         return ["mount", "-t", "overlay", self.name, "-o", options, str(self.folder / "root")]
 
@@ -124,6 +129,8 @@ class Machine:
             f"--bind-ro={self.folder / 'pci'}:/usr/lib/gpusim/pci",
             # An overlay cannot lie on an overlay: the engine's layers need a plain file system.
             f"--bind={self.folder / 'containerd'}:/var/lib/containerd",
+            f"--bind={self.folder / 'containers'}:/var/lib/containers",
             f"--bind={self.folder / 'kubelet'}:/var/lib/kubelet",
+            *(f"--bind-ro={source}:{place}" for source, place in self.binds),
             "--boot",
         ]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Layer:
-    """An overlay's upper folder and the base tree below it. Only for a node that does not run."""
+    """An overlay's upper folder, the base tree, and what lies between them. Only for a node that does not run."""
 
     upper: Path
     base: Path
+    between: tuple[Path, ...] = ()
 
     def write(self, place: str, text: str, mode: int = 0o644) -> None:
         """Write the file at absolute path ``place`` of the node."""
@@ -23,7 +24,7 @@ class Layer:
 
     def append(self, place: str, text: str) -> None:
         """Write the file with ``text`` after what the base tree has there."""
-        below = self.base / place.lstrip("/")
+        below = self._below(Path(place.lstrip("/")))
         self.write(place, (below.read_text() if below.exists() else "") + text)
 
     def copy(self, place: str, source: Path) -> None:
@@ -52,7 +53,7 @@ class Layer:
         path = self.upper
         for part in Path(place).parts[1:]:
             path /= part
-            below = self.base / path.relative_to(self.upper)
+            below = self._below(path.relative_to(self.upper))
             if below.is_symlink():
                 raise ValueError(f"{place}: {below} is a symbolic link in the base tree")
             if not path.exists():
@@ -61,6 +62,11 @@ class Layer:
                     shutil.copystat(below, path)
                     os.chown(path, below.stat().st_uid, below.stat().st_gid)
         return path
+
+    def _below(self, relative: Path) -> Path:
+        """Return the file or folder that would show without the upper folder; it need not exist."""
+        found = (layer / relative for layer in (*self.between, self.base))
+        return next((path for path in found if path.exists() or path.is_symlink()), self.base / relative)
 
     def reserve(self, place: str) -> Path:
         """Return where ``place`` lies in the upper folder, with its parents made."""

@@ -32,7 +32,10 @@ from lab.nvml import state as nvml_state
 from lab.trees import find_suite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+    Furnish = Callable[[Layer, str], None]  # its layer, its address
 
 LOCK_WAIT_S = 600.0
 SEPARATOR = "."  # in no name of a site or node: site "a" must not take the groups of site "a-b" for its own
@@ -54,24 +57,24 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class _Record:
-    """What ``node.json`` keeps; tree and packages stay those that the node was made from."""
+    """What ``node.json`` keeps; what lies below it and its packages stay those that the node was made from."""
 
     spec: NodeSpec
     octet: int
-    base: Path
+    lower: tuple[Path, ...]
     bundle: Path
 
     def to_json(self) -> str:
         """Return the file's text."""
         values = {"spec": self.spec.to_json(), "octet": self.octet}
-        return json.dumps({**values, "base": str(self.base), "bundle": str(self.bundle)})
+        return json.dumps({**values, "lower": list(map(str, self.lower)), "bundle": str(self.bundle)})
 
 
 def _read_record(path: Path) -> _Record:
     try:
         values = json.loads(path.read_text())
-        base, packages = Path(values["base"]), Path(values["bundle"])
-        return _Record(NodeSpec(**values["spec"]), values["octet"], base, packages)
+        lower, packages = tuple(map(Path, values["lower"])), Path(values["bundle"])
+        return _Record(NodeSpec.from_json(values["spec"]), values["octet"], lower, packages)
     except (KeyError, TypeError) as error:
         raise SiteError(f"{path} is of another version of the laboratory", hint="destroy that site") from error
 
@@ -91,12 +94,29 @@ class Site:
         """The site as an Ansible inventory; rewritten whenever a node comes or goes."""
         return self.folder / "inventory.yaml"
 
-    def up(self, spec: NodeSpec) -> Node:
-        """Make the node if it is new, start it if it does not run, wait until it is ready."""
+    @property
+    def bridge(self) -> Bridge:
+        """The site's bridge, with its addresses; ``SiteError`` before the site is made."""
+        path = self.folder / "site.json"
+        if not path.exists():
+            raise SiteError(f"there is no site {self.name}")
+        return Bridge(self.bridge_name, json.loads(path.read_text())["subnet"], self.folder)
+
+    def open(self) -> Bridge:
+        """Make the site without a node: its subnet, its bridge, its key."""
+        require_machine()
+        with self._lock():
+            return self._open()
+
+    def up(self, spec: NodeSpec, furnish: Furnish | None = None) -> Node:
+        """Make the node if it is new, start it if it does not run, wait until it is ready.
+
+        ``furnish`` adds files to a new node before its first boot.
+        """
         require_machine()
         with self._lock():
             bridge = self._open()
-            node = self._existing(spec) or self._create(spec, bridge)
+            node = self._existing(spec) or self._create(spec, bridge, furnish)
             node.start()
             self._write_access()
         node.wait_ready()
@@ -143,6 +163,10 @@ class Site:
                 self.folder.rename(gone)
                 shutil.rmtree(gone)
 
+    def has_remains(self) -> bool:
+        """Whether there are processes or a bridge of the site, with or without its folder."""
+        return self.bridge_name in bridge_owners() or any(group.pids() for group in self._groups())
+
     def _require_own(self) -> None:
         """Refuse to touch a site of the same name that another state folder holds."""
         owner = bridge_owners().get(self.bridge_name)
@@ -156,7 +180,7 @@ class Site:
         if not path.exists():
             known = ", ".join(self.node_names()) or "none"
             raise SiteError(f"site {self.name} has no node {name}", hint=f"nodes: {known}")
-        return self._node(_read_record(path), self._bridge())
+        return self._node(_read_record(path), self.bridge)
 
     def node_names(self) -> list[str]:
         """Return the names of the site's nodes."""
@@ -192,14 +216,10 @@ class Site:
             if not path.exists():
                 subnet = free_subnet(zlib.crc32(self.name.encode()) % 250)
                 write_atomic(path, json.dumps({"subnet": subnet}))
-            bridge = self._bridge()
+            bridge = self.bridge
             bridge.create()
         self.access.prepare()
         return bridge
-
-    def _bridge(self) -> Bridge:
-        subnet = json.loads((self.folder / "site.json").read_text())["subnet"]
-        return Bridge(self.bridge_name, subnet, self.folder)
 
     def _node_folder(self, name: str) -> Path:
         return self.folder / "nodes" / name
@@ -220,28 +240,33 @@ class Site:
             name=f"g{bridge.subnet}-{record.octet}",
             hostname=spec.name,
             folder=folder,
-            base=record.base,
+            lower=record.lower,
             bundle=record.bundle,
             bridge=bridge.name,
             group=ControlGroup(f"{self.bridge_name}{SEPARATOR}{spec.name}"),
+            binds=spec.binds,
         )
         return Node(spec, self.name, bridge.node_address(record.octet), folder, machine, self.access)
 
-    def _create(self, spec: NodeSpec, bridge: Bridge) -> Node:
+    def _create(self, spec: NodeSpec, bridge: Bridge, furnish: Furnish | None) -> Node:
         """Fill a new node's folder; one that was left half made is emptied first."""
         folder = self._node_folder(spec.name)
         shutil.rmtree(folder, ignore_errors=True)
         packages = bundle.ensure(spec.suite)
-        record = _Record(spec, self._free_octet(), trees.ensure(spec.suite), packages.folder)
+        installed = [bundle.ensure_layer(spec.suite, spec.packages)] if spec.packages else []
+        lower = (*installed, trees.ensure(spec.suite))
+        record = _Record(spec, self._free_octet(), lower, packages.folder)
         node = self._node(record, bridge)
-        for room in ("upper", "work", "root", "containerd", "kubelet"):
+        for room in ("upper", "work", "root", "containerd", "containers", "kubelet"):
             (folder / room).mkdir(parents=True)
         (folder / "upper").chmod(0o755)
-        layer = Layer(folder / "upper", node.machine.base)
+        layer = Layer(folder / "upper", lower[-1], lower[:-1])
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
         write_site_files(layer, packages)
         write_pci(folder / "pci", node.gpus)
         self._simulate(layer, node, packages.driver_versions())
+        if furnish:
+            furnish(layer, node.address)
         write_atomic(folder / "node.json", record.to_json())
         return node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.machine.errors import SiteError
 from lab.nvml import models
@@ -20,13 +20,19 @@ MAX_GPUS = 16  # stand-in device numbers reach that far
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A node: its suite, its GPUs, and the kernel module version that it loads at boot ("" for none)."""
+    """A node: its suite, its GPUs, and the kernel module version that it loads at boot ("" for none).
+
+    ``packages`` of the suite's package folder are there before its first boot. ``binds`` shows it files and folders of
+    this machine, read-only: path here, path on the node.
+    """
 
     name: str
     suite: str = "trixie"
     gpus: int = 4
     driver_module: str = ""
     model: str = "a100-40gb"
+    packages: tuple[str, ...] = ()
+    binds: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         check_name("node", self.name)
@@ -44,9 +50,16 @@ class NodeSpec:
         built = models.machine(self.model, self.gpus, seed=f"{site}/{self.name}")
         return replace(built, module=Check.CHECK, devices=Check.CHECK)
 
-    def to_json(self) -> dict[str, str | int]:
+    def to_json(self) -> dict[str, Any]:
         """Return the form kept in the node's folder."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> NodeSpec:
+        """Read what ``to_json`` made and JSON kept: lists are tuples again."""
+        packages = tuple(values.get("packages", ()))
+        binds = tuple((source, place) for source, place in values.get("binds", ()))
+        return cls(**{**values, "packages": packages, "binds": binds})
 
 
 def check_name(kind: str, name: str) -> None:

@@ -11,9 +11,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 REBOOT = 133  # what systemd-nspawn --keep-unit exits with when the node asks for a reboot
+REMOVE_S = 2.0
+POLL_S = 0.02
 RUN = Path("/run/systemd/nspawn")
 
 
@@ -39,10 +42,34 @@ def main(config_path: str) -> int:
         print(f"-- boot {boot} of this start --", flush=True)
         # After a reboot the old interface may still be there.
         subprocess.run(["ip", "link", "del", config["interface"]], check=False, stderr=subprocess.DEVNULL)
+        _remove_groups_below(config["groups"])
         code = subprocess.run(config["nspawn"], check=False, env={**os.environ, **config["env"]}).returncode
         if code != REBOOT:
             print(f"-- systemd-nspawn ended with status {code} --", flush=True)
             return code
+
+
+def _remove_groups_below(groups: list[str]) -> None:
+    """Remove the control groups of an earlier boot: a kubelet looks three seconds for the container of each.
+
+    A group stays busy for a moment after its last process; what stays longer is left to whoever removes the node.
+    """
+    deadline = time.monotonic() + REMOVE_S
+    below = [path for group in groups for path, _, _ in os.walk(group, topdown=False) if path != group]
+    while below and time.monotonic() < deadline:
+        below = [path for path in below if not _is_removed(path)]
+        if below:
+            time.sleep(POLL_S)
+
+
+def _is_removed(group: str) -> bool:
+    try:
+        os.rmdir(group)  # noqa: PTH106  # os.walk gave a string
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``python3 -m lab.setup VERB``: what ``make`` runs. Verbs: environment, check, lab, test, demo, bench."""
+"""``python3 -m lab.setup VERB``: what ``make`` runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("yaml", ("yamllint", "--strict", ".")),
 )
 LINTED = ("playbooks", ".ansible-lint", "ansible.cfg", "requirements/dev.txt")
-UNIT = "not functional and not nodes"
+UNIT = "not functional and not nodes and not e2e"
+# Named apart from KUBECONFIG, which a shell may well have: `make test` must not find somebody's cluster by accident.
+OWN_CLUSTER = "GRAPNEL_E2E_KUBECONFIG"
+
+
+VERBS = ("environment", "check", "lab", "test", "e2e", "demo", "bench", "cluster")
 
 
 class Session:
@@ -86,9 +91,15 @@ class Session:
         passed.touch()
 
     def lab(self) -> None:
-        """Everything that the laboratory builds once: simulated NVML, node trees, packages, images, payload."""
+        """Everything that is built once: Go programs, simulated NVML, node trees, packages, images, payload."""
         self.environment()
+        self._stage()
         self._lab()
+
+    def _stage(self) -> None:
+        """Build what a real cluster runs: first of all, so that a machine without Go is told so at once."""
+        for program in ("kubernetes", "containerd"):  # the first one wants the newer Go
+            self.python(f"{program} from Go modules", "-m", "lab", "golang", program)
 
     def _lab(self) -> None:
         self.python("simulated NVML", "-m", "lab.nvml")
@@ -101,12 +112,25 @@ class Session:
     def test(self) -> None:
         """Set everything up and pass every test."""
         self.environment()
+        self._stage()
         self._checks()
         self._lab()
         self.pytest("functional tests", "functional and not nodes", "-q")
         self.tool("molecule", "molecule", "test")
         self.pytest("tests on booted nodes", "nodes", "-q")
+        self.pytest("end-to-end tests", "e2e", "-q")
         self.progress.say("every test passed")
+
+    def e2e(self) -> None:
+        """Pass the end-to-end tests: on a stage that is set up for them, or on the cluster that KUBECONFIG names."""
+        kubeconfig = os.environ.get("KUBECONFIG")
+        if kubeconfig:
+            self.bin = make_environment(self.progress).absolute()
+            os.environ[OWN_CLUSTER] = kubeconfig
+            self.progress.say(f"on the cluster of {kubeconfig}: tests that look into nodes or break them are skipped")
+        else:
+            self.lab()
+        self.pytest("end-to-end tests", "e2e", "-q")
 
     def demo(self) -> None:
         """Set everything up and run the main job where a person can watch it."""
@@ -114,19 +138,25 @@ class Session:
         self._lab()
         self.python("demo", "-m", "lab.demo", stream=True)
 
+    def cluster(self) -> None:
+        """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
+        self.lab()
+        self.python("cluster", "-m", "lab", "cluster", "up", stream=True)
+        folder = os.environ.get("FOLDER", "")
+        self.python(
+            "GPU nodes", "-m", "lab", "cluster", "apply", *(["--folder", folder] if folder else []), stream=True
+        )
+
     def bench(self) -> None:
         """Print the figures of every benchmark with their floors beside them."""
-        self.environment()
-        self._lab()
+        self.lab()
         self.python("benchmarks", "-m", "bench", stream=True)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one verb; exit status 0 done, 1 with the reason in one line, 2 for an unknown verb."""
     session = Session()
-    verbs: dict[str, Callable[[], None]] = {
-        name: getattr(session, name) for name in ("environment", "check", "lab", "test", "demo", "bench")
-    }
+    verbs: dict[str, Callable[[], None]] = {name: getattr(session, name) for name in VERBS}
     if len(argv) != 1 or argv[0] not in verbs:
         print(f"usage: python3 -m lab.setup {{{'|'.join(verbs)}}}", file=sys.stderr)
         return 2

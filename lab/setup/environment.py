@@ -17,6 +17,7 @@ REQUIREMENTS = Path("requirements/dev.txt")
 BOOTSTRAP = Path("requirements/bootstrap.txt")
 VENV = Path(".venv")
 PROJECT = Path("pyproject.toml")
+STARTED_OFTEN = ("ansible", "ansible_runner", "jinja2", "yaml")
 
 
 def python_tag() -> str:
@@ -54,6 +55,16 @@ def make_environment(progress: Progress) -> Path:
         )
         own = ["install", "--no-deps", "--no-build-isolation", "--editable", "."]  # for the command `grapnel`
         progress.run("install grapnel from this checkout", [*pip, *own], env=inside)
+        compile_packages(progress)
         stamp.write_text(key)
     progress.say(f"python environment: {VENV} (Python {sys.version.split()[0]})")
     return VENV / "bin"
+
+
+def compile_packages(progress: Progress) -> None:
+    """Compile what is started a thousand times: uv does not, and PYTHONDONTWRITEBYTECODE keeps Python from it.
+
+    Two seconds of CPU once, and four tenths less at each start of Ansible.
+    """
+    packages = (str(path) for name in STARTED_OFTEN for path in VENV.glob(f"lib/python*/site-packages/{name}"))
+    progress.run("compile Ansible", [str(VENV / "bin" / "python"), "-m", "compileall", "-q", *packages])

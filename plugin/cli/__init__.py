@@ -1,6 +1,7 @@
 """The command line of the node daemon: arguments in, exit codes out.
 
-0 done, 1 expected failure, 2 usage, 70 a bug. Everything heavy is imported by the verb that needs it.
+0 done, 1 expected failure, 2 usage, 3 done but not as wanted (`release`: still held, `verify`: not as expected),
+70 a bug. Everything heavy is imported by the verb that needs it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugin import __version__
 from plugin.errors import NodeDaemonError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _EXIT_FAILURE = 1
 _EXIT_BUG = 70
+_MAX_TIMEOUT_S = 600
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,7 +34,30 @@ def _parser() -> argparse.ArgumentParser:
     devices = verbs.add_parser("devices", parents=[configured], help="show the GPUs as the driver lists them")
     devices.add_argument("--json", action="store_true", help="as JSON")
     verbs.add_parser("config", parents=[configured], help="show the configuration with all defaults")
+    _add_release_verbs(verbs, configured)
     return parser
+
+
+def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    for verb, timeout_s, words in (
+        ("release", 30, "stop offering GPUs, let go of the driver, and say who still holds a GPU"),
+        ("verify", 90, "compare driver and GPUs with what is expected"),
+        ("resume", 90, "offer the GPUs again"),
+    ):
+        parser = verbs.add_parser(verb, parents=[configured], help=words)
+        parser.add_argument("--json", action="store_true", help="as JSON")
+        parser.add_argument(
+            "--timeout", type=_seconds, default=timeout_s, metavar="SECONDS", help=f"default: {timeout_s}"
+        )
+        if verb == "verify":
+            parser.add_argument("--expect", required=True, metavar="FILE", help="the expectation; - is standard input")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 1 <= value <= _MAX_TIMEOUT_S:
+        raise ValueError
+    return value
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
@@ -42,9 +67,22 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return run_daemon(arguments.config, debug=arguments.debug)
     from plugin.cli.show import show_config, show_devices  # noqa: PLC0415 - not needed for --version
 
+    if arguments.verb in {"release", "verify", "resume"}:
+        return _dispatch_release(arguments)
     if arguments.verb == "devices":
         return show_devices(arguments.config, as_json=arguments.json)
     return show_config(arguments.config)
+
+
+def _dispatch_release(arguments: argparse.Namespace) -> int:
+    from plugin.cli.release import release_node, resume_node  # noqa: PLC0415 - not needed for --version
+
+    if arguments.verb == "verify":
+        from plugin.cli.verify import verify_node  # noqa: PLC0415 - the only verb with NVML in this process
+
+        return verify_node(arguments.config, arguments.expect, timeout_s=arguments.timeout, as_json=arguments.json)
+    act = release_node if arguments.verb == "release" else resume_node
+    return act(arguments.config, timeout_s=arguments.timeout, as_json=arguments.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

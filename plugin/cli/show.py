@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from plugin.config import find_config
 from plugin.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.observer import snapshot_of_gpus
+from plugin.release.record import Release, remembered_inventory
+from plugin.release.store import read_release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from plugin.config import NodeConfig
     from plugin.snapshot import GpuSource
 
 _HEADER = ("INDEX", "UUID", "NODE", "PCI", "NUMA", "MEMORY", "MODEL")
@@ -42,8 +45,9 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def _as_json(inventory: Inventory) -> dict[str, object]:
+def _as_json(inventory: Inventory, release: Release | None) -> dict[str, object]:
     return {
+        "released": None if release is None else {"since": release.since, "problem": release.problem},
         "driverVersion": inventory.driver_version,
         "devices": [
             {
@@ -62,16 +66,27 @@ def _as_json(inventory: Inventory) -> dict[str, object]:
     }
 
 
-def show_devices(config_path: Path | None, *, as_json: bool) -> int:
-    """Print what the daemon would offer."""
+def _look(config: NodeConfig, release: Release | None) -> Inventory:
+    """Ask the driver; on a released node nobody does, not even to look, and what is remembered is shown."""
+    tree = HostTree(config.dev_root, config.sys_root)
+    if release is not None:
+        return remembered_inventory(release, tree)
     from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
 
+    return take_inventory(NvmlSource(), tree)
+
+
+def show_devices(config_path: Path | None, *, as_json: bool) -> int:
+    """Print what the daemon would offer, and since when it does not."""
     config = find_config(config_path)
-    inventory = take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
+    release = read_release(config.state_folder)
+    inventory = _look(config, release)
     if as_json:
-        print(json.dumps(_as_json(inventory), indent=2))
+        print(json.dumps(_as_json(inventory, release), indent=2))
         return 0
-    print(f"driver {inventory.driver_version}")
+    if release is not None:
+        print(f"{release.describe()}: no GPU is offered; what follows is how it was then")
+    print(f"driver {inventory.driver_version or 'unknown'}")
     print(format_table([_HEADER, *map(_row, inventory.devices)]))
     for _, message in inventory.findings:
         print(f"note: {message}", file=sys.stderr)

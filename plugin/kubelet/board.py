@@ -28,15 +28,29 @@ class Publication:
     superseded: asyncio.Event = field(default_factory=asyncio.Event, compare=False, repr=False)
 
 
+class Stream:
+    """What one kubelet was sent last."""
+
+    def __init__(self, progress: Callable[[], None]) -> None:
+        self.offers: tuple[Offer, ...] | None = None
+        self._progress = progress
+
+    def sent(self, publication: Publication) -> None:
+        """Remember what was handed to the connection."""
+        self.offers = publication.offers
+        self._progress()
+
+
 class Board:
     """Holds the publication of one resource. Made and used in the event loop's thread."""
 
     def __init__(self, publication: Publication, clock: Callable[[], float]) -> None:
         self.current = publication
-        self.open_streams = 0
         self.last_stream_change = clock()
         self.stream_ended = asyncio.Event()
         self._clock = clock
+        self._streams: set[Stream] = set()
+        self._progress = asyncio.Event()
 
     def publish(self, publication: Publication) -> None:
         """Show another list; streams are only woken when the list differs, the table counts at once."""
@@ -49,14 +63,27 @@ class Board:
         self.current = publication
         previous.superseded.set()
 
+    @property
+    def open_streams(self) -> int:
+        """How many kubelets watch."""
+        return len(self._streams)
+
     @contextmanager
-    def stream(self) -> Iterator[None]:
+    def stream(self) -> Iterator[Stream]:
         """Count a stream for as long as it is open."""
-        self.open_streams += 1
+        stream = Stream(self._progress.set)
+        self._streams.add(stream)
         self.last_stream_change = self._clock()
         try:
-            yield
+            yield stream
         finally:
-            self.open_streams -= 1
+            self._streams.discard(stream)
             self.last_stream_change = self._clock()
             self.stream_ended.set()
+            self._progress.set()
+
+    async def shown(self, *, to_at_least: int) -> None:
+        """Wait until so many streams are open, and each of them has the list of now."""
+        while len(self._streams) < to_at_least or any(stream.offers != self.current.offers for stream in self._streams):
+            self._progress.clear()
+            await self._progress.wait()

@@ -43,10 +43,11 @@ class DevicePluginService:
 
     async def list_and_watch(self, _request: api_pb2.Empty, context: _Context[Any, Any]) -> None:
         """Send the list now and after every change; end after the last one."""
-        with self._board.stream():
+        with self._board.stream() as stream:
             while True:
                 shown = self._board.current
                 await context.write(device_list(shown.offers))
+                stream.sent(shown)
                 if shown.is_last:
                     return
                 await shown.superseded.wait()

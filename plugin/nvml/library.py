@@ -8,6 +8,9 @@ SONAME, so a daemon that kept it would talk to the old one after the driver has 
 from __future__ import annotations
 
 import _ctypes
+import ctypes
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pynvml
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Answer = TypeVar("_Answer")
+_SONAME = "libnvidia-ml.so.1"
+_VERSIONED = re.compile(r"/libnvidia-ml\.so\.(\d+\.[\d.]+)(?: \(deleted\))?$")
 
 _HINTS = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install the driver's user-space libraries (libnvidia-ml.so.1)",
@@ -121,3 +126,20 @@ class NvmlSource:
             pass  # the driver may be gone already: the session ends with the library
         finally:
             _unload()
+
+
+def library_version() -> str | None:
+    """Return the version of the library that a new session would load, None where there is none.
+
+    It is in the name of the file, so that it can be told when a library and a module of two versions refuse to work.
+    """
+    try:
+        library = ctypes.CDLL(_SONAME)
+    except OSError:
+        return None
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    finally:
+        _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
+    found = (_VERSIONED.search(line) for line in lines)
+    return next((match.group(1) for match in found if match), None)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.apply.errors import CanceledError, RunError
-from provision.apply.gate import find_refusal
+from provision.apply.follow import AGAIN, follow
+from provision.apply.gate import find_obstacle, find_refusal
 from provision.apply.gather import gather_facts
-from provision.apply.model import Assessment, Failure, NodeResult, NodeTask, PassStarted, Status
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Status
 
 if TYPE_CHECKING:
     import threading
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from provision.planner.model import NodePlan
 
 MAX_PASSES = 3
-AGAIN = "apply again to finish"
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ def converge(
     tally = _Tally(node)
     while True:
         plan = assessment.plan
-        refusal = find_refusal(assessment)
+        refusal = find_obstacle(plan) if machinery.playbooks.check else find_refusal(assessment)
         if refusal is not None:
             return tally.failed(refusal)
         if plan.is_empty:
@@ -84,35 +83,9 @@ def _carry_out(
         return Failure(Status.CANCELED, "not begun" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
-    task, broken = "", None
-    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
-    for event in machinery.runner.run(machinery.playbooks.apply(plan), cancel):
-        if isinstance(event, RunFinished):
-            end = event
-            continue
-        observe(NodeTask(event, gathering=False))
-        if isinstance(event, TaskStarted):
-            task = event.task
-        else:
-            tally.changes += event.outcome is Outcome.CHANGED
-            broken = _worse(broken, event)
-    return _failure_of(end, task, broken)
-
-
-def _worse(former: TaskDone | None, done: TaskDone) -> TaskDone | None:
-    bad = done.outcome is Outcome.UNREACHABLE or (done.outcome is Outcome.FAILED and not done.ignored)
-    return done if bad else former
-
-
-def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure | None:
-    if end.status is RunStatus.SUCCESSFUL:  # a failed task that the playbook rescued is no failure
-        return None
-    if end.status is RunStatus.CANCELED:
-        return Failure(Status.CANCELED, AGAIN, task)
-    if end.status is RunStatus.TIMED_OUT or broken is None:
-        return Failure(Status.FAILED, end.message, task)
-    status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
-    return Failure(status, broken.message, broken.task, broken.tail)
+    followed = follow(machinery.runner, machinery.playbooks.apply(plan), observe, cancel)
+    tally.changes += followed.changes
+    return followed.failure
 
 
 def _reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:

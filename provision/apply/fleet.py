@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from provision.apply.converge import converge
-from provision.apply.gate import find_refusal
+from provision.apply.gate import find_obstacle
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Progress, Status
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def settled(node: str, answer: Assessment | Failure) -> NodeResult | None:
     """Return the result of a node that nothing will be done about, None for one that is to be changed."""
     if isinstance(answer, Failure):
         return NodeResult(node, answer.status, failure=answer)
-    refusal = find_refusal(answer)
+    refusal = find_obstacle(answer.plan)
     if refusal is not None:
         return NodeResult(node, Status.REFUSED, failure=refusal)
     return NodeResult(node, Status.UNCHANGED) if answer.plan.is_empty else None

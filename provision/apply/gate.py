@@ -1,6 +1,7 @@
 """Which plans may be carried out. Pure.
 
-A node is refused as a whole and before anything is changed on it.
+A node is refused as a whole and before anything is changed on it. Nodes whose GPUs have to be free go through
+``provision.rollout``, which ends the work on them in good order; this is the last check behind it.
 """
 
 from __future__ import annotations
@@ -14,29 +15,36 @@ from provision.planner.model import Disruption
 if TYPE_CHECKING:
     from provision.apply.model import Assessment
     from provision.fleet.facts import DeviceHolder
-    from provision.planner.model import Item
+    from provision.planner.model import Item, NodePlan
 
 _ENDS_WORK = (Disruption.DRAIN, Disruption.REBOOT)
 _NAMED = 3
 
 
-def find_refusal(assessment: Assessment) -> Failure | None:
-    """Return why a node's plan is not carried out, None when it may be."""
-    plan = assessment.plan
+def find_obstacle(plan: NodePlan) -> Failure | None:
+    """Return why a plan cannot be carried out whatever the node does, None when it can."""
     if plan.problems:
         return Failure(Status.REFUSED, "; ".join(problem.message for problem in plan.problems))
+    return None
+
+
+def needs_drain(plan: NodePlan) -> bool:
+    """Tell whether the node has to be out of service for its plan."""
+    return any(item.disruption in _ENDS_WORK and not item.deferred for item in plan.items)
+
+
+def find_refusal(assessment: Assessment) -> Failure | None:
+    """Return why a node's plan is not carried out now, None when it may be: the last look before it is."""
+    plan = assessment.plan
     ending = [item for item in plan.items if item.disruption in _ENDS_WORK and not item.deferred]
     held_by = holders(assessment.facts)
     if ending and held_by:
-        return Failure(Status.REFUSED, _ends_work(ending[0], held_by))
-    return None
+        return find_obstacle(plan) or Failure(Status.REFUSED, _ends_work(ending[0], held_by))
+    return find_obstacle(plan)
 
 
 def _ends_work(item: Item, held_by: tuple[DeviceHolder, ...]) -> str:
     need = "a reboot" if item.disruption is Disruption.REBOOT else "the GPUs to be free"
     named = ", ".join(f"{holder.command} ({holder.pid})" for holder in held_by[:_NAMED])
     more = f" and {len(held_by) - _NAMED} more" if len(held_by) > _NAMED else ""
-    return (
-        f"to {item.action} {item.target} needs {need}, and they are held by {named}{more}: "
-        "this release does not drain nodes, end that work first"
-    )
+    return f"to {item.action} {item.target} needs {need}, and they are held by {named}{more}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.errors import LockedError
+from provision.fleet.sources import inventory_key
 from provision.runner import end_processes
 
 if TYPE_CHECKING:
@@ -25,13 +25,8 @@ _GRACE_S = 5.0
 
 
 def lock_path(inventories: Iterable[str], environment: Mapping[str, str], here: Path) -> Path:
-    """Return where the lock of an inventory lies; without one, ``here`` stands for what ansible.cfg names.
-
-    An inventory is a path, or a list of hosts with a comma.
-    """
-    named = sorted(one if "," in one else str(Path(one).resolve()) for one in inventories) or [str(here.resolve())]
-    digest = hashlib.sha256("\n".join(named).encode()).hexdigest()[:16]
-    return _folder(environment) / f"apply-{digest}.lock"
+    """Return where the lock of an inventory lies; see `inventory_key` for what an inventory is."""
+    return _folder(environment) / f"apply-{inventory_key(inventories, here)}.lock"
 
 
 def _folder(environment: Mapping[str, str]) -> Path:

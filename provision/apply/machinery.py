@@ -23,6 +23,8 @@ Planner = Callable[[str, NodeFacts], NodePlan]
 
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
+DAEMON_TIMEOUT_S = 600
+DAEMON_RESULT = "daemon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,19 @@ class Playbooks:
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
+        )
+
+    def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
+        """Ask a node's daemon for its share of an upgrade: ``release``, ``verify`` or ``resume``."""
+        return RunRequest(
+            playbook=self.collection / f"{verb}.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars=variables,
+            forks=1,
+            timeout_s=DAEMON_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({DAEMON_RESULT}),
         )
 
 

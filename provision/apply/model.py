@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from provision.fleet.facts import NodeFacts
     from provision.planner.model import NodePlan
+    from provision.rollout.model import Phase
     from provision.runner import Event, RunRequest, TaskDone, TaskStarted
 
 
@@ -29,6 +30,7 @@ class Status(Enum):
     CONVERGED = "converged"  # was changed, and is now as declared
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
+    WAITING = "waiting"  # has to be taken out of service, and its turn did not come: not touched
     REFUSED = "refused"  # its plan has problems, or would disturb work: not touched
     CANCELED = "canceled"
     FAILED = "failed"
@@ -51,14 +53,28 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Upgrade:
+    """A node's way through the rollout: driver versions, and how long it has been out of service."""
+
+    origin: str
+    target: str
+    out_of_service_s: float
+    is_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What became of one node. ``passes`` counts the runs that were allowed to change it."""
+    """What became of one node. ``passes`` counts the runs that were allowed to change it.
+
+    ``upgrade`` is there when the node was taken out of service.
+    """
 
     node: str
     status: Status
     passes: int = 0
     changes: int = 0
     failure: Failure | None = None
+    upgrade: Upgrade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +109,34 @@ class NodeFinished:
     result: NodeResult
 
 
-Progress = PassStarted | NodeTask | NodeFinished
+@dataclass(frozen=True, slots=True)
+class PhaseEntered:
+    """A node's upgrade goes on to a phase; ``reason`` belongs to the phase FAILED."""
+
+    node: str
+    phase: Phase
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWaits:
+    """A node does not move, and why; an empty ``reason`` says that it moves again.
+
+    ``is_out``: it is out of service already.
+    """
+
+    node: str
+    reason: str
+    is_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a reader of the progress wants to know; ``node`` is empty when it is about all of them."""
+
+    node: str
+    text: str
+
+
+Progress = PassStarted | NodeTask | NodeFinished | PhaseEntered | NodeWaits | Note
 Observer = Callable[[Progress], None]

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.fleet import apply_all, settled
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import be_only_apply
-from provision.apply.model import Status
+from provision.apply.lock import LEASH, be_only_apply
+from provision.apply.model import Failure, Status
+from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import build_machinery, look, machinery_arguments
+from provision.cli.plan import build_machinery, look, machinery_arguments, show_overview
+from provision.cli.terminal import print_error
 from provision.errors import ExitCode, UsageError
-from provision.report import make_console, open_view, render_plans, render_results, show
+from provision.report import make_console, open_view, render_results, show
+from provision.rollout.carry_out import Job, carry_out
+from provision.rollout.engine import Seams
+from provision.rollout.node_steps import NodeSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.console import Console
+    from collections.abc import Sequence
 
     from provision.apply.machinery import Machinery
-    from provision.apply.model import Assessment, Failure, NodeResult
+    from provision.apply.model import Assessment, NodeResult
+    from provision.cli.cluster import Scope
+    from provision.rollout.prepare import Prepared
 
 SUMMARY: Final = "bring nodes to their declaration"
 PARALLEL: Final = 5
@@ -34,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     common_arguments(parser)
     machinery_arguments(parser)
+    cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before machines are changed")
     parser.add_argument(
         "--parallel", type=_positive, metavar="N", help=f"nodes that are changed at once (default: {PARALLEL})"
@@ -55,48 +61,54 @@ def run(args: argparse.Namespace) -> int:
     fleet = load_fleet(args)
     with be_only_apply(fleet.inventories, os.environ, Path.cwd()) as environment:
         machinery = build_machinery(args, fleet, check=args.check, environment=environment)
-        names = [node.name for node in fleet.nodes]
-        return apply_nodes(machinery, names, parallel=args.parallel or min(PARALLEL, len(names)), consent=consent)
+        scope = open_scope(args, fleet)
+        parallel = args.parallel or min(PARALLEL, len(scope.stacks))
+        return apply_nodes(machinery, scope, parallel=parallel, consent=consent)
 
 
-def apply_nodes(machinery: Machinery, nodes: Sequence[str], *, parallel: int, consent: bool) -> int:
+def apply_nodes(machinery: Machinery, scope: Scope, *, parallel: int, consent: bool) -> int:
     """Look, show the plans, ask unless there is consent, carry out, show the results; return the exit code."""
     console, began = make_console(sys.stdout), time.monotonic()
     with cancel_on_signals() as cancel:
-        answers = look(machinery, nodes, cancel)
-    settled_at_once = {node: settled(node, answer) for node, answer in answers.items()}
-    todo = [node for node, result in settled_at_once.items() if result is None]
-    if any(result is None or not result.status.is_good for result in settled_at_once.values()):
-        show(console, render_plans(answers))
+        answers, prepared = look(machinery, scope, cancel)
+    if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
+        show_overview(console, answers, prepared, scope.cluster.name)
         console.print()
-    if todo and not consent:
+    if prepared.is_change and not consent:
         asked = time.monotonic()
-        if not _confirm(len(todo)):
+        if not _confirm(prepared):
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
-    results = _carry_out(machinery, answers, console, todo, parallel)
-    show(console, render_results(results, time.monotonic() - began))
-    return exit_code(results)
-
-
-def _carry_out(
-    machinery: Machinery,
-    answers: Mapping[str, Assessment | Failure],
-    console: Console,
-    todo: Sequence[str],
-    parallel: int,
-) -> tuple[NodeResult, ...]:
-    with cancel_on_signals() as cancel, open_view(console, todo, time.monotonic) as view:
-        results = apply_all(machinery, answers, view, parallel=parallel, cancel=cancel)
-    if todo:
+    steps = NodeSteps(machinery, scope.stacks)
+    seams = Seams(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
+    job = Job(machinery=machinery, seams=seams, prepared=prepared, answers=answers, stacks=scope.stacks)
+    with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
+        done = carry_out(job, view, parallel=parallel, cancel=cancel, holder=_holder(machinery))
+    if prepared.is_change:
         console.print()
-    return results
+    show(console, render_results(done.results, time.monotonic() - began))
+    for complaint in done.complaints:
+        print_error(complaint)
+    return exit_code(done.results) or (ExitCode.FAILED if done.complaints else ExitCode.DONE)
 
 
-def _confirm(nodes: int) -> bool:
-    question = f"change {nodes} node{'' if nodes == 1 else 's'}? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)  # seen even when the plans go to a file
+def _is_as_declared(answer: Assessment | Failure) -> bool:
+    return not isinstance(answer, Failure) and answer.plan.is_empty
+
+
+def _holder(machinery: Machinery) -> str:
+    """Return who holds the lease: the same name after a crash, so that nobody has to wait for it to run out."""
+    lock = Path(machinery.playbooks.environment.get(LEASH, "apply")).stem
+    user = os.environ.get("USER") or os.getuid()
+    return f"{user}@{socket.gethostname()}/{lock}"
+
+
+def _confirm(prepared: Prepared) -> bool:
+    nodes, out = len(prepared.todo), len(prepared.rollout)
+    what = f"change {nodes} node{'' if nodes == 1 else 's'}" if nodes else "change the cluster"
+    aside = f", {out} of them out of service for a while" if out else ""
+    print(f"{what}{aside}? [y/N] ", end="", file=sys.stderr, flush=True)  # seen even when the plans go to a file
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -30,7 +30,7 @@ def common_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="Ansible inventory, may be repeated (default: inventory, inventory.yml or hosts.yml, else ansible.cfg's)",
+        help="Ansible inventory, may be repeated (default: inventory[.yaml], hosts.yaml, else ansible.cfg's)",
     )
     parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
     debug_argument(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,21 +14,36 @@ from provision.apply.converge import assess
 from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.machinery import Machinery, Playbooks
+from provision.apply.model import Failure
+from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.errors import ExitCode, GrapnelError
 from provision.payload import store
 from provision.planner.plan import plan_node
-from provision.report import make_console, open_view, plans_document, render_plans, show
+from provision.report import (
+    make_console,
+    open_view,
+    plans_document,
+    render_plans,
+    render_rollout,
+    rollout_document,
+    show,
+)
+from provision.rollout.prepare import prepare, runtime_classes
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
     import argparse
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
+
+    from rich.console import Console
 
     from provision.apply.machinery import Planner
-    from provision.apply.model import Assessment, Failure
+    from provision.apply.model import Assessment
+    from provision.cli.cluster import Scope
     from provision.fleet.model import Fleet
+    from provision.rollout.prepare import Prepared
 
 SUMMARY: Final = "show what apply would change on each node"
 CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
@@ -37,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     common_arguments(parser)
     machinery_arguments(parser)
+    cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
         "--exit-code", action="store_true", help=f"exit with {CHANGES} when there is something to change"
@@ -60,31 +77,48 @@ def run(args: argparse.Namespace) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
     machinery = build_machinery(args, fleet)
-    return show_plans(machinery, [node.name for node in fleet.nodes], as_json=args.json, tell_changes=args.exit_code)
+    return show_plans(machinery, open_scope(args, fleet), as_json=args.json, tell_changes=args.exit_code)
 
 
-def show_plans(machinery: Machinery, nodes: Sequence[str], *, as_json: bool, tell_changes: bool) -> int:
+def show_plans(machinery: Machinery, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
     """Look at the nodes and print their plans; return the exit code."""
     with cancel_on_signals() as cancel:
-        answers = look(machinery, nodes, cancel)
+        answers, prepared = look(machinery, scope, cancel)
     if as_json:
-        print(plans_document(answers))
+        print(plans_document(answers, rollout_document(prepared, scope.cluster.name)))
     else:
-        show(make_console(sys.stdout), render_plans(answers))
-    return _exit_code(answers, tell_changes=tell_changes)
+        show_overview(make_console(sys.stdout), answers, prepared, scope.cluster.name)
+    return _exit_code(answers, prepared, tell_changes=tell_changes)
 
 
-def _exit_code(answers: Mapping[str, Assessment | Failure], *, tell_changes: bool) -> int:
+def show_overview(
+    console: Console, answers: Mapping[str, Assessment | Failure], prepared: Prepared, cluster: str
+) -> None:
+    """Print the plans, and below them what would be taken out of service and made in the cluster."""
+    show(console, render_plans(answers, prepared.refusals))
+    show(console, render_rollout(prepared, cluster))
+
+
+def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, *, tell_changes: bool) -> int:
     results = [settled(node, answer) for node, answer in answers.items()]
-    if any(result is not None and not result.status.is_good for result in results):
+    if prepared.refusals or any(result is not None and not result.status.is_good for result in results):
         return ExitCode.FAILED
-    return CHANGES if tell_changes and None in results else ExitCode.DONE
+    return CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
 
 
-def look(machinery: Machinery, nodes: Sequence[str], cancel: threading.Event) -> Mapping[str, Assessment | Failure]:
-    """Gather the nodes' facts in one run and plan each of them, with progress on standard error."""
-    with open_view(make_console(sys.stderr), nodes, time.monotonic) as view:
-        return assess(machinery, nodes, view, cancel)
+def look(
+    machinery: Machinery, scope: Scope, cancel: threading.Event
+) -> tuple[Mapping[str, Assessment | Failure], Prepared]:
+    """Gather the nodes' facts in one run, plan each of them, and sort them; progress is on standard error."""
+    with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
+        answers = assess(machinery, scope.stacks, view, cancel)
+    known = {node: one.facts.node.hostname for node, one in answers.items() if not isinstance(one, Failure)}
+    scope.hostnames.update(known)
+    views = scope.cluster.observe(tuple(scope.stacks))
+    prepared = prepare(answers, scope.stacks, views)
+    wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
+    missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
+    return answers, replace(prepared, runtime_classes=missing)
 
 
 def build_machinery(

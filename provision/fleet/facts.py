@@ -49,13 +49,14 @@ class Gpu(_Value, frozen=True, kw_only=True, rename={"class_": "class"}):
 
 
 class KernelModule(_Value, frozen=True, kw_only=True):
-    """The kernel module ``nvidia`` as it is loaded."""
+    """The kernel module ``nvidia`` as it is loaded; ``on_disk`` is the version that modprobe would load now."""
 
     loaded: bool = False
     version: str | None = None
     flavour: str | None = None
     refcount: int = 0
     holders: tuple[str, ...] = ()
+    on_disk: str | None = None
 
 
 class InstalledPackage(_Value, frozen=True, kw_only=True):
@@ -132,12 +133,18 @@ class Inventory(_Value, frozen=True, kw_only=True):
 
 
 class DeviceHolder(_Value, frozen=True, kw_only=True):
-    """A process that has NVIDIA device nodes open; ``unit`` is its systemd unit where it has one."""
+    """A process that has NVIDIA device nodes open, with its systemd unit, pod and container where it has them.
+
+    ``is_driver_service``: it belongs to the driver and is stopped and started again when the module is exchanged.
+    """
 
     pid: int
     command: str
     devices: tuple[str, ...] = ()
     unit: str | None = None
+    pod_uid: str | None = None
+    container_id: str | None = None
+    is_driver_service: bool = False
 
 
 class NodeFacts(_Value, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
     `inventories` come from `choose_inventories`, `limit` is a host pattern of Ansible.
     """
     if not inventories:
-        hint = "`--inventory` names one; else ./inventory, ./inventory.yml, ./hosts.yml or ansible.cfg's is read"
+        hint = "`--inventory` names one; else inventory, inventory.yaml, hosts.yaml (or .yml) or ansible.cfg's is read"
         raise InventoryError("there is no inventory", hint=hint)
     try:
         declaration = load_declaration(file)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.errors import InventoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-USUAL_NAMES: Final = ("inventory", "inventory.yml", "hosts.yml")
+USUAL_NAMES: Final = ("inventory", "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml")
 
 
 def choose_inventories(given: Sequence[str], directory: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -28,6 +29,15 @@ def choose_inventories(given: Sequence[str], directory: Path, environ: Mapping[s
     if environ.get("ANSIBLE_INVENTORY"):
         return tuple(_absolute(each, directory) for each in _split(environ["ANSIBLE_INVENTORY"]))
     return _configured(directory, environ)
+
+
+def inventory_key(inventories: Iterable[str], here: Path) -> str:
+    """Return 16 digits that stand for an inventory in file names; without one, for ``here``, what ansible.cfg names.
+
+    An inventory is a path, or a list of hosts with a comma.
+    """
+    named = sorted(one if "," in one else str(Path(one).resolve()) for one in inventories) or [str(here.resolve())]
+    return hashlib.sha256("\n".join(named).encode()).hexdigest()[:16]
 
 
 def _absolute(source: str, directory: Path) -> str:

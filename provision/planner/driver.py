@@ -1,4 +1,4 @@
-"""The driver's share of a node's plan: pin, packages, hold."""
+"""The driver's share of a node's plan: pin, packages, kernel module, hold."""
 
 from __future__ import annotations
 
@@ -10,29 +10,24 @@ from provision.driver.catalogue import root_packages
 from provision.driver.closure import DriverPackages, resolve_driver
 from provision.driver.debian_version import DebianVersion
 from provision.driver.pin import PIN_PATH, render_pin
-from provision.planner.model import (
-    Action,
-    Disruption,
-    DriverVariables,
-    FileContent,
-    Item,
-    PackageVersion,
-    Problem,
-    Role,
-)
+from provision.planner.driver_packages import plan_packages
+from provision.planner.holders import DAEMON_UNIT, holders
+from provision.planner.kernel_module import plan_module
+from provision.planner.model import Action, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.part import Part, differs, package_manager_problems
 
 if TYPE_CHECKING:
     from provision.driver.catalogue import Distribution
-    from provision.fleet.facts import DeviceHolder, NodeFacts
+    from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver, StackSpec
 
-_NAMED_HOLDERS = 3
-DAEMON_UNIT = "grapnel-node.service"
+__all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
+
+_EXCHANGES = frozenset({Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE, Action.RELOAD})
 
 
 def plan_driver(facts: NodeFacts, stack: StackSpec, distribution: Distribution) -> Part[DriverVariables]:
-    """Return what brings the driver's user space to the declared version and keeps it there."""
+    """Return what brings the driver to the declared version and keeps it there."""
     if not stack.driver.enabled:
         return Part()
     if problem := _foreign_packages(facts, distribution):
@@ -40,34 +35,39 @@ def plan_driver(facts: NodeFacts, stack: StackSpec, distribution: Distribution) 
     driver = _resolve(facts, stack.driver, distribution)
     if isinstance(driver, Problem):
         return Part(problems=(driver,))
+    upstream = DebianVersion(driver.version).upstream
+    module = plan_module(facts, upstream)
+    if isinstance(module, Problem):
+        return Part(problems=(module,))
     pin = FileContent(PIN_PATH, render_pin(driver, distribution.sources))
     items = (
         *_repair(facts),
         *_pin(facts, driver, pin),
-        *_packages(facts, driver),
+        *plan_packages(facts, driver),
+        *module,
         *_hold(facts, stack.driver, driver),
     )
     if not items:
         return Part()
     variables = DriverVariables(
-        driver_version=DebianVersion(driver.version).upstream,
+        driver_version=upstream,
         driver_packages=driver.packages,
         driver_pin_path=pin.path,
         driver_pin_content=pin.content,
         driver_hold=stack.driver.hold,
         driver_remove_packages=driver.remove,
+        driver_module_version=upstream,
+        driver_module_reload=bool(module),
     )
     return Part(items, package_manager_problems(facts), variables)
 
 
-def changes_libraries(part: Part[DriverVariables]) -> bool:
-    """Tell whether a plan exchanges the driver's files, so that a process that uses them must be restarted."""
-    return any(item.action in {Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE} for item in part.items)
+def changes_driver(part: Part[DriverVariables]) -> bool:
+    """Tell whether a plan exchanges libraries or module, so that a process that uses them must be restarted.
 
-
-def holders(facts: NodeFacts) -> tuple[DeviceHolder, ...]:
-    """Return who has a GPU open, without grapnel's own daemon: that one is restarted by the same plan."""
-    return tuple(each for each in facts.device_holders if each.unit != DAEMON_UNIT)
+    The module is exchanged after the libraries: a run that was stopped in between is made up for with the module.
+    """
+    return any(item.action in _EXCHANGES for item in part.items)
 
 
 def _resolve(facts: NodeFacts, driver: Driver, distribution: Distribution) -> DriverPackages | Problem:
@@ -132,70 +132,6 @@ def _pin(facts: NodeFacts, driver: DriverPackages, pin: FileContent) -> tuple[It
     else:
         reason = "the pin is for another driver"
     return (Item(role=Role.DRIVER, action=Action.WRITE, target=pin.path, to=driver.version, reason=reason),)
-
-
-def _packages(facts: NodeFacts, driver: DriverPackages) -> tuple[Item, ...]:
-    changes = [item for package in driver.packages if (item := _package(facts, package)) is not None]
-    removals = [
-        Item(
-            role=Role.DRIVER,
-            action=Action.REMOVE,
-            target=name,
-            from_=facts.packages[name].version,
-            reason=f"{name} does not exist at driver {driver.version}, and cannot stay at another one",
-            disruption=_disruption(facts),
-        )
-        for name in driver.remove
-    ]
-    return (*changes, *removals)
-
-
-def _package(facts: NodeFacts, package: PackageVersion) -> Item | None:
-    """Return what brings one package to its version, None when it is there."""
-    installed = facts.packages.get(package.name)
-    upstream = DebianVersion(package.version).upstream
-    action, disruption, holding = Action.INSTALL, Disruption.NONE, ""
-    if installed is None:
-        reason = f"declared driver {upstream} is not installed"
-    elif installed.version != package.version:
-        older = DebianVersion(installed.version) < DebianVersion(package.version)
-        action = Action.UPGRADE if older else Action.DOWNGRADE
-        same = DebianVersion(installed.version).upstream == upstream
-        reason = f"another revision of driver {upstream} is current" if same else f"declared driver is {upstream}"
-        disruption, holding = _disruption(facts), _describe_holders(facts)
-    elif installed.status != "installed":
-        reason = f"{package.name} is {installed.status}"
-    else:
-        return None
-    return Item(
-        role=Role.DRIVER,
-        action=action,
-        target=package.name,
-        from_=None if installed is None else installed.version,
-        to=package.version,
-        reason=reason + _describe_module(facts, upstream) + holding,
-        disruption=disruption,
-    )
-
-
-def _disruption(facts: NodeFacts) -> Disruption:
-    return Disruption.DRAIN if holders(facts) else Disruption.NONE
-
-
-def _describe_holders(facts: NodeFacts) -> str:
-    found = holders(facts)
-    if not found:
-        return ""
-    named = ", ".join(f"{each.command} (pid {each.pid})" for each in found[:_NAMED_HOLDERS])
-    more = f" and {len(found) - _NAMED_HOLDERS} more" if len(found) > _NAMED_HOLDERS else ""
-    return f"; a GPU is held by {named}{more}"
-
-
-def _describe_module(facts: NodeFacts, upstream: str) -> str:
-    loaded = facts.module.version if facts.module.loaded else None
-    if loaded in {None, upstream}:
-        return ""
-    return f"; the loaded kernel module is {loaded}, libraries and module have to match before a GPU works"
 
 
 def _hold(facts: NodeFacts, declared: Driver, driver: DriverPackages) -> tuple[Item, ...]:

@@ -39,6 +39,8 @@ class Action(StrEnum):
     UPGRADE = "upgrade"
     DOWNGRADE = "downgrade"
     REMOVE = "remove"
+    RELOAD = "reload"
+    LOAD = "load"
     HOLD = "hold"
     UNHOLD = "unhold"
     RELEASE = "release"
@@ -85,7 +87,7 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``driver``."""
+    """Variables of the role ``driver``; the kernel module is left alone unless ``driver_module_reload``."""
 
     driver_version: str
     driver_packages: tuple[PackageVersion, ...]
@@ -93,6 +95,8 @@ class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
     driver_pin_content: str
     driver_hold: bool
     driver_remove_packages: tuple[str, ...] = ()
+    driver_module_version: str = ""
+    driver_module_reload: bool = False
 
 
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):

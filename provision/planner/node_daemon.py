@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.planner.driver import DAEMON_UNIT
+from provision.planner.holders import DAEMON_UNIT
 from provision.planner.model import (
     Action,
     Disruption,
@@ -17,7 +17,6 @@ from provision.planner.model import (
     Role,
 )
 from provision.planner.part import Part, is_restart_due, is_running, plan_files, plan_release, plan_service
-from provision.planner.runtime import ENGINE
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.spec.model import Entitlement
 
@@ -75,7 +74,8 @@ def _disabled(facts: NodeFacts) -> Part[NodeDaemonVariables]:
 
 def _writes(facts: NodeFacts, stack: StackSpec, files: Sequence[FileContent]) -> tuple[Item, ...]:
     """Return the files to write. A new unit makes systemd reload, which resets device rules that it does not know."""
-    costly = stack.runtime.entitlement is Entitlement.ENV and facts.engines.get(ENGINE) is not None
+    has_engine = facts.engines.get(stack.runtime.engine.value) is not None
+    costly = stack.runtime.entitlement is Entitlement.ENV and has_engine
     return tuple(
         msgspec.structs.replace(item, disruption=Disruption.RELOAD) if costly and item.target == UNIT_PATH else item
         for item in plan_files(facts, Role.NODE_DAEMON, files)
@@ -88,7 +88,7 @@ def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool)
     if changes:
         reason = f"the daemon runs with another {', '.join(item.target for item in changes)}"
     elif driver_changes:
-        reason = "the daemon uses the driver's libraries, which change"
+        reason = "the daemon uses the driver, which changes"
     elif is_restart_due(facts, DAEMON_UNIT):
         reason = "an earlier apply changed what the daemon reads and was stopped before the restart"
     else:

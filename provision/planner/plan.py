@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.catalogue import find_distribution
-from provision.planner.driver import changes_libraries, plan_driver
+from provision.planner.driver import changes_driver, plan_driver
 from provision.planner.model import NodePlan, Problem, Roles
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.runtime import plan_runtime
@@ -28,7 +28,7 @@ def plan_node(facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str
         return NodePlan(node=node, problems=(distribution,))
     driver = plan_driver(facts, stack, distribution)
     runtime = plan_runtime(facts, stack, payload)
-    daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_libraries(driver))
+    daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_driver(driver))
     problems = (*driver.problems, *runtime.problems, *daemon.problems)
     roles = Roles(driver=driver.variables, runtime=runtime.variables, node_daemon=daemon.variables)
     return NodePlan(

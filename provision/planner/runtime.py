@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from provision.planner.engines import ENGINES
 from provision.planner.model import (
     Action,
     Disruption,
@@ -23,62 +24,50 @@ from provision.planner.part import (
     plan_release,
     plan_service,
 )
-from provision.render.base_spec import render_base_spec
-from provision.render.containerd import (
-    BASE_SPEC_PATH,
-    DROP_IN_PATH,
-    MAIN_PATH,
-    is_same_configuration,
-    render_containerd,
-)
+from provision.render.containerd import is_same_configuration
 from provision.render.errors import EngineConfigError
-from provision.render.hook_config import HOOK_CONFIG_PATH, HOOK_TIMEOUT_S, render_hook_config
-from provision.spec.model import Engine
+from provision.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.payload.model import Payload
-    from provision.spec.model import StackSpec
+    from provision.planner.engines import NodeEngine
+    from provision.spec.model import Engine, StackSpec
 
-ENGINE = "containerd"
-SERVICE = "containerd.service"
-_PACKAGES = ("containerd",)
 _PROBLEM = "engine-config"
 
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     """Return what lets containers of the node get GPUs through the engine."""
-    if stack.runtime.engine is not Engine.CONTAINERD:
+    engine = ENGINES.get(stack.runtime.engine)
+    if engine is None:
         return Part(problems=(_unsupported(stack.runtime.engine),))
-    if facts.engines.get(ENGINE) is None:
-        return _without_engine(facts, stack, payload)
-    return _with_engine(facts, stack, payload)
+    if facts.engines.get(engine.name) is None:
+        return _without_engine(facts, stack, payload, engine)
+    return _with_engine(facts, stack, payload, engine)
 
 
 def _unsupported(engine: Engine) -> Problem:
     return Problem(
         code="unsupported-engine",
         message=f"runtime.engine is {engine.value}, which is not supported yet",
-        hint=f"engines so far: {ENGINE}",
+        hint=f"engines so far: {', '.join(each.name for each in ENGINES.values())}",
     )
 
 
-def _own_files(stack: StackSpec) -> tuple[FileContent, ...]:
+def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
     """Return the files that do not depend on the engine's own configuration."""
-    return (
-        FileContent(HOOK_CONFIG_PATH, render_hook_config(stack)),
-        FileContent(BASE_SPEC_PATH, render_base_spec(hook_timeout_s=HOOK_TIMEOUT_S)),
-    )
+    return (FileContent(HOOK_CONFIG_PATH, render_hook_config(stack)), *engine.own_files(stack))
 
 
-def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
+def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
     """Plan for a node without an engine: nothing runs in it, and its configuration follows in the next pass."""
-    problems = _install_problems(facts, stack)
+    problems = _install_problems(facts, stack, engine)
     if problems:
         return Part(problems=problems)
     install = [
         Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is present")
-        for name in _PACKAGES
+        for name in engine.packages
     ]
     deferred = [
         Item(
@@ -88,30 +77,37 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Par
             reason="depends on the configuration that the engine's package brings",
             deferred=True,
         )
-        for path in (MAIN_PATH, DROP_IN_PATH)
+        for path in engine.engine_paths
     ]
     now = (
         *install,
         *plan_release(facts, Role.RUNTIME, "hook", payload.hook.digest),
-        *plan_files(facts, Role.RUNTIME, _own_files(stack)),
+        *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)),
     )
-    variables = _variables(now, payload, _own_files(stack), packages=_PACKAGES, restart=False)
+    variables = _variables(now, payload, _own_files(stack, engine), engine)
     return Part((*now, *deferred), (), variables)
 
 
-def _install_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
+def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[Problem, ...]:
     if not stack.runtime.install:
         missing = Problem(
             code="engine-missing",
-            message=f"{facts.node.hostname} has no {ENGINE}, and runtime.install is false",
+            message=f"{facts.node.hostname} has no {engine.name}, and runtime.install is false",
             hint="install the engine, or declare runtime.install: true",
+        )
+        return (missing,)
+    if not engine.packages:
+        missing = Problem(
+            code="engine-missing",
+            message=f"{facts.node.hostname} has no {engine.name}, and no package of {facts.node.os.id} brings it",
+            hint="install it as its makers say, then plan again",
         )
         return (missing,)
     problems = list(package_manager_problems(facts))
     if facts.package_manager.interrupted and not stack.driver.enabled:
         interrupted = Problem(
             code="package-manager-interrupted",
-            message=f"dpkg on {facts.node.hostname} was interrupted, so {ENGINE} cannot be installed",
+            message=f"dpkg on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",
             hint="finish it: dpkg --configure -a",
         )
         problems.append(interrupted)
@@ -121,84 +117,64 @@ def _install_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]
             message=f"no package source of {facts.node.hostname} has {name}",
             hint="enable the distribution's main component, or install the engine by other means",
         )
-        for name in _PACKAGES
+        for name in engine.packages
         if not facts.available.get(name)
     ]
     return tuple(problems)
 
 
-def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
-    if problem := _service_problem(facts):
+def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
+    if problem := _service_problem(facts, engine):
         return Part(problems=(problem,))
     try:
-        files = (*_own_files(stack), *_engine_files(facts, stack))
+        files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
     except EngineConfigError as error:
         return Part(problems=(Problem(code=_PROBLEM, message=error.message, hint=error.hint),))
     writes = plan_files(facts, Role.RUNTIME, files)
-    if problem := _config_problem(facts, writes):
+    if problem := _config_problem(facts, writes, engine):
         return Part(problems=(problem,))
-    restart = _restart(facts, files)
     items = (
         *plan_release(facts, Role.RUNTIME, "hook", payload.hook.digest),
         *writes,
-        *restart,
-        *plan_service(facts, Role.RUNTIME, SERVICE),
+        *_restart(facts, files, engine),
+        *plan_service(facts, Role.RUNTIME, engine.service),
     )
-    return Part(items, (), _variables(items, payload, files, packages=(), restart=bool(restart)) if items else None)
+    return Part(items, (), _variables(items, payload, files, engine) if items else None)
 
 
-def _engine_files(facts: NodeFacts, stack: StackSpec) -> tuple[FileContent, ...]:
-    """Return the engine's files as they should be; raises `EngineConfigError`."""
-    main = facts.file(MAIN_PATH)
-    if main is not None and main.content is None:
-        raise EngineConfigError(f"{MAIN_PATH} is not text of a reasonable size", hint="see what it is")
-    drop_ins = {
-        path: state.content
-        for path, state in facts.files.items()
-        if path.endswith(".toml") and path != MAIN_PATH and state is not None and state.content is not None
-    }
-    engine = facts.engines[ENGINE]
-    rendered = render_containerd(
-        main=None if main is None else main.content,
-        drop_ins=drop_ins,
-        handler=stack.runtime.handler,
-        engine_version=engine.version if engine is not None else "",
-    )
-    mode = "0644" if main is None else main.mode
-    return (FileContent(MAIN_PATH, rendered.main, mode), FileContent(DROP_IN_PATH, rendered.drop_in))
-
-
-def _service_problem(facts: NodeFacts) -> Problem | None:
-    load = facts.service(SERVICE).load
+def _service_problem(facts: NodeFacts, engine: NodeEngine) -> Problem | None:
+    load = facts.service(engine.service).load
     if load == "loaded":
         return None
     return Problem(
         code="engine-service",
-        message=f"{facts.node.hostname} has {ENGINE}, but systemd says that {SERVICE} is {load}",
-        hint=f"grapnel has to be able to restart the engine: provide the unit {SERVICE}",
+        message=f"{facts.node.hostname} has {engine.name}, but systemd says that {engine.service} is {load}",
+        hint=f"grapnel has to be able to restart the engine: provide the unit {engine.service}",
     )
 
 
-def _config_problem(facts: NodeFacts, writes: tuple[Item, ...]) -> Problem | None:
+def _config_problem(facts: NodeFacts, writes: tuple[Item, ...], engine: NodeEngine) -> Problem | None:
     """Return the engine's own complaint, unless it may be about a file that is about to be put right."""
-    engine = facts.engines[ENGINE]
-    if engine is None or engine.config_error is None or any(item.target == DROP_IN_PATH for item in writes):
+    found = facts.engines[engine.name]
+    is_ours = any(item.target == engine.drop_in_path for item in writes)
+    if found is None or found.config_error is None or is_ours:
         return None
     return Problem(
         code=_PROBLEM,
-        message=f"{ENGINE} on {facts.node.hostname} refuses its configuration: {engine.config_error}",
-        hint=f"put it right, then plan again; to see it: {ENGINE} config dump",
+        message=f"{engine.name} on {facts.node.hostname} refuses its configuration: {found.config_error}",
+        hint=f"put it right, then plan again; to see it: {engine.show_config}",
     )
 
 
-def _restart(facts: NodeFacts, files: tuple[FileContent, ...]) -> tuple[Item, ...]:
+def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngine) -> tuple[Item, ...]:
     """Return the engine's restart if it runs with another configuration than the one that is to be."""
-    if not is_running(facts, SERVICE):
+    if not is_running(facts, engine.service):
         return ()
-    changed = [file.path for file in files if not _is_same(file, facts.content(file.path))]
+    read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
+    changed = [file.path for file in read_at_start if not _is_same(file, facts.content(file.path))]
     if changed:
         reason = f"the engine reads {', '.join(changed)} only when it starts"
-    elif is_restart_due(facts, SERVICE):
+    elif is_restart_due(facts, engine.service):
         reason = "an earlier apply changed its configuration and was stopped before the restart"
     else:
         return ()
@@ -206,7 +182,7 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...]) -> tuple[Item, ..
         Item(
             role=Role.RUNTIME,
             action=Action.RESTART,
-            target=SERVICE,
+            target=engine.service,
             reason=reason,
             disruption=Disruption.RESTART_RUNTIME,
         ),
@@ -214,10 +190,8 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...]) -> tuple[Item, ..
 
 
 def _is_same(file: FileContent, before: str | None) -> bool:
-    """Tell whether a file means the same to the engine as before; the hook's own file means nothing to it."""
-    if file.path == HOOK_CONFIG_PATH:
-        return True
-    if file.path == BASE_SPEC_PATH:
+    """Tell whether a file means the same to the engine as before."""
+    if file.path.endswith(".json"):
         return _is_same_json(before, file.content)
     return is_same_configuration(before, file.content)
 
@@ -230,21 +204,16 @@ def _is_same_json(before: str | None, after: str) -> bool:
 
 
 def _variables(
-    items: tuple[Item, ...],
-    payload: Payload,
-    files: tuple[FileContent, ...],
-    *,
-    packages: tuple[str, ...],
-    restart: bool,
+    items: tuple[Item, ...], payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine
 ) -> RuntimeVariables:
+    actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
-    is_new = any(item.action is Action.RELEASE for item in items)
     return RuntimeVariables(
-        runtime_engine=ENGINE,
-        runtime_packages=packages,
+        runtime_engine=engine.name,
+        runtime_packages=engine.packages if Action.INSTALL in actions else (),
         runtime_files=tuple(file for file in files if file.path in written),
-        runtime_hook_archive=payload.hook.path if is_new else "",
+        runtime_hook_archive=payload.hook.path if Action.RELEASE in actions else "",
         runtime_hook_digest=payload.hook.digest,
-        runtime_service=SERVICE,
-        runtime_restart=restart,
+        runtime_service=engine.service,
+        runtime_restart=Action.RESTART in actions,
     )

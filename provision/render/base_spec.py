@@ -83,7 +83,7 @@ def base_spec(*, hook_timeout_s: int) -> dict[str, Any]:
             {"destination": destination, "type": kind, "source": source, "options": options.split()}
             for destination, kind, source, options in _MOUNTS
         ],
-        "hooks": {"prestart": [_hook(hook_timeout_s)]},
+        "hooks": {"prestart": [hook_entry(hook_timeout_s=hook_timeout_s)]},
         "linux": {
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             "namespaces": [{"type": each} for each in _NAMESPACES],
@@ -93,7 +93,8 @@ def base_spec(*, hook_timeout_s: int) -> dict[str, Any]:
     }
 
 
-def _hook(hook_timeout_s: int) -> dict[str, Any]:
+def hook_entry(*, hook_timeout_s: int) -> dict[str, Any]:
+    """Return the hook as an OCI specification and a hook file both name it."""
     return {
         "path": HOOK_PATH,
         "args": ["grapnel-hook", "prestart"],

@@ -9,6 +9,7 @@ from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
+from provision.report.rollout import render_rollout, rollout_document
 from provision.report.terminal import make_console, show
 
 __all__ = [
@@ -20,5 +21,7 @@ __all__ = [
     "plans_document",
     "render_plans",
     "render_results",
+    "render_rollout",
+    "rollout_document",
     "show",
 ]

@@ -10,15 +10,17 @@ import msgspec
 from provision.apply.model import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from provision.report.plans import Answers
 
 SCHEMA = "grapnel.dev/plans/v1alpha1"
 
 
-def plans_document(answers: Answers) -> str:
+def plans_document(answers: Answers, rollout: Mapping[str, object] | None = None) -> str:
     """Return ``{"schema", "plans": [node plan], "failures": [{node, status, task, message, output}]}``.
 
-    The same facts and declaration give the same bytes.
+    ``rollout`` is added under its name. The same facts, declaration and node state give the same bytes.
     """
     plans = [msgspec.to_builtins(one.plan) for one in answers.values() if not isinstance(one, Failure)]
     failures = [
@@ -32,4 +34,7 @@ def plans_document(answers: Answers) -> str:
         for node, one in answers.items()
         if isinstance(one, Failure)
     ]
-    return json.dumps({"schema": SCHEMA, "plans": plans, "failures": failures}, indent=2, ensure_ascii=False)
+    document: dict[str, object] = {"schema": SCHEMA, "plans": plans, "failures": failures}
+    if rollout is not None:
+        document["rollout"] = rollout
+    return json.dumps(document, indent=2, ensure_ascii=False)

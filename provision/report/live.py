@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from provision.apply.model import NodeFinished, PassStarted
+from provision.apply.model import NodeFinished, NodeTask, NodeWaits, PassStarted, PhaseEntered, Status
 from provision.report.plain import PlainView
-from provision.report.terminal import STATUS_STYLES, count, duration, names, task_name
+from provision.report.terminal import STATUS_STYLES, count, duration, names, phase_words, task_name
 from provision.runner import TaskDone
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from provision.runner import TaskStarted
 
 Clock = Callable[[], float]
+WAITING_SHOWN = 6
+REFRESH_S = 0.125
 
 
 class View(AbstractContextManager["View"], Protocol):
@@ -38,12 +41,30 @@ class View(AbstractContextManager["View"], Protocol):
 
 @dataclass(slots=True)
 class _Line:
-    """What a node is doing."""
+    """What a node is doing; ``phase`` is that of a rollout, ``waits`` what keeps the node in it."""
 
     since: float
     task: str = ""
     number: int = 1
     done: int = 0
+    phase: str = ""
+    phase_since: float = 0
+    waits: str = ""
+
+    def words(self) -> Text:
+        """Return the middle of the line."""
+        if self.phase:
+            about = f"waits: {self.waits}" if self.waits else self.task
+            return Text.assemble((self.phase, "bold"), "  ", about)
+        again = f"  pass {self.number}" if self.number > 1 else ""
+        return Text.assemble(self.task or "starting", (again, "dim"))
+
+    def figures(self, now: float) -> str:
+        """Return its end: the time in this phase and out of service, or the step and the time."""
+        if self.phase:
+            return f"{duration(now - self.phase_since)}, out for {duration(now - self.since)}"
+        steps = f"step {self.done + 1}  " if self.task else ""
+        return f"{steps}{duration(now - self.since)}"
 
 
 class LiveView:
@@ -56,33 +77,59 @@ class LiveView:
         self._began = clock()
         self._running: dict[str, _Line] = {}
         self._gathering: dict[str, bool] = {}
-        self._finished = 0
+        self._waiting: dict[str, str] = {}
+        self._finished: set[str] = set()
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
-            console=console, get_renderable=self.render, refresh_per_second=8, transient=True, redirect_stderr=False
+            console=console, get_renderable=self.render, auto_refresh=False, transient=True, redirect_stderr=False
         )
+        # rich's own refreshing thread may erase what a print at the same moment has counted: one of ours takes turns.
+        self._turn = threading.Lock()
+        self._closed = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="view", daemon=True)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._live.start(refresh=True)
+        self._ticker.start()
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self._closed.set()
+        self._ticker.join()
         self._live.stop()
+
+    def _tick(self) -> None:
+        while not self._closed.wait(REFRESH_S):
+            with self._turn:
+                self._live.refresh()
+
+    def _print(self, line: Text) -> None:
+        """Print a line above the picture."""
+        with self._turn:
+            self._console.print(line)
 
     def __call__(self, progress: Progress) -> None:
         """Take note of what has happened; the picture follows by itself."""
         if isinstance(progress, PassStarted):
-            line = self._running.setdefault(progress.node, _Line(self._clock()))
-            line.number = progress.number
+            self._line(progress.node).number = progress.number
         elif isinstance(progress, NodeFinished):
             self._finish(progress.result)
-        else:
+        elif isinstance(progress, NodeTask):
             self._task(progress.event, gathering=progress.gathering)
+        elif isinstance(progress, PhaseEntered):
+            self._phase(progress)
+        elif isinstance(progress, NodeWaits):
+            self._wait(progress)
+        else:
+            self._print(Text.assemble("· ", (f"{progress.node}  " if progress.node else ""), progress.text))
+
+    def _line(self, node: str) -> _Line:
+        return self._running.setdefault(node, _Line(self._clock()))
 
     def render(self) -> RenderableType:
-        """Return the picture of this moment. Called on rich's thread, so it reads copies."""
+        """Return the picture of this moment. Called on the view's own thread, so it reads copies."""
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(width=1)
         grid.add_column(no_wrap=True, style="bold cyan")
@@ -90,9 +137,12 @@ class LiveView:
         grid.add_column(no_wrap=True, justify="right", style="dim")
         now = self._clock()
         for node, line in list(self._running.items()):
-            second = Text.assemble(line.task or "starting", (f"  pass {line.number}" if line.number > 1 else "", "dim"))
-            steps = f"step {line.done + 1}  " if line.task else ""
-            grid.add_row(self._spinner, node, second, f"{steps}{duration(now - line.since)}")
+            grid.add_row(self._spinner, node, line.words(), line.figures(now))
+        waiting = list(self._waiting.items())
+        for node, reason in waiting[:WAITING_SHOWN]:
+            grid.add_row("", node, Text(reason, "dim"), "")
+        if len(waiting) > WAITING_SHOWN:
+            grid.add_row("", "", Text(f"and {len(waiting) - WAITING_SHOWN} more that wait", "dim"), "")
         # The footer is not padded: the ^C that a terminal echoes behind it must not begin a new line.
         return Group(grid, Text(self._footer(now), "dim", no_wrap=True, overflow="ellipsis"))
 
@@ -105,10 +155,9 @@ class LiveView:
             return f"gathering facts: {len(asked) - len(waiting)} of {count(len(self._nodes), 'node')}{slow}  {elapsed}"
         if not self._running and not self._finished:
             return f"starting ansible for {count(len(self._nodes), 'node')}  {elapsed}"
-        waiting_n = len(self._nodes) - self._finished - len(self._running)
-        return (
-            f"{self._finished} of {len(self._nodes)} done, {len(self._running)} running, {waiting_n} waiting  {elapsed}"
-        )
+        done, running = len(self._finished), len(self._running)
+        waiting_n = len(self._nodes) - done - running
+        return f"{done} of {len(self._nodes)} done, {running} running, {waiting_n} waiting  {elapsed}"
 
     def _task(self, event: TaskStarted | TaskDone, *, gathering: bool) -> None:
         line = self._running.get(event.node)
@@ -118,15 +167,40 @@ class LiveView:
             line.done += 1
         else:
             line.task = "looking at the node again" if gathering else task_name(event.task, event.role)
+            line.waits = ""
+
+    def _phase(self, entered: PhaseEntered) -> None:
+        self._waiting.pop(entered.node, None)
+        if entered.phase.is_over:
+            status = Status.FAILED if entered.reason else Status.CONVERGED
+            self._scroll(entered.node, status, phase_words(entered))
+            return
+        line = self._line(entered.node)
+        line.phase, line.phase_since, line.waits, line.task = entered.phase.value, self._clock(), "", ""
+
+    def _wait(self, waits: NodeWaits) -> None:
+        if waits.node in self._running:
+            self._running[waits.node].waits = waits.reason
+        elif waits.reason and waits.node not in self._finished:
+            self._waiting[waits.node] = waits.reason
+        else:
+            self._waiting.pop(waits.node, None)
 
     def _finish(self, result: NodeResult) -> None:
-        line = self._running.pop(result.node, None)
-        self._finished += 1
+        if result.node not in self._finished:
+            about = f": {result.failure.message}" if result.failure else f", {count(result.changes, 'change')}"
+            self._scroll(result.node, result.status, f"{result.status.value}{about}")
+
+    def _scroll(self, node: str, status: Status, words: str) -> None:
+        """Print how a node ended, above the picture."""
+        line = self._running.pop(node, None)
+        self._waiting.pop(node, None)
+        self._finished.add(node)
         took = f"  {duration(self._clock() - line.since)}" if line else ""
-        mark = Text("✓ " if result.status.is_good else "✗ ", STATUS_STYLES[result.status])
-        what = Text.assemble((result.node, "bold cyan"), "  ", (result.status.value, STATUS_STYLES[result.status]))
-        about = f": {result.failure.message}" if result.failure else f", {count(result.changes, 'change')}"
-        self._console.print(Text.assemble(mark, what, about, (took, "dim")))
+        mark = Text("✓ " if status.is_good else "✗ ", STATUS_STYLES[status])
+        head, colon, rest = words.partition(":")
+        what = Text.assemble((node, "bold cyan"), "  ", (head, STATUS_STYLES[status]), f"{colon}{rest}")
+        self._print(Text.assemble(mark, what, (took, "dim")))
 
 
 def open_view(console: Console, nodes: Sequence[str], clock: Clock) -> View:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from provision.apply.model import NodeFinished, PassStarted
-from provision.report.terminal import count, task_name
+from provision.apply.model import NodeFinished, NodeTask, NodeWaits, PassStarted, PhaseEntered
+from provision.report.terminal import count, phase_words, task_name
 from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class PlainView:
         self._clock = clock
         self._began = clock()
         self._width = max(map(len, nodes), default=0)
+        self._waits: dict[str, str] = {}
+        self._ended: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -39,9 +41,30 @@ class PlainView:
         if isinstance(progress, PassStarted):
             self._line(progress.node, f"pass {progress.number}: {count(progress.items, 'change')} to make")
         elif isinstance(progress, NodeFinished):
-            self._line(progress.result.node, _ending(progress.result))
-        elif isinstance(progress.event, TaskDone):
-            self._task(progress.event, gathering=progress.gathering)
+            if progress.result.node not in self._ended:
+                self._line(progress.result.node, _ending(progress.result))
+        elif isinstance(progress, NodeTask):
+            if isinstance(progress.event, TaskDone):
+                self._task(progress.event, gathering=progress.gathering)
+        elif isinstance(progress, PhaseEntered):
+            self._phase(progress)
+        elif isinstance(progress, NodeWaits):
+            self._wait(progress)
+        else:
+            self._line(progress.node, progress.text)
+
+    def _phase(self, entered: PhaseEntered) -> None:
+        self._waits.pop(entered.node, None)
+        if entered.phase.is_over:
+            self._ended.add(entered.node)
+        self._line(entered.node, phase_words(entered))
+
+    def _wait(self, waits: NodeWaits) -> None:
+        """Tell a reason once: one that differs only in what the node ahead is doing is no news in a log."""
+        told = waits.reason if waits.is_out else waits.reason.partition(":")[0]
+        if told and told != self._waits.get(waits.node):
+            self._waits[waits.node] = told
+            self._line(waits.node, f"waits: {waits.reason}" if waits.is_out else waits.reason)
 
     def _task(self, done: TaskDone, *, gathering: bool) -> None:
         quiet = (Outcome.SKIPPED, Outcome.OK) if gathering else (Outcome.SKIPPED,)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from provision.apply.gate import find_refusal
 from provision.apply.model import Failure
 from provision.planner.model import Action, Disruption
 from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, names, short
@@ -26,14 +25,13 @@ TARGET_WIDTH = 32  # what a common target may take of 80 columns, so that versio
 DEFERRED = "after installation"
 
 
-def render_plans(answers: Answers) -> Iterator[RenderableType]:
-    """Yield the parts of the overview: each distinct plan, what could not be planned, and a summary line."""
+def render_plans(answers: Answers, refused: Mapping[str, Failure] | None = None) -> Iterator[RenderableType]:
+    """Yield the parts of the overview: each distinct plan, what could not be planned, and a summary line.
+
+    ``refused`` are nodes that are not touched although their plans have no problems.
+    """
     plans = {node: answer.plan for node, answer in answers.items() if not isinstance(answer, Failure)}
-    refusals = {
-        node: refusal.message
-        for node, answer in answers.items()
-        if not isinstance(answer, Failure) and not answer.plan.problems and (refusal := find_refusal(answer))
-    }
+    refusals = {node: failure.message for node, failure in (refused or {}).items()}
     for nodes, plan in _distinct(plans, refusals):
         yield from _render_plan(nodes, plan, refusals.get(nodes[0], ""))
         yield ""

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from provision.apply.model import NodeResult, Status
+from provision.apply.model import NodeResult, Status, Upgrade
 from provision.report.terminal import STATUS_STYLES, count, duration, names
 
 if TYPE_CHECKING:
@@ -17,15 +17,24 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+NEXT = "repair what is said above, then `grapnel apply` goes on there first"
+
 
 def render_results(results: Sequence[NodeResult], elapsed_s: float) -> Iterator[RenderableType]:
     """Yield the table, the tails of failed tasks, and a line that counts."""
-    yield _table(results)
+    rolled_out = any(result.upgrade is not None for result in results)
+    yield _table(results, rolled_out=rolled_out)
+    if rolled_out:
+        yield from _reasons(results)
     for result in results:
         if result.failure is not None and result.failure.tail:
             yield ""
             yield Text(f"{result.node}: output of '{result.failure.task}'", "bold")
             yield Padding(Text("\n".join(result.failure.tail), "dim"), (0, 0, 0, 2))
+    out = [result.node for result in results if result.upgrade is not None and result.upgrade.is_out]
+    if out:
+        yield ""
+        yield Text(f"{names(out)} {'stays' if len(out) == 1 else 'stay'} out of service: {NEXT}", "yellow")
     yield ""
     yield Text(f"{summary(results)} in {duration(elapsed_s)}", "bold")
 
@@ -37,19 +46,44 @@ def summary(results: Sequence[NodeResult]) -> str:
     return f"{count(len(results), 'node')}: {', '.join(parts)}"
 
 
-def _table(results: Sequence[NodeResult]) -> RenderableType:
+def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
+    """Yield why nodes are not where they should be; the table has no room for it beside a rollout's columns."""
+    alike: dict[str, list[str]] = {}
+    for result in results:
+        if result.failure is not None:
+            alike.setdefault(_detail(result).plain, []).append(result.node)
+    if alike:
+        yield ""
+    for reason, nodes in alike.items():
+        yield Text.assemble((f"{names(nodes)}: ", "bold cyan"), reason)
+
+
+def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("node", overflow="fold", style="bold cyan")
     table.add_column("result", no_wrap=True)
     table.add_column("changes", no_wrap=True, justify="right")
-    table.add_column("", overflow="fold")
+    if rolled_out:
+        table.add_column("driver", no_wrap=True)
+        table.add_column("out of service", justify="right", no_wrap=True)
+    else:
+        table.add_column("", overflow="fold")
     unchanged = [result.node for result in results if result.status is Status.UNCHANGED]
     for result in results:
         if result.status is not Status.UNCHANGED:
-            table.add_row(result.node, _status(result.status), _changes(result), _detail(result))
+            more = _way(result.upgrade) if rolled_out else (_detail(result),)
+            table.add_row(result.node, _status(result.status), _changes(result), *more)
     if unchanged:
-        table.add_row(names(unchanged), _status(Status.UNCHANGED), "", "")
+        table.add_row(names(unchanged), _status(Status.UNCHANGED))
     return table
+
+
+def _way(upgrade: Upgrade | None) -> tuple[str, str]:
+    """Return the cells of a node's way through the rollout."""
+    if upgrade is None:
+        return "", ""
+    versions = " → ".join(dict.fromkeys(version for version in (upgrade.origin, upgrade.target) if version))
+    return versions, f"{duration(upgrade.out_of_service_s)}{' so far' if upgrade.is_out else ''}"
 
 
 def _status(status: Status) -> Text:

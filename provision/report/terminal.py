@@ -9,11 +9,14 @@ from rich.console import Console
 
 from provision.apply.model import Status
 from provision.planner.model import Action, Disruption
+from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
+
+    from provision.apply.model import PhaseEntered
 
 NAMES_SHOWN = 12
 _DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
@@ -24,6 +27,7 @@ STATUS_STYLES = {
     Status.CONVERGED: "bold green",
     Status.CHECKED: "bold green",
     Status.UNFINISHED: "bold yellow",
+    Status.WAITING: "yellow",
     Status.REFUSED: "bold yellow",
     Status.CANCELED: "bold yellow",
     Status.FAILED: "bold red",
@@ -36,7 +40,22 @@ DISRUPTION_STYLES = {
     Disruption.DRAIN: "bold red",
     Disruption.REBOOT: "bold red",
 }
-ACTION_STYLES = {Action.REMOVE: "red", Action.DISABLE: "red", Action.UPGRADE: "yellow", Action.DOWNGRADE: "yellow"}
+PHASE_WORDS = {
+    Phase.CORDON: "cordon: takes no new pods",
+    Phase.DRAIN: "drain: pods with a GPU leave",
+    Phase.RELEASE: "release: the node daemon lets go of the GPUs",
+    Phase.SWAP: "swap: the driver is exchanged",
+    Phase.VERIFY: "verify: what runs is compared with what is declared",
+    Phase.RESUME: "resume: the node daemon offers the GPUs again",
+    Phase.DONE: "done: in service again",
+}
+ACTION_STYLES = {
+    Action.REMOVE: "red",
+    Action.DISABLE: "red",
+    Action.UPGRADE: "yellow",
+    Action.DOWNGRADE: "yellow",
+    Action.RELOAD: "yellow",
+}
 
 
 def make_console(stream: TextIO, *, width: int | None = None) -> Console:
@@ -71,6 +90,13 @@ def duration(seconds: float) -> str:
     """Return ``7s`` or ``2m05s``."""
     whole = int(seconds)
     return f"{whole}s" if whole < _MINUTE_S else f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
+
+
+def phase_words(entered: PhaseEntered) -> str:
+    """Return what a phase of a rollout means for the node."""
+    if entered.phase is Phase.FAILED:
+        return f"failed, stays out of service: {entered.reason}"
+    return PHASE_WORDS[entered.phase]
 
 
 def task_name(task: str, role: str) -> str:

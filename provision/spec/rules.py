@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.spec.findings import KeyPath, Severity
-from provision.spec.model import Engine, Entitlement, KernelModule, Rollout
+from provision.spec.model import Engine, Entitlement, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.model import StackSpec
-
-_ROLLOUT: Final = Rollout()
 
 
 @dataclass(frozen=True)
@@ -98,14 +96,10 @@ def _not_yet(spec: StackSpec) -> Iterator[Remark]:
     """Keys that are part of the format, and that this release does not carry out."""
     told: dict[KeyPath, bool] = {
         ("driver", "kernelModule"): spec.driver.enabled and spec.driver.kernel_module is not KernelModule.NONE,
-        ("runtime", "engine"): spec.runtime.engine is not Engine.CONTAINERD,
+        ("runtime", "engine"): spec.runtime.engine not in {Engine.CONTAINERD, Engine.CRIO},
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
         ("tenancy", "namespaces"): bool(spec.tenancy.namespaces),
-        ("rollout", "maxUnavailable"): spec.rollout.max_unavailable != _ROLLOUT.max_unavailable,
-        ("rollout", "maxParallel"): spec.rollout.max_parallel != _ROLLOUT.max_parallel,
-        ("rollout", "soakMinutes"): spec.rollout.soak_minutes != _ROLLOUT.soak_minutes,
-        ("rollout", "drainTimeoutMinutes"): spec.rollout.drain_timeout_minutes != _ROLLOUT.drain_timeout_minutes,
     }
     for path, is_told in told.items():
         if is_told:

@@ -45,10 +45,12 @@ class Controller:
         self.folder.joinpath("grapnel.yaml").write_text(text)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a person in the checkout's environment."""
+        """Return the environment of a person in the checkout's environment, who has no kubeconfig."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         payload = str(ROOT / "dist" / "payload")
-        return {**os.environ, "PATH": path, "GRAPNEL_PAYLOAD": payload, "NO_COLOR": "1", "COLUMNS": "140"}
+        nobody = {"HOME": str(self.folder), "KUBECONFIG": ""}
+        own = {"PATH": path, "GRAPNEL_PAYLOAD": payload, "NO_COLOR": "1", "COLUMNS": "140"}
+        return {**os.environ, **nobody, **own}
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder to its end."""

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.playbooks.fakes import Machine
 
 
@@ -48,6 +54,8 @@ def test_the_module_tells_its_flavour(banner: str, flavour: str, machine: Machin
     machine.write("/sys/module/nvidia/refcnt", "2\n")
     machine.write("/sys/module/nvidia/holders/nvidia_uvm")
     machine.write("/proc/driver/nvidia/version", banner)
+    machine.teach("modprobe --show-depends nvidia", "insmod /lib/modules/6.12/updates/dkms/nvidia.ko.xz \n")
+    machine.teach("modinfo --field version /lib/modules/6.12/updates/dkms/nvidia.ko.xz", "570.133.07\n")
 
     module = read_module(machine.host)
 
@@ -57,22 +65,101 @@ def test_the_module_tells_its_flavour(banner: str, flavour: str, machine: Machin
         "flavour": flavour,
         "refcount": 2,
         "holders": ["nvidia_uvm"],
+        "on_disk": "570.133.07",
     }
 
 
 def test_a_node_without_the_module_has_facts_too(machine: Machine) -> None:
+    machine.teach("modprobe", return_code=1, stderr="modprobe: FATAL: Module nvidia not found in directory\n")
+
     assert read_module(machine.host) == {
         "loaded": False,
         "version": None,
         "flavour": None,
         "refcount": 0,
         "holders": [],
+        "on_disk": None,
     }
 
 
-def add_process(machine: Machine, pid: int, *targets: str) -> None:
+DEBIAN = "install modprobe -i nvidia-current $CMDLINE_OPTS \n"
+ON_DISK = {
+    "a file of another name, behind Debian's install command": (DEBIAN, "modprobe --show-depends --ignore-install"),
+    "an install command that loads something else first": (
+        "insmod /ipmi.ko \ninstall /sbin/modprobe ipmi_devintf; /sbin/modprobe -i nvidia-current\n",
+        "modprobe --show-depends --ignore-install",
+    ),
+    "an alias of a plain name": ("install modprobe nvidia-current\n", "modprobe --show-depends"),
+}
+
+
+@pytest.mark.parametrize(("shown", "command"), ON_DISK.values(), ids=ON_DISK)
+def test_the_file_that_modprobe_would_load_tells_the_version(shown: str, command: str, machine: Machine) -> None:
+    machine.teach("modprobe --show-depends nvidia", shown)
+    machine.teach(f"{command} nvidia-current", "insmod /i2c.ko \ninsmod /nvidia-current.ko NVreg_X=1\n")
+    machine.teach("modinfo --field version /nvidia-current.ko", "550.163.01\n")
+
+    assert version_on_disk(machine.host, "nvidia") == "550.163.01"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["", "builtin nvidia\n", "install /bin/false\n", "install modprobe nvidia\n", "install echo 'no\n"],
+    ids=["nothing", "built in", "kept out", "a circle", "no shell words"],
+)
+def test_what_modprobe_would_not_load_has_no_version(shown: str, machine: Machine) -> None:
+    machine.teach("modprobe --show-depends nvidia", shown)
+
+    assert version_on_disk(machine.host, "nvidia") is None
+
+
+def test_a_module_file_without_a_version_has_none(machine: Machine) -> None:
+    machine.teach("modprobe --show-depends nvidia", "insmod /nvidia.ko\n")
+    machine.teach("modinfo", "")
+
+    assert version_on_disk(machine.host, "nvidia") is None
+
+
+def test_missing_device_nodes_are_made_as_the_driver_wants_them(machine: Machine) -> None:
+    devices = "Character devices:\n  4 tty\n195 nvidia\n195 nvidiactl\n508 nvidia-uvm\n\nBlock devices:\n195 nvidia\n"
+    machine.write("/proc/devices", devices)
+    wishes = f"DeviceFileUID: {os.getuid()}\nDeviceFileGID: {os.getgid()}\nDeviceFileMode: 432\nModifyDeviceFiles: 1\n"
+    machine.write("/proc/driver/nvidia/params", wishes)
+    for address, minor in (("0000:20:00.0", 1), ("0000:10:00.0", 0)):
+        machine.write(f"/proc/driver/nvidia/gpus/{address}/information", f"Model: A100\nDevice Minor: \t {minor}\n")
+    machine.write("/dev/nvidia0")
+    machine.write("/sys/module/nvidia_modeset/version")
+    made: list[tuple[str, int, int]] = []
+
+    def mknod(path: Path, mode: int, device: int) -> None:
+        made.append((path.name, os.major(device), os.minor(device)))
+        assert stat.S_ISCHR(mode)
+        if path.name == "nvidia-uvm":
+            raise FileExistsError
+        path.touch()
+
+    make_nodes(machine.host, missing_nodes(machine.host), mknod)
+
+    assert made == [
+        ("nvidiactl", 195, 255),
+        ("nvidia1", 195, 1),
+        ("nvidia-modeset", 195, 254),
+        ("nvidia-uvm", 508, 0),
+        ("nvidia-uvm-tools", 508, 1),
+    ]
+    assert stat.S_IMODE((machine.root / "dev/nvidia1").stat().st_mode) == 0o660
+
+
+def test_a_driver_that_leaves_device_nodes_to_others_is_obeyed(machine: Machine) -> None:
+    machine.write("/proc/devices", "195 nvidia\n")
+    machine.write("/proc/driver/nvidia/params", "ModifyDeviceFiles: 0\n")
+
+    assert missing_nodes(machine.host) == []
+
+
+def add_process(machine: Machine, pid: int, *targets: str, cgroup: str = "/system.slice/job.service") -> None:
     machine.write(f"/proc/{pid}/comm", f"job{pid}\n")
-    machine.write(f"/proc/{pid}/cgroup", f"0::/kubepods.slice/cri-{pid}.scope\n")
+    machine.write(f"/proc/{pid}/cgroup", f"0::{cgroup}\n")
     folder = machine.root / f"proc/{pid}/fd"
     folder.mkdir()
     for number, target in enumerate(targets):
@@ -85,8 +172,41 @@ def test_holders_are_processes_with_an_open_device_node(machine: Machine) -> Non
     machine.write("/proc/self-is-no-pid/comm")
 
     assert read_device_holders(machine.host) == [
-        {"pid": 20, "command": "job20", "devices": ["/dev/nvidia0", "/dev/nvidiactl"], "unit": "cri-20.scope"}
+        {
+            "pid": 20,
+            "command": "job20",
+            "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
+            "unit": "job.service",
+            "is_driver_service": False,
+            "pod_uid": None,
+            "container_id": None,
+        }
     ]
+
+
+UID, ID = "1f0c2d3e-4b5a-4c6d-8e7f-9a0b1c2d3e4f", "7d9f3c0a" * 8
+CGROUPS = {
+    "cgroupfs": f"/kubepods/burstable/pod{UID}/{ID}",
+    "systemd": f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope",
+    "two drivers": f"/system.slice/kubepods-besteffort-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}",
+}
+
+
+@pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
+def test_a_holder_in_a_pod_is_told_with_pod_and_container(cgroup: str, machine: Machine) -> None:
+    add_process(machine, 20, "/dev/nvidia0", cgroup=cgroup)
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert (holder["pod_uid"], holder["container_id"]) == (UID, ID)
+
+
+def test_a_service_of_the_driver_is_told_from_work(machine: Machine) -> None:
+    add_process(machine, 20, "/dev/nvidiactl", cgroup="/system.slice/nvidia-persistenced.service")
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert holder["is_driver_service"] is True
 
 
 def test_os_release_may_be_quoted_and_incomplete() -> None:

@@ -162,3 +162,52 @@ def test_a_configuration_that_containerd_does_not_take_leaves_all_as_it_was(
     assert node.run(["sh", "-ec", "find /etc/containerd -type f | sort | xargs sha256sum"]).stdout == before
     assert node.run(["sh", "-ec", "ls -A /run/grapnel/restart"]).stdout == ""
     assert runs_containerd(node)
+
+
+DEBIAN_NAMES = """
+cd /usr/lib/modules/$(uname -r)/updates && mv nvidia.ko nvidia-current.ko && depmod
+echo 'install nvidia modprobe -i nvidia-current $CMDLINE_OPTS' > /etc/modprobe.d/nvidia.conf
+"""
+
+
+def test_the_kernel_module_is_found_loaded_and_exchanged_under_debian_s_names(site: Site, node: Node) -> None:
+    node.install_module("535.309.01")
+    node.run(["sh", "-ec", DEBIAN_NAMES])
+    try:
+        on_disk = facts_of(site)["module"]
+        loaded = run_module(site, "kernel_module", version="535.309.01")
+        node.install_module("550.163.01")
+        node.run(["sh", "-ec", DEBIAN_NAMES])
+        exchanged = run_module(site, "kernel_module", version="550.163.01")
+        again = run_module(site, "kernel_module", version="550.163.01")
+        module = facts_of(site)["module"]
+    finally:
+        node.run(["rm", "/etc/modprobe.d/nvidia.conf"])
+
+    assert (on_disk["loaded"], on_disk["on_disk"]) == (False, "535.309.01")
+    assert loaded["modules"] == ["nvidia_uvm", "nvidia"], loaded
+    assert (exchanged["changed"], exchanged["previous"]) == (True, "535.309.01"), exchanged
+    assert again["changed"] is False
+    assert (module["version"], module["on_disk"]) == ("550.163.01", "550.163.01")
+
+
+OLDER = "#!/bin/sh\necho \"grapnel-node: error: invalid choice: '$1' (choose from run, devices)\" >&2\nexit 2\n"
+
+
+def test_a_node_without_a_daemon_or_with_an_older_one_says_so(site: Site, node: Node) -> None:
+    absent = run_module(site, "daemon", verb="release")
+    optional = run_module(site, "daemon", verb="release", optional=True)
+    launcher = node.root / "usr/lib/grapnel/node/grapnel-node"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(OLDER)
+    launcher.chmod(0o755)
+    older = run_module(site, "daemon", verb="release", optional=True)
+    launcher.unlink()
+
+    assert absent["failed"] is True
+    assert "this node has no grapnel-node" in absent["msg"]
+    assert (optional["failed"], optional["installed"]) == (False, False)
+    assert optional["daemon"] == {"released": True, "holders": []}
+    assert older["failed"] is True
+    assert "does not know `release`" in older["msg"]
+    assert "--tags node_daemon" in older["msg"]

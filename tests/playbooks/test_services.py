@@ -155,6 +155,21 @@ def test_a_rehearsal_that_fails_changes_nothing(machine: Machine) -> None:
     assert not (machine.root / HANDLER.lstrip("/")).exists()
 
 
+def test_a_rehearsal_is_held_with_the_engine_that_is_configured(machine: Machine) -> None:
+    drop_in = "/etc/crio/crio.conf.d/99-nvidia.conf"
+    machine.write("/etc/crio/crio.conf.d/10-crio.conf")
+    machine.write("/usr/bin/crio", mode=0o755)
+    machine.teach("unshare --mount", return_code=1, stderr='level=fatal msg="invalid runtime_path"\n')
+
+    with pytest.raises(
+        ConfigurationError, match=r"crio does not accept .* nothing was changed: .*invalid runtime_path"
+    ):
+        rehearse(machine.host, service(engine="crio"), changes(machine, path=drop_in))
+
+    (call,) = machine.calls
+    assert call.endswith("/crio /etc/crio /usr/bin/crio config")
+
+
 def test_files_that_containerd_does_not_read_need_no_rehearsal(machine: Machine) -> None:
     machine.write("/etc/containerd/config.toml")
     machine.write("/usr/bin/containerd", mode=0o755)
@@ -229,6 +244,19 @@ def test_engines_tell_version_and_complaint(machine: Machine) -> None:
         "config_error": "containerd: (1, 2): unexpected end",
     }
     assert engines["podman"] is None
+
+
+def test_crio_is_asked_for_its_complaint(machine: Machine) -> None:
+    machine.write("/usr/bin/crio", mode=0o755)
+    machine.write("/etc/crio/crio.conf", "[")
+    machine.teach("/usr/bin/crio --version", "crio version 1.36.3\n   GitCommit: x\n")
+    machine.teach("/usr/bin/crio config", return_code=1, stderr="level=info msg=x\nlevel=fatal msg=broken\n")
+
+    assert read_engines(machine.host)["crio"] == {
+        "binary": "/usr/bin/crio",
+        "version": "1.36.3",
+        "config_error": "level=fatal msg=broken",
+    }
 
 
 def test_units_are_told_in_systemds_words(machine: Machine) -> None:

@@ -42,6 +42,8 @@ class DaemonProcess:
             "kubeletRoot": str(self.kubelet_root),
             "devRoot": str(self.node / "dev"),
             "hookPath": str(self.node / "grapnel-hook"),
+            "adminSocket": str(self.node / "run/node.sock"),
+            "stateFolder": str(self.node / "state"),
             "refreshSeconds": 0.1,
             "retrySeconds": 0.1,
         }

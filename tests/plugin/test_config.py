@@ -71,3 +71,9 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes, message
 def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.json: no such file or directory"):
         find_config(tmp_path / "node.json")
+
+
+def test_the_unit_makes_the_folders_that_the_daemon_uses() -> None:
+    unit = (Path(__file__).parents[2] / "deploy/systemd/grapnel-node.service").read_text().splitlines()
+    assert f"StateDirectory={NodeConfig().state_folder.relative_to('/var/lib')}" in unit
+    assert f"RuntimeDirectory={NodeConfig().admin_socket.parent.relative_to('/run')}" in unit

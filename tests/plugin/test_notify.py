@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.notify import notify
+from plugin.notify import ServiceStatus, notify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,3 +24,14 @@ def test_a_message_reaches_the_service_manager(tmp_path: Path, abstract: bool) -
 def test_a_manager_that_is_not_there_is_no_failure(tmp_path: Path) -> None:
     notify("READY=1", "")
     notify("READY=1", str(tmp_path / "nobody"))
+
+
+def test_the_first_status_says_ready_and_none_is_said_twice() -> None:
+    said: list[str] = []
+    service = ServiceStatus(said.append)
+    ready = [service.is_ready]
+    for status in ("waiting", "waiting", "registered", "waiting"):
+        service.say(status)
+        ready.append(service.is_ready)
+    assert ready == [False, True, True, True, True]
+    assert said == ["READY=1\nSTATUS=waiting", "STATUS=registered", "STATUS=waiting"]

@@ -84,26 +84,63 @@ def test_a_missing_gpu_is_looked_for_in_a_new_session_at_the_slow_pace(tmp_path:
     assert source.opened == 2
 
 
+class Seen:
+    """What a thread handed over, and how often it said that it has let go."""
+
+    def __init__(self) -> None:
+        self.observations: list[tuple[Observer, Observation]] = []
+        self.crashes: list[BaseException] = []
+        self.arrived = threading.Semaphore(0)
+        self.released = threading.Semaphore(0)
+        self.thread = ObserverThread(self.publish, self.released.release, self.crashes.append)
+
+    def publish(self, observer: Observer, observation: Observation) -> None:
+        self.observations.append((observer, observation))
+        self.arrived.release()
+
+
 def test_the_thread_publishes_changes_observers_and_closes_the_session(tmp_path: Path) -> None:
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(1)))
-    seen: list[Observation] = []
-    arrived = threading.Semaphore(0)
-
-    def publish(observation: Observation) -> None:
-        seen.append(observation)
-        arrived.release()
-
-    thread = ObserverThread(first, publish, crashed=lambda _error: seen.clear())
-    thread.start()
-    assert arrived.acquire(timeout=10)
+    seen = Seen()
+    seen.thread.look_with(first)
+    seen.thread.start()
+    assert seen.arrived.acquire(timeout=10)
     second, other = observer(tmp_path)
-    thread.restart_with(second)
-    assert arrived.acquire(timeout=10)
+    seen.thread.look_with(second)
+    assert seen.arrived.acquire(timeout=10)
     assert (source.is_open, other.is_open) == (False, True)
-    assert thread.stop(10)
+    assert seen.thread.stop(10)
     assert not other.is_open
-    assert [healthy(observation) for observation in seen] == [[True], [True]]
+    assert [(by is first, healthy(what)) for by, what in seen.observations] == [(True, [True]), (False, [True])]
+    assert seen.crashes == []
+
+
+def test_the_thread_lets_go_says_so_and_looks_again(tmp_path: Path) -> None:
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    seen = Seen()
+    seen.thread.look_with(first)
+    seen.thread.start()
+    assert seen.arrived.acquire(timeout=10)
+    seen.thread.look_with(None)
+    assert seen.released.acquire(timeout=10)
+    assert not source.is_open
+    assert not seen.arrived.acquire(timeout=0.3)
+    again, other = observer(tmp_path)
+    seen.thread.look_with(again)
+    assert seen.arrived.acquire(timeout=10)
+    assert other.is_open
+    assert seen.thread.stop(10)
+
+
+def test_a_known_gpu_that_a_new_session_does_not_list_is_unhealthy(tmp_path: Path) -> None:
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(2)))
+    known = first.observe().inventory
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    again = Observer(FileSource(source.path), DictTree(), PACE, Clock(), inventory=known)
+    assert healthy(again.observe()) == [True, False]
 
 
 def test_a_bug_in_the_thread_is_handed_over() -> None:
@@ -117,8 +154,8 @@ def test_a_bug_in_the_thread_is_handed_over() -> None:
         def close(self) -> None:
             raise AssertionError
 
-    crashes: list[BaseException] = []
-    thread = ObserverThread(Observer(Broken(), DictTree(), PACE), lambda _: None, crashes.append)
-    thread.start()
-    assert thread.stop(10)
-    assert [type(error) for error in crashes] == [ZeroDivisionError]
+    seen = Seen()
+    seen.thread.look_with(Observer(Broken(), DictTree(), PACE))
+    seen.thread.start()
+    assert seen.thread.stop(10)
+    assert [type(error) for error in seen.crashes] == [ZeroDivisionError]

@@ -18,13 +18,16 @@ from provision.fleet.facts import (
     AvailablePackage,
     Engine,
     FileState,
+    Gpu,
     InstalledPackage,
+    KernelModule,
     NodeFacts,
     Release,
     Service,
     parse_facts,
 )
 from provision.payload.model import Artifact, Payload
+from provision.planner.kernel_module import RELOAD_MARK
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.part import RESTART_MARKS
 from provision.planner.plan import plan_node
@@ -56,6 +59,7 @@ PAYLOAD = Payload(
     unit="[Service]\nExecStart=/usr/lib/grapnel/node/grapnel-node serve\n",
 )
 RUNNING = Service(load="loaded", active="active", enabled="enabled")
+GPU = Gpu(address="0000:10:00.0", vendor="10de", device="20b0", class_="030200")
 
 
 @functools.cache
@@ -89,6 +93,11 @@ def make_facts(**changes: object) -> NodeFacts:
         }
     )
     return replace(bare, **({"available": available()} | changes))
+
+
+def make_module(loaded: str | None, on_disk: str | None) -> KernelModule:
+    """Return a kernel module that is loaded in one version and on disk in another; None for not at all."""
+    return KernelModule(loaded=loaded is not None, version=loaded, on_disk=on_disk)
 
 
 def make_file(content: str, mode: str = "0644") -> FileState:
@@ -176,6 +185,10 @@ def _apply_driver(facts: NodeFacts, variables: DriverVariables) -> NodeFacts:
         )
     manager = replace(facts.package_manager, interrupted=False)
     facts = replace(facts, packages=packages, package_manager=manager)
+    if variables.driver_module_reload:
+        assert facts.module.on_disk == variables.driver_module_version
+        facts = replace(facts, module=make_module(facts.module.on_disk, facts.module.on_disk))
+        facts = edit_file(facts, RELOAD_MARK, None)
     return edit_file(facts, variables.driver_pin_path, variables.driver_pin_content)
 
 
@@ -197,12 +210,12 @@ def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
         releases=releases,
         files=files,
         services=facts.services | {variables.runtime_service: RUNNING},
-        engines={"containerd": replace(_engine(facts), config_error=None)},
+        engines={variables.runtime_engine: replace(_engine(facts, variables.runtime_engine), config_error=None)},
     )
 
 
-def _engine(facts: NodeFacts) -> Engine:
-    engine = facts.engines["containerd"]
+def _engine(facts: NodeFacts, name: str) -> Engine:
+    engine = facts.engines[name]
     assert engine is not None
     return engine
 

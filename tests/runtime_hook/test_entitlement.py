@@ -43,6 +43,9 @@ def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> All
 
 ALLOCATION = {"grapnel.dev/allocation": UUID}
 ALL = ["NVIDIA_VISIBLE_DEVICES=all"]
+# CRI-O: the container's own annotations as JSON, and all of them, the pod's too, beside it.
+CRIO = "io.kubernetes.cri-o.Annotations"
+CRIO_ALLOCATION = {CRIO: json.dumps(ALLOCATION)}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,12 @@ ALL = ["NVIDIA_VISIBLE_DEVICES=all"]
         pytest.param(KUBELET, {"devices": [RENAMED]}, "devices", id="a GPU's numbers under another path"),
         pytest.param(KUBELET, {"annotations": ALLOCATION}, "annotation", id="an allocation"),
         pytest.param(KUBELET, {"annotations": ALLOCATION, "privileged": True}, "annotation", id="a privileged one's"),
+        pytest.param(
+            KUBELET,
+            {"annotations": CRIO_ALLOCATION, "privileged": True},
+            "annotation",
+            id="a privileged one's of CRI-O",
+        ),
         pytest.param(KUBELET, {"devices": [GPU], "annotations": ALLOCATION}, "devices", id="devices before annotation"),
         pytest.param(ENV, {"env": ALL}, "environment", id="the environment where it counts"),
         pytest.param(ENV, {"env": ["NVIDIA_VISIBLE_DEVICES=none"]}, "environment", id="none"),
@@ -73,6 +82,25 @@ def test_entitled(config: HookConfig, parts: dict[str, Any], source: str) -> Non
         pytest.param(KUBELET, {"env": ALL}, True, id="an image that says all"),
         pytest.param(KUBELET, {"env": ALL, "privileged": True}, True, id="a privileged image that says all"),
         pytest.param(KUBELET, {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}, False, id="void"),
+        pytest.param(KUBELET, {"annotations": ALLOCATION | {CRIO: "{}"}}, True, id="a pod's annotation under CRI-O"),
+        pytest.param(
+            KUBELET, {"annotations": ALLOCATION | {CRIO: "{}"}, "privileged": True}, True, id="a privileged one's pod's"
+        ),
+        pytest.param(
+            KUBELET,
+            {"annotations": ALLOCATION | {"io.kubernetes.cri-o.TTY": "false"}},
+            True,
+            id="CRI-O without its own",
+        ),
+        pytest.param(KUBELET, {"annotations": ALLOCATION | {CRIO: "{"}}, True, id="CRI-O's own, broken"),
+        pytest.param(KUBELET, {"annotations": ALLOCATION | {CRIO: "[1]"}}, True, id="CRI-O's own, a list"),
+        pytest.param(
+            KUBELET,
+            {"annotations": ALLOCATION | {CRIO: '{"grapnel.dev/allocation": ["GPU-1"]}'}},
+            True,
+            id="CRI-O's own, not a text",
+        ),
+        pytest.param(KUBELET, {"annotations": ALLOCATION | {CRIO: "\ud800"}}, True, id="CRI-O's own, not Unicode"),
         pytest.param(KUBELET, {"devices": [GPU], "privileged": True}, True, id="a privileged container's nodes"),
         pytest.param(KUBELET, {"devices": [IMPOSTOR]}, True, id="another device under a GPU's path"),
         pytest.param(KUBELET, {"devices": [BLOCK]}, True, id="a block device"),

@@ -86,12 +86,14 @@ static void make_gpu_node(const struct gpu *gpu, const char *version)
     make_node(path, FIRST_GPU + gpu->minor);
 }
 
-static void remove_gpu_node(const struct gpu *gpu, const char *version)
+/* Whatever the list of GPUs says now: it may have been changed since their nodes were made. */
+static void remove_gpu_nodes(void)
 {
     char path[PATH_SIZE];
-    (void)version;
-    snprintf(path, sizeof path, "/dev/nvidia%u", gpu->minor);
-    unlink(path);
+    for (unsigned minor = 0; minor <= LAST_GPU - FIRST_GPU; minor++) {
+        snprintf(path, sizeof path, "/dev/nvidia%u", minor);
+        unlink(path);
+    }
 }
 
 /* Make the nodes that belong to a module which was just loaded. */
@@ -135,7 +137,7 @@ void hide_driver(const char *module)
         if (!strcmp(module, fixed_devices[i].module))
             unlink(fixed_devices[i].path);
     if (!strcmp(module, "nvidia")) {
-        each_gpu(remove_gpu_node, "");
+        remove_gpu_nodes();
         remove_tree(DRIVER_DIR);
     }
 }

@@ -26,7 +26,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the plan; fail with every problem, or with the reason why it may not be carried out."""
+        """Return the plan; fail with every problem."""
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(_ARGUMENTS)
@@ -38,8 +38,6 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
-    from provision.apply.gate import find_refusal  # noqa: PLC0415 - see above
-    from provision.apply.model import Assessment  # noqa: PLC0415 - see above
     from provision.cli.plan import payload_folder  # noqa: PLC0415 - see above
     from provision.errors import GrapnelError  # noqa: PLC0415 - see above
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
@@ -54,9 +52,8 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         plan = plan_node(facts, msgspec.convert(arguments["stack"], StackSpec), payload, name=name)
     except GrapnelError as error:
         return failure(error)
-    refusal = find_refusal(Assessment(facts, plan))
     values = msgspec.to_builtins(plan)
-    if refusal is not None:
+    if plan.problems:
         hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
-        return {"failed": True, "msg": "; ".join(hints) or refusal.message, "plan": values}
+        return {"failed": True, "msg": "; ".join(hints), "plan": values}
     return {"changed": False, "plan": values, "ansible_facts": {"grapnel_plan": values}}

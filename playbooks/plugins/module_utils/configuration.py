@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     containerd_silence,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, swap_back, swap_in
-from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_containerd
+from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     clear_restart,
     is_restart_due,
@@ -59,9 +59,11 @@ def pending_steps(host: Host, service: Service) -> list[str]:
 
 def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
     """Let the engine read its configuration as it would be; raises `ConfigurationError`."""
-    complaint = rehearse_containerd(host, changes) if service.engine == "containerd" else None
+    complaint = rehearse_engine(host, service.engine, changes) if service.engine else None
     if complaint:
-        raise ConfigurationError(f"containerd does not accept its configuration, nothing was changed: {complaint}")
+        raise ConfigurationError(
+            f"{service.engine} does not accept its configuration, nothing was changed: {complaint}"
+        )
 
 
 def put_in_force(
@@ -105,6 +107,7 @@ def _silence(host: Host, service: Service) -> str | None:
     state = unit_property(host, service.unit, "ActiveState")
     if state != "active":
         return f"{service.unit} is {state or 'unknown'}"
+    # CRI-O's unit is active only once it answers (Type=notify).
     return containerd_silence(host) if service.engine == "containerd" else None
 
 

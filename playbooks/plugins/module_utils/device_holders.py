@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _DEVICE = "/dev/nvidia"
+_POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?=[/.:]|$)")
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 def read_device_holders(host: Host) -> list[dict[str, Any]]:
@@ -33,16 +38,34 @@ def _link(host: Host, path: str) -> str:
 
 
 def _describe(host: Host, pid: int, devices: list[str]) -> dict[str, Any]:
+    paths = [line.split(":", 2)[-1] for line in (host.read_text(f"/proc/{pid}/cgroup") or "").splitlines()]
+    unit, (pod_uid, container_id) = _unit(paths), _pod(paths)
     return {
         "pid": pid,
         "command": host.read_text(f"/proc/{pid}/comm") or "",
         "devices": devices,
-        "unit": _unit(host.read_text(f"/proc/{pid}/cgroup") or ""),
+        "unit": unit,
+        "is_driver_service": unit in DRIVER_SERVICES,
+        "pod_uid": pod_uid,
+        "container_id": container_id,
     }
 
 
-def _unit(cgroup: str) -> str | None:
-    """Find the innermost systemd unit in a process's control group."""
-    parts = [part for line in cgroup.splitlines() for part in line.split(":", 2)[-1].split("/")]
-    units = [part for part in parts if part.endswith((".service", ".scope"))]
+def _unit(paths: list[str]) -> str | None:
+    """Find the innermost systemd unit in a process's control groups."""
+    units = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
     return units[-1] if units else None
+
+
+def _pod(paths: list[str]) -> tuple[str | None, str | None]:
+    """Find pod and container in the names that kubelet and engine give control groups.
+
+    With the cgroupfs driver ``…/pod<uid>/<id>``, with systemd's ``…-pod<uid, underscores>.slice/<engine>-<id>.scope``,
+    and ``….slice:cri-containerd:<id>`` where kubelet and engine have different ones.
+    """
+    for path in paths:
+        pod = _POD.search(path)
+        container = _CONTAINER.search(path, pod.end() if pod else 0)
+        if pod or container:
+            return pod.group(1).replace("_", "-") if pod else None, container.group() if container else None
+    return None, None

@@ -19,6 +19,8 @@ _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
 _CRI_PLUGIN = re.compile(r"^io\.containerd\.(?:grpc\.v1\s+cri|cri\.v1\s+\w+)\b.*\serror\s*$", re.MULTILINE)
 
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
+# What an engine reads its configuration from; only these engines are asked what they think of it.
+CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio"}
 
 
 def read_engines(host: Host) -> dict[str, Any]:
@@ -34,20 +36,23 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
     return {
         "binary": binary,
         "version": version.group() if version else "",
-        "config_error": _containerd_config_error(host, binary) if engine == "containerd" else None,
+        "config_error": _config_error(host, engine, binary),
     }
 
 
-def _containerd_config_error(host: Host, binary: str) -> str | None:
-    if not host.path(CONTAINERD_CONFIG).exists():
+def _config_error(host: Host, engine: str, binary: str) -> str | None:
+    main = CONTAINERD_CONFIG if engine == "containerd" else CONFIG_FOLDERS.get(engine)
+    if main is None or not host.path(main).exists():
         return None
-    dumped = host.run(containerd_dump(binary), _TIMEOUT_S)
-    return dumped.complaint if dumped.return_code else None
+    parsed = host.run(parse_command(engine, binary), _TIMEOUT_S)
+    return parsed.complaint if parsed.return_code else None
 
 
-def containerd_dump(binary: str) -> list[str]:
-    """Command with which containerd parses its configuration, imports and plugin tables included."""
-    return [binary, "--config", CONTAINERD_CONFIG, "config", "dump"]
+def parse_command(engine: str, binary: str) -> list[str]:
+    """Command with which an engine parses its whole configuration: drop-ins, containerd's plugin tables."""
+    if engine == "containerd":
+        return [binary, "--config", CONTAINERD_CONFIG, "config", "dump"]
+    return [binary, "config"]
 
 
 def containerd_silence(host: Host) -> str | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
+
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -53,6 +55,7 @@ def read_module(host: Host) -> dict[str, Any]:
         "flavour": _flavour(banner),
         "refcount": int(host.read_text(f"{_MODULE}/refcnt") or 0),
         "holders": host.names(f"{_MODULE}/holders"),
+        "on_disk": version_on_disk(host, "nvidia"),
     }
 
 

@@ -32,6 +32,12 @@ class Finished:
     stderr: str = ""
 
     @property
+    def complaints(self) -> str:
+        """Everything the command said went wrong, on one line: the first cause may be at either end."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        return "; ".join(lines) or self.complaint
+
+    @property
     def complaint(self) -> str:
         """What the command said went wrong, one line for a message."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()

@@ -1,4 +1,4 @@
-"""systemd units: their state, and the marks of restarts that are due.
+"""systemd units: their state, and the marks of restarts and other things that are due.
 
 A restart is due from the moment before a file or release of a service changes until the service has restarted. The
 mark lies in ``/run``, so a reboot, which is a restart too, clears it; a run that is killed in between is found out by
@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 RESTART_MARKS = "/run/grapnel/restart"
+RELOAD_MARK = "/run/grapnel/kernel-module.json"  # an exchange of the kernel module is not finished
+RELEASED = "/var/lib/grapnel/node/released.json"  # the node daemon's own: the GPUs are out of service
+SITE_MARK = "/var/lib/grapnel/site-upgrade"  # it was site.yml that took them out
+DAEMON_UNIT = "grapnel-node.service"
+# They keep the driver open while they run, and are of no use without it: an exchange of the module restarts them.
+DRIVER_SERVICES = (
+    "dcgm-exporter.service",
+    "dcgm.service",
+    "nvidia-dcgm.service",
+    "nvidia-fabricmanager.service",
+    "nvidia-gridd.service",
+    "nvidia-imex.service",
+    "nvidia-persistenced.service",
+    "nvidia-powerd.service",
+    "nvidia-topologyd.service",
+    "nv_peer_mem.service",
+)
 
 _UNITS = (
     "containerd.service",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.units import RESTART_MARKS
+from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -15,15 +15,22 @@ _FILES = (
     "/etc/apt/preferences",
     "/etc/containerd/config.toml",
     "/etc/containerd/conf.d/99-nvidia.toml",
+    "/etc/containers/oci/hooks.d/99-grapnel.json",
+    "/etc/crio/crio.conf",
+    "/etc/crio/crio.conf.d/99-nvidia.conf",
     "/etc/grapnel/containerd/base-spec.json",
     "/etc/grapnel/hook.json",
     "/etc/grapnel/node.json",
     "/etc/systemd/system/grapnel-node.service",
     "/etc/apt/preferences.d/00-grapnel-nvidia",
     f"{RESTART_MARKS}/containerd.service",
+    f"{RESTART_MARKS}/crio.service",
     f"{RESTART_MARKS}/grapnel-node.service",
+    RELOAD_MARK,
+    RELEASED,
+    SITE_MARK,
 )
-_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d")
+_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", "/etc/crio/crio.conf.d")
 
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:

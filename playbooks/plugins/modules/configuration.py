@@ -22,7 +22,7 @@ options:
   engine:
     description: Container engine that has to accept the files, empty when the service is none.
     type: str
-    choices: ["", containerd]
+    choices: ["", containerd, crio]
     default: ""
   enabled:
     description: Whether the service starts with the machine and runs now.
@@ -107,7 +107,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "unit": {"type": "str", "required": True},
-            "engine": {"type": "str", "default": "", "choices": ["", "containerd"]},
+            "engine": {"type": "str", "default": "", "choices": ["", "containerd", "crio"]},
             "enabled": {"type": "bool", "default": True},
             "restart": {"type": "bool", "default": False},
             "timeout_s": {"type": "int", "default": 60},

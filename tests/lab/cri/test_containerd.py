@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from lab import bundle, images
 from lab.cri import Cri, CriError, Device, Mount
 from lab.cri.config import ContainerSpec, container_config
 from lab.cri.engine import Engine, Handler, containerd, default_spec, packages, unpack
+from lab.cri.log import read_log
 from lab.nvml import install, models
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ pytestmark = [
 SHELL = images.reference("gpu-shell")
 VERSION = "550.163.01"
 GREEDY = images.reference("greedy")
+TEST = images.reference("gpu-test")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +138,58 @@ def test_a_container_has_the_gpus_whose_nodes_it_may_open(cri: Cri, pod: Pod, dr
         devices=[Device(str(driver / name), f"/dev/{name}") for name in ("nvidiactl", "nvidia1")],
     )
     assert done.log == f"GPU 0: NVIDIA A100-SXM4-40GB (UUID: {machine.gpus[1].uuid})\n"
+
+
+def test_the_gpu_test_holds_its_gpus_until_it_is_told_to_end(
+    engine: Engine, cri: Cri, pod: Pod, driver: Path, tmp_path: Path
+) -> None:
+    machine = replace(models.machine("a100-40gb", 2), devices="check")
+    given = ContainerSpec(
+        TEST,
+        mounts=_mounts(driver, install(tmp_path, VERSION, machine)),
+        devices=[Device(str(driver / name), f"/dev/{name}") for name in ("nvidiactl", "nvidia1")],
+    )
+    uuid = machine.gpus[1].uuid
+    container = cri.start(pod, container_config(given))
+    try:
+        held = _await_line(Path(cri.status(container).log_path), f"holding {uuid}")
+        opened = cri.exec(container, ["sh", "-c", "for one in /proc/1/fd/*; do readlink $one; done | grep nvidia"]).log
+        engine.ctr("task", "kill", "--signal", "SIGTERM", container)
+        done = cri.wait(container)
+    finally:
+        cri.remove(container)
+    assert held == ["1", uuid, "opened /dev/nvidia1", f"holding {uuid}"]
+    assert opened == "/dev/nvidia1\n"
+    assert done.exit_code == 0
+
+
+def _await_line(log: Path, line: str) -> list[str]:
+    """Return what a container has printed once it has printed a line."""
+    deadline = time.monotonic() + 20
+    while line not in (printed := read_log(log).splitlines()):
+        assert time.monotonic() < deadline, f"printed so far: {printed}"
+        time.sleep(0.05)
+    return printed
+
+
+def test_the_gpu_test_tells_a_node_that_is_there_from_one_that_opens(cri: Cri, pod: Pod, driver: Path) -> None:
+    making = "mknod /dev/nvidia0 c 4 16; mkdir /dev/nvidia-caps; mknod /dev/nvidia-caps/nvidia-cap1 c 4 20"
+    seen = json.loads(
+        cri.run(
+            pod,
+            TEST,
+            ["sh", "-c", f"{making}; gpu-test look"],
+            devices=[Device(str(driver / "nvidia1"), "/dev/nvidia1")],
+        ).log
+    )
+    assert seen["devices"] == [
+        {"path": "/dev/nvidia0", "major": 4, "minor": 16, "error": "EPERM"},
+        {"path": "/dev/nvidia1", "major": 4, "minor": 17, "error": ""},
+        {"path": "/dev/nvidia-caps/nvidia-cap1", "major": 4, "minor": 20, "error": "EPERM"},
+    ]
+    assert seen["gpus"] == []
+    assert seen["libraries"].keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
+    assert all("cannot open shared object file" in problem for problem in seen["libraries"].values())
 
 
 def test_logs_are_read_through_the_root_of_an_engine_elsewhere(engine: Engine, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.machine.command import run
+from lab.machine.command import follow, run
 from lab.machine.errors import BusyError, CommandError, HostError
 from lab.machine.folders import content_key, write_atomic
 from lab.machine.lock import locked
@@ -31,6 +31,32 @@ def test_a_command_that_takes_too_long_is_ended() -> None:
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(HostError, match="no-such-program is missing"):
         run(["no-such-program"], timeout_s=10)
+
+
+def test_a_followed_command_hands_on_each_line_of_both_streams() -> None:
+    lines: list[str] = []
+    follow(["sh", "-c", "echo one; echo two >&2"], lines.append, timeout_s=10)
+    assert lines == ["one", "two"]
+
+
+def test_a_followed_command_that_fails_shows_the_end_of_its_output() -> None:
+    with pytest.raises(CommandError, match=r"sh failed with status 3") as caught:
+        follow(["sh", "-c", "seq 100; exit 3"], lambda _: None, timeout_s=10)
+    assert caught.value.hint.splitlines()[0] == "command: sh -c 'seq 100; exit 3'"
+    assert caught.value.hint.splitlines()[1:] == [str(number) for number in range(86, 101)]
+
+
+def test_a_followed_command_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(CommandError, match=r"sleep took longer than 0\.05 s"):
+        follow(["sleep", "60"], lambda _: None, timeout_s=0.05)
+
+
+def test_a_followed_command_ends_when_its_reader_fails() -> None:
+    def fail(line: str) -> None:
+        raise ValueError(line)
+
+    with pytest.raises(ValueError, match="one"):
+        follow(["sh", "-c", "echo one; sleep 60"], fail, timeout_s=10)
 
 
 def test_a_lock_that_is_held_names_its_holder(tmp_path: Path) -> None:

@@ -73,8 +73,13 @@ def busybox() -> bytes:
         return file.read()
 
 
-def test_debian_12_runs_its_own_driver(site: Site) -> None:
-    node = site.up(NodeSpec("b1", suite="bookworm", gpus=1, driver_module="535.261.03"))
+@pytest.mark.parametrize(
+    ("suite", "kernel"),
+    [("bookworm", "6.1.0-56-amd64"), ("trixie", "6.12.107+deb13-amd64")],
+    ids=["its own", "on Debian 13"],
+)
+def test_debian_12_s_driver_runs(site: Site, suite: str, kernel: str) -> None:
+    node = site.up(NodeSpec(f"old-{suite}", suite=suite, gpus=1, driver_module="535.261.03"))
     install_driver(node, "535.261.03")
-    assert node.run(["uname", "-r"]).stdout.strip() == "6.1.0-56-amd64"
+    assert node.run(["uname", "-r"]).stdout.strip() == kernel
     assert node.gpus[0].uuid in nvidia_smi(node).stdout

@@ -32,6 +32,10 @@ def test_the_version_is_the_projects() -> None:
         pytest.param([], 2, id="no verb"),
         pytest.param(["fly"], 2, id="an unknown verb"),
         pytest.param(["config", "--colour"], 2, id="an unknown option"),
+        pytest.param(["verify"], 2, id="verify without an expectation"),
+        pytest.param(["release", "--timeout", "0"], 2, id="no time at all"),
+        pytest.param(["resume", "--timeout", "soon"], 2, id="a time that is no number"),
+        pytest.param(["resume", "--timeout", "nan"], 2, id="a time that is not a number by name"),
     ],
 )
 def test_usage(arguments: list[str], code: int) -> None:
@@ -51,7 +55,7 @@ def test_config_prints_every_key_in_the_form_of_the_file(tmp_path: Path, capsys:
     assert json.loads(shown)["refreshSeconds"] == 2
 
 
-@pytest.mark.parametrize("verb", ["run", "devices", "config"])
+@pytest.mark.parametrize("verb", ["run", "devices", "config", "release", "resume"])
 def test_a_configuration_with_an_error_is_an_expected_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
@@ -65,13 +69,28 @@ def test_a_configuration_with_an_error_is_an_expected_failure(
     ]
 
 
-def test_light_verbs_load_nothing_heavy(tmp_path: Path) -> None:
-    script = "import sys; from plugin.cli import main; main(['config', '--config', sys.argv[1]]); print(*sys.modules)"
+@pytest.mark.parametrize("verb", ["config", "resume"])
+def test_light_verbs_load_nothing_heavy(tmp_path: Path, verb: str) -> None:
+    script = "import sys; from plugin.cli import main; main([*sys.argv[1:]]); print(*sys.modules)"
     path = tmp_path / "node.json"
-    path.write_text("{}")
-    command = [sys.executable, "-c", script, str(path)]
+    path.write_text(json.dumps({"stateFolder": str(tmp_path / "state"), "adminSocket": str(tmp_path / "node.sock")}))
+    command = [sys.executable, "-c", script, verb, "--config", str(path)]
     loaded = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split()
     assert not {"grpc", "google.protobuf", "pynvml", "asyncio", "ssl"} & set(loaded)
+
+
+@pytest.mark.parametrize("verb", ["release", "resume"])
+def test_a_state_folder_that_cannot_be_used_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps({"stateFolder": str(tmp_path / "file"), "adminSocket": str(tmp_path / "node.sock")}))
+    assert main([verb, "--config", str(path), "--json"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{tmp_path}/file cannot be used: file exists" in said.err
+    assert "nothing was changed" in said.err
 
 
 def test_devices_are_taken_from_the_driver_and_let_go(tmp_path: Path) -> None:

@@ -55,3 +55,47 @@ def test_streams_are_counted_while_they_are_open() -> None:
         assert board.stream_ended.is_set()
 
     asyncio.run(scenario())
+
+
+def test_a_list_is_shown_when_every_open_stream_has_it() -> None:
+    async def scenario() -> None:
+        board = Board(Publication(HEALTHY, EMPTY_TABLE), clock=lambda: 0.0)
+        await board.shown(to_at_least=0)
+        with board.stream() as quick, board.stream() as slow:
+            quick.sent(board.current)
+            slow.sent(board.current)
+            await board.shown(to_at_least=2)
+            board.publish(Publication(UNHEALTHY, EMPTY_TABLE))
+            waiting = asyncio.ensure_future(board.shown(to_at_least=0))
+            quick.sent(board.current)
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+            slow.sent(board.current)
+            await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_ends_keeps_nobody_waiting() -> None:
+    async def scenario() -> None:
+        board = Board(Publication(HEALTHY, EMPTY_TABLE), clock=lambda: 0.0)
+        with board.stream():
+            waiting = asyncio.ensure_future(board.shown(to_at_least=0))
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+
+
+def test_a_first_stream_is_waited_for_where_one_is_wanted() -> None:
+    async def scenario() -> None:
+        board = Board(Publication(HEALTHY, EMPTY_TABLE), clock=lambda: 0.0)
+        waiting = asyncio.ensure_future(board.shown(to_at_least=1))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        with board.stream() as stream:
+            stream.sent(board.current)
+            await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.machinery import Machinery, Playbooks
+from provision.cli.cluster import Scope
 from provision.fleet.facts import DeviceHolder, NodeFacts, parse_facts
 from provision.planner.model import Action, Disruption, Item, NodePlan, Problem, Role
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
+from tests.provision.rollout.fakes import Clock, FakeCluster
+from tests.provision.rollout.fakes import FakeNode as ClusterNode
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,12 +69,17 @@ def plan_drain(node: str, facts: NodeFacts) -> NodePlan:
 
 @dataclass
 class FakeNode:
-    """A node; ``broken`` fails the installation of that package, ``deaf`` accepts and forgets it."""
+    """A node; ``broken`` fails that package or that verb of the daemon, ``deaf`` accepts and forgets packages.
+
+    On ``release`` the daemon tells the ``holders`` and they end.
+    """
 
     packages: list[str] = field(default_factory=list)
     reachable: bool = True
     broken: str = ""
     deaf: bool = False
+    verbs: list[str] = field(default_factory=list)
+    answer: dict[str, object] | None = None  # of the daemon, whatever it is asked
     holders: list[dict[str, object]] = field(default_factory=list)
 
 
@@ -82,16 +91,18 @@ class FakeFleet:
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     on_install: Callable[[str, threading.Event], None] = lambda _node, _cancel: None
     broken_run: RunStatus | None = None
+    requests: list[RunRequest] = field(default_factory=list)
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         self.runs.append((request.playbook.stem, request.nodes))
+        self.requests.append(request)
         if cancel.is_set():
             yield RunFinished(RunStatus.CANCELED, message="canceled")
             return
         if self.broken_run is not None:
             yield RunFinished(self.broken_run, message="no such playbook")
             return
-        work = self._look if request.playbook.stem == "facts" else self._install
+        work = {"facts": self._look, "apply": self._install}.get(request.playbook.stem, self._ask_daemon)
         bad = False
         for name in request.nodes:
             for event in work(name, request, cancel) if name in self.nodes else ():
@@ -131,6 +142,21 @@ class FakeFleet:
                 node.packages.append(target)
             yield TaskDone(name, f"install {target}", Outcome.CHANGED, "driver")
 
+    def _ask_daemon(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        node, verb = self.nodes[name], request.playbook.stem
+        node.verbs.append(verb)
+        yield TaskStarted(name, verb, "daemon")
+        self.on_install(name, cancel)
+        if cancel.is_set():
+            return
+        if node.broken == verb:
+            yield TaskDone(name, verb, Outcome.FAILED, message="3 of 4 GPUs answer")
+            return
+        answer: dict[str, object] = {"released": True, "holders": node.holders}
+        if verb == "release":
+            node.holders = []
+        yield TaskDone(name, verb, Outcome.OK, values={"daemon": node.answer or answer})
+
 
 @dataclass
 class Watcher:
@@ -151,3 +177,14 @@ def machinery(
     check: bool = False,
 ) -> Machinery:
     return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION, check=check))
+
+
+def scope_of(cluster: FakeCluster, **sections: dict[str, object]) -> Scope:
+    """Return the scope of a command about every node of a cluster; all have the same declaration."""
+    stacks = dict.fromkeys(cluster.nodes, make_stack(**sections))
+    return Scope(stacks=stacks, cluster=cluster, clock=Clock(), poll_s=0.001)
+
+
+def cluster_of(fleet: FakeFleet) -> FakeCluster:
+    """Return a cluster that has every node of the fleet."""
+    return FakeCluster({name: ClusterNode() for name in fleet.nodes}, classes=["nvidia"])

@@ -1,6 +1,7 @@
 """A whole apply with real Ansible against this machine, as a process that tests can kill.
 
-The node's packages are files in a folder; installing one waits for a file named ``gate``.
+The node's packages are files in a folder; installing one waits for a file named ``gate``. With ``rollout`` as second
+argument the node has to be taken out of service first; a journal remembers how far that went.
 """
 
 from __future__ import annotations
@@ -8,12 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provision.apply.lock import be_only_apply
 from provision.apply.machinery import Machinery, Playbooks
 from provision.cli.apply import apply_nodes
+from provision.cli.cluster import Scope
+from provision.cluster import LocalCluster
 from provision.runner import AnsibleRunner
-from tests.provision.apply.fakes import plan_packages, raw_facts
+from tests.provision.apply.fakes import plan_drain, plan_packages, raw_facts
+from tests.provision.samples import make_stack
+
+if TYPE_CHECKING:
+    from provision.apply.machinery import Planner
 
 FACTS_MODULE = """
 import json, os
@@ -41,6 +49,24 @@ APPLY_PLAY = """
       ansible.builtin.copy: {dest: "{{ state }}/{{ item.target }}", content: "", mode: "0644"}
       loop: "{{ grapnel_plan['items'] | rejectattr('deferred') }}"
 """
+DAEMON_MODULE = """
+import os
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({"verb": {}, "log": {"type": "path"}, "expect": {"type": "dict"}})
+with open(module.params["log"], "a") as log:
+    log.write(module.params["verb"] + os.linesep)
+module.exit_json(changed=False, daemon={"released": True, "holders": []})
+"""
+DAEMON_PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: {verb}
+      grapnel.node.daemon:
+        verb: {verb}
+        log: "{{{{ log }}}}"
+        expect: "{{{{ grapnel_expectation | default({{}}) }}}}"
+"""
 
 
 def lay_out(folder: Path) -> None:
@@ -52,21 +78,25 @@ def lay_out(folder: Path) -> None:
     (collection / "galaxy.yml").write_text("namespace: grapnel\nname: node\nversion: 0.1.0\n")
     module = FACTS_MODULE.replace("@facts@", json.dumps(raw_facts("n1", [], [])))
     (collection / "plugins" / "modules" / "facts.py").write_text(module)
+    (collection / "plugins" / "modules" / "daemon.py").write_text(DAEMON_MODULE)
+    for verb in ("release", "verify", "resume"):
+        (collection / f"{verb}.yml").write_text(DAEMON_PLAY.format(verb=verb))
     (collection / "facts.yml").write_text(FACTS_PLAY)
     (collection / "apply.yml").write_text(APPLY_PLAY)
     (folder / "hosts").write_text(
         "n1 ansible_connection=local ansible_python_interpreter=/usr/bin/python3\n"
-        f"[all:vars]\nstate={folder}/state\ngate={folder}/gate\n"
+        f"[all:vars]\nstate={folder}/state\ngate={folder}/gate\nlog={folder}/verbs\n"
     )
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, plan: Planner) -> int:
     hosts = str(folder / "hosts")
     with be_only_apply([hosts], {**os.environ, "XDG_RUNTIME_DIR": str(folder)}, folder) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
-        machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan_packages, playbooks=playbooks)
-        return apply_nodes(machinery, ["n1"], parallel=1, consent=True)
+        machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
+        scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "journal.json"))
+        return apply_nodes(machinery, scope, parallel=1, consent=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), plan_drain if sys.argv[2:] == ["rollout"] else plan_packages))

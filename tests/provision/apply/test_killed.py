@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.functional
 CHECKOUT = Path(__file__).parents[3]
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *mode: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.provision.apply.real_apply", str(folder)],
+        [sys.executable, "-m", "tests.provision.apply.real_apply", str(folder), *mode],
         cwd=CHECKOUT,
         env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "80"},
         stdout=subprocess.PIPE,
@@ -77,6 +78,33 @@ def test_killed_half_way_and_applied_again(tmp_path: Path, number: signal.Signal
     assert process.returncode == 0, output
     assert "1 node: 1 converged" in output
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == ["driver", "runtime"]
+    assert children(tmp_path) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [pytest.param(signal.SIGTERM, 130, id="SIGTERM"), (signal.SIGKILL, -9)])
+def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    lay_out(tmp_path)
+    with start(tmp_path, "rollout") as process:
+        wait_for_first_pass(process)
+        wait_for_module(tmp_path)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == code, output
+    if number is signal.SIGTERM:
+        assert "in swap: `grapnel apply` goes on from there" in " ".join(output.split())
+        assert "n1 stays out of service" in output
+    entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
+    assert (entry["record"]["phase"], entry["cordoned"]) == ("swap", True)
+    (tmp_path / "gate").touch()
+    with start(tmp_path, "rollout") as process:
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "n1  550.163.01  goes on from swap" in output
+    assert (tmp_path / "verbs").read_text().split() == ["release", "verify", "resume"], "nothing is done twice"
+    entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
+    assert (entry["record"]["phase"], entry.get("cordoned", False)) == ("done", False)
     assert children(tmp_path) == []
 
 

@@ -11,12 +11,18 @@ from typing import Any
 
 import msgspec
 
+from provision.cluster.record import RecordDocument
 from provision.fleet.facts import NodeFacts
 from provision.payload.store import Manifest
 from provision.planner.model import NodePlan
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
-TYPES: dict[str, type] = {"node-facts": NodeFacts, "node-plan": NodePlan, "payload": Manifest}
+TYPES: dict[str, type] = {
+    "node-facts": NodeFacts,
+    "node-plan": NodePlan,
+    "node-state": RecordDocument,
+    "payload": Manifest,
+}
 
 
 def render_schema(name: str) -> dict[str, Any]:

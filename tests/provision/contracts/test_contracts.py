@@ -59,6 +59,7 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
 def test_bad_facts_name_node_and_path(sample: Path) -> None:
     expected = {
         "hold-is-a-word": "facts of n1: expected `bool`, got `str` - at `$.packages[...].hold`",
+        "on-disk-is-a-number": "facts of n1: expected `str | null`, got `float` - at `$.module.on_disk`",
         "schema-of-the-future": "facts of n1: invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
         "without-node": "facts of n7: object missing required field `node`",
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.errors import InventoryError
-from provision.fleet.sources import choose_inventories
+from provision.fleet.sources import USUAL_NAMES, choose_inventories
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,7 @@ def test_a_list_of_hosts_is_no_path(folder: Path) -> None:
     assert choose(folder, "n1,n2") == ["n1,n2"]
 
 
-@pytest.mark.parametrize(
-    "present", [("inventory", "inventory.yml", "hosts.yml"), ("inventory.yml", "hosts.yml"), ("hosts.yml",)]
-)
+@pytest.mark.parametrize("present", [USUAL_NAMES[first:] for first in range(len(USUAL_NAMES))])
 def test_usual_names_come_in_this_order(folder: Path, present: tuple[str, ...]) -> None:
     for name in present:
         (folder / name).touch()

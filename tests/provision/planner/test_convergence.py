@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.driver.pin import PIN_PATH
-from provision.fleet.facts import DeviceHolder, Engine, FileState, InstalledPackage, NodeFacts, Release, Service
+from provision.fleet.facts import (
+    DeviceHolder,
+    Engine,
+    FileState,
+    InstalledPackage,
+    KernelModule,
+    NodeFacts,
+    Release,
+    Service,
+)
+from provision.planner.kernel_module import RELOAD_MARK
 from provision.planner.model import decode_plan, encode_plan
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
@@ -14,12 +24,14 @@ from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (
     DEBIAN_CONFIG,
+    GPU,
     PAYLOAD,
     RUNNING,
     available,
     configured,
     make_facts,
     make_file,
+    make_module,
     make_stack,
     plan,
     replace,
@@ -101,6 +113,12 @@ def nodes(draw: st.DrawFn) -> NodeFacts:
     return replace(facts, package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())))
 
 
+def modules(version: str) -> st.SearchStrategy[KernelModule]:
+    """Return any state of the kernel module from which a node can be brought to a version."""
+    others = st.sampled_from([None, *VERSIONS])
+    return st.just(make_module(None, None)) | st.builds(make_module, others, st.just(version))
+
+
 def stacks() -> st.SearchStrategy[dict[str, dict[str, object]]]:
     capabilities = st.sampled_from(["compute", "utility", "video", "graphics"])
     return st.fixed_dictionaries(
@@ -119,9 +137,14 @@ def stacks() -> st.SearchStrategy[dict[str, dict[str, object]]]:
 
 
 @settings(deadline=None, max_examples=100)
-@given(facts=nodes(), sections=stacks())
-def test_applied_plans_leave_nothing_to_do(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
+@given(data=st.data(), facts=nodes(), sections=stacks())
+def test_applied_plans_leave_nothing_to_do(
+    data: st.DataObject, facts: NodeFacts, sections: dict[str, dict[str, object]]
+) -> None:
     stack = make_stack(**sections)
+    module = data.draw(modules(str(sections["driver"]["version"])))
+    mark = {RELOAD_MARK: data.draw(st.none() | st.just(make_file("{}")))}
+    facts = replace(facts, module=module, gpus=data.draw(st.sampled_from([(), (GPU,)])), files=facts.files | mark)
 
     for _ in range(PASSES):
         current = plan(facts, stack)

@@ -109,15 +109,21 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
     ),
     "another engine": (
         lambda facts: facts,
-        {"runtime": {"engine": "crio"}},
+        {"runtime": {"engine": "docker"}},
         "unsupported-engine",
-        "runtime.engine is crio, which is not supported yet",
+        "runtime.engine is docker, which is not supported yet",
     ),
     "no engine and none wanted": (
         lambda facts: facts,
         {"runtime": {"install": False}},
         "engine-missing",
         "n1 has no containerd, and runtime.install is false",
+    ),
+    "an engine that no distribution has": (
+        lambda facts: facts,
+        {"runtime": {"engine": "crio"}},
+        "engine-missing",
+        "n1 has no crio, and no package of debian brings it",
     ),
     "no package of the engine": (
         lambda facts: replace(

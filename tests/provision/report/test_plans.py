@@ -8,7 +8,6 @@ import json
 import pytest
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.fleet.facts import DeviceHolder
 from provision.planner.model import Action, Disruption, NodePlan, Problem, Role, decode_plan
 from provision.report import make_console, plans_document, render_plans, show
 from tests.provision.apply.fakes import facts_of, item
@@ -17,16 +16,16 @@ RESTART = Disruption.RESTART_RUNTIME
 DIGEST = "3f" * 32
 
 
-def shown(answers: dict[str, Assessment | Failure], width: int = 80) -> str:
+def shown(answers: dict[str, Assessment | Failure], width: int = 80, refused: dict[str, Failure] | None = None) -> str:
     stream = io.StringIO()
-    show(make_console(stream, width=width), render_plans(answers))
+    show(make_console(stream, width=width), render_plans(answers, refused))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def assessed(plan: NodePlan, *holders: DeviceHolder) -> Assessment:
-    return Assessment(facts_of(plan.node, holders=holders), plan)
+def assessed(plan: NodePlan) -> Assessment:
+    return Assessment(facts_of(plan.node), plan)
 
 
 def full_plan(node: str) -> NodePlan:
@@ -92,8 +91,8 @@ n1                                                                     1 problem
 n2                                                               1 change, drain
   driver: declared
     install    libcuda1  1  drain
-  refused: to install libcuda1 needs the GPUs to be free, and they are held by
-  train (7): this release does not drain nodes, end that work first
+  refused: it has to be drained first and cannot be: n2 is not a node of cluster
+  test
 
 n3  unreachable: no route to host
 n4  failed in 'gather facts': apt is locked
@@ -107,11 +106,12 @@ def test_what_stands_in_the_way_is_told() -> None:
     drain = NodePlan(node="n2", items=(item("libcuda1", disruption=Disruption.DRAIN),))
     answers: dict[str, Assessment | Failure] = {
         "n1": assessed(NodePlan(node="n1", problems=(problem,))),
-        "n2": assessed(drain, DeviceHolder(pid=7, command="train")),
+        "n2": assessed(drain),
         "n3": Failure(Status.UNREACHABLE, "no route to host"),
         "n4": Failure(Status.FAILED, "apt is locked", "gather facts"),
     }
-    assert shown(answers) == OBSTACLES
+    lost = "it has to be drained first and cannot be: n2 is not a node of cluster test"
+    assert shown(answers, refused={"n2": Failure(Status.REFUSED, lost)}) == OBSTACLES
 
 
 def test_many_names_are_shortened() -> None:

@@ -1,0 +1,40 @@
+"""Figures as a table has them: minimum, median, maximum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Minimum, median and maximum of some figures, all of one unit."""
+
+    low: float
+    mid: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Return the spread of at least one figure."""
+        known = list(values)
+        return cls(min(known), median(known), max(known))
+
+    def show(self, digits: int = 0, width: int = 6) -> str:
+        """Return the three, aligned."""
+        return " ".join(f"{value:{width}.{digits}f}" for value in (self.low, self.mid, self.high))
+
+
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """Return the names in the order of a turn, so that load and what came before meet all alike.
+
+    Over as many turns as there are names each is at each place once; for an even number of names, each also comes
+    after each other one once (a Williams square).
+    """
+    count = len(names)
+    zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]
+    return [names[(offset + turn) % count] for offset in zigzag]

@@ -1,0 +1,54 @@
+"""What an apply's Ansible runs did, from the events that ``grapnel apply --keep-artifacts`` keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ENDS = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a run, with its seconds."""
+
+    name: str
+    took_s: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of ansible-playbook on one node: when its first play began, and its tasks."""
+
+    playbook: str
+    node: str
+    began: datetime
+    tasks: tuple[Task, ...]
+
+    @property
+    def in_tasks_s(self) -> float:
+        """Seconds in which a task was at work."""
+        return sum(task.took_s for task in self.tasks)
+
+
+def read_runs(folder: Path) -> list[Run]:
+    """Return the runs on single nodes, in their order."""
+    runs = [run for path in folder.iterdir() if (run := _read_run(path)) is not None]
+    return sorted(runs, key=lambda run: run.began)
+
+
+def _read_run(folder: Path) -> Run | None:
+    paths = sorted(folder.glob("job_events/*.json"), key=lambda path: int(path.name.partition("-")[0]))
+    events: list[dict[str, Any]] = [json.loads(path.read_text()) for path in paths]
+    ends = [event["event_data"] for event in events if event["event"] in _ENDS]
+    nodes = {end["host"] for end in ends}
+    if len(nodes) != 1:
+        return None  # the facts of all nodes at once
+    tasks = tuple(Task(end["task"], float(end.get("duration") or 0)) for end in ends)
+    began = datetime.fromisoformat(events[0]["created"])
+    return Run(folder.name.partition("-")[0], nodes.pop(), began.replace(tzinfo=began.tzinfo or UTC), tasks)

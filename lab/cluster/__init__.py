@@ -1,0 +1,16 @@
+"""A real Kubernetes of booted nodes on this machine.
+
+    cluster = Cluster("stage")
+    cluster.up()                                        # returns when every node is Ready
+    cluster.kubectl(["get", "nodes"])
+    cluster.down()
+
+``ControlPlane`` is of use alone: an API server for tests, without nodes.
+"""
+
+from lab.cluster.cluster import Cluster
+from lab.cluster.control_plane import ControlPlane
+from lab.cluster.errors import ClusterError, StartError
+from lab.cluster.spec import DEFAULT, ClusterNode, ClusterSpec, Engine
+
+__all__ = ["DEFAULT", "Cluster", "ClusterError", "ClusterNode", "ClusterSpec", "ControlPlane", "Engine", "StartError"]

@@ -1,0 +1,96 @@
+"""``python3 -m lab cluster VERB [--name NAME]``: a cluster from a shell.
+
+Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``status`` says 1 when a part does not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cluster.cluster import Cluster
+from lab.cluster.project import apply_project, render_invitation, write_project
+from lab.cluster.status import render
+from lab.machine.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEFAULT_NAME = "stage"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb."""
+    options = make_parser().parse_args(arguments)
+    verb: Callable[[Cluster, argparse.Namespace], int | None] = options.verb
+    try:
+        return verb(Cluster(options.name, report=Stopwatch().report), options) or 0
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the verbs; one function of this module each."""
+    parser = argparse.ArgumentParser(prog="lab cluster", description="a real Kubernetes of booted nodes")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    table: tuple[tuple[str, Callable[[Cluster, argparse.Namespace], int | None], str], ...] = (
+        ("up", up, "start a cluster, or what of it does not run, and wait until every node is Ready"),
+        ("apply", apply, "make its nodes GPU nodes: grapnel apply with a declaration of the laboratory"),
+        ("status", status, "show control plane, nodes and pods"),
+        ("down", down, "remove a cluster with everything that it made"),
+    )
+    for name, verb, text in table:
+        added = verbs.add_parser(name, help=text)
+        added.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster and its site (default {DEFAULT_NAME})")
+        added.set_defaults(verb=verb)
+        if name == "apply":
+            added.add_argument("--folder", type=Path, help="of declaration and inventory (default: with the cluster)")
+    return parser
+
+
+class Stopwatch:
+    """Prints phases with the seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def report(self, phase: str) -> None:
+        """Print a phase that is done."""
+        print(f"[{time.monotonic() - self._began:6.1f}s] {phase}", flush=True)
+
+
+def up(cluster: Cluster, _: argparse.Namespace) -> None:
+    """Start a cluster."""
+    cluster.up()
+    print(f"export KUBECONFIG={cluster.kubeconfig}")
+
+
+def apply(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Make the nodes GPU nodes; print what to try then."""
+    folder = (options.folder or cluster.folder / "project").absolute()
+    write_project(cluster, folder)
+    apply_project(cluster, folder)
+    print(f"\nthe cluster is ready; to try it:\n\n{render_invitation(cluster, folder)}")
+
+
+def status(cluster: Cluster, _: argparse.Namespace) -> int:
+    """Show a cluster; what does not run makes the exit status 1."""
+    seen = cluster.status()
+    print(render(seen))
+    is_whole = all(process.pid for process in seen.processes) and all(node.is_ready for node in seen.nodes)
+    return 0 if is_whole else 1
+
+
+def down(cluster: Cluster, _: argparse.Namespace) -> None:
+    """Remove a cluster."""
+    cluster.down()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

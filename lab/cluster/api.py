@@ -1,0 +1,60 @@
+"""The API server, asked directly: what readiness and status need, over HTTPS with a client certificate."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.cluster import certificates as names
+
+if TYPE_CHECKING:
+    from lab.cluster.certificates import Certificates
+
+TIMEOUT_S = 5.0
+OK = 200
+
+
+@dataclass(frozen=True)
+class Api:
+    """The administrator's view of one API server."""
+
+    address: str
+    port: int
+    certificates: Certificates
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return the object or list at ``path``; None when there is none, or nobody answers."""
+        answer = self._request(path)
+        if answer is None:
+            return None
+        value: dict[str, Any] = json.loads(answer)
+        return value
+
+    def is_ready(self) -> bool:
+        """Whether the API server says that it serves."""
+        return self._request("/readyz") == b"ok"
+
+    def connection(self, timeout_s: float | None = TIMEOUT_S) -> http.client.HTTPSConnection:
+        """Return a connection of the caller's own, not open yet; no ``timeout_s`` is for watches."""
+        return http.client.HTTPSConnection(self.address, self.port, timeout=timeout_s, context=self._context())
+
+    def _request(self, path: str) -> bytes | None:
+        connection = self.connection()
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        return body if response.status == OK else None
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.certificates.certificate("ca")))
+        certificate, key = self.certificates.certificate(names.ADMIN), self.certificates.key(names.ADMIN)
+        context.load_cert_chain(certificate, key)
+        return context

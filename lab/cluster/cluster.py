@@ -1,0 +1,176 @@
+"""A cluster: a control plane on this machine and a site of booted nodes of the same name."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from lab.cluster.control_plane import ControlPlane
+from lab.cluster.crio import stage_spec
+from lab.cluster.errors import ClusterError, StartError
+from lab.cluster.node_files import furnish, plan_node
+from lab.cluster.room import available_room, require_room
+from lab.cluster.spec import ClusterSpec
+from lab.cluster.status import ClusterStatus, NodeState, parse_node, parse_pod
+from lab.machine.folders import write_atomic
+from lab.machine.lock import locked
+from lab.nodes import Node, NodeSpec, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from lab.cluster.spec import ClusterNode
+
+API_PORT = 26443  # of the site's own address; 6443 and 16443 are what others take on every address of a machine
+NODES_TIMEOUT_S = 120.0
+LOCK_WAIT_S = 10.0
+POLL_S = 0.2
+JOURNAL_LINES = "12"
+UNITS = ("kubelet", "containerd", "crio", "lab-images")
+
+
+class Cluster:
+    """The cluster called ``name``; ``report`` is told each phase of a start."""
+
+    def __init__(self, name: str = "stage", *, report: Callable[[str], None] = lambda _: None) -> None:
+        self.site = Site(name)
+        self.name = name
+        self.folder = self.site.folder / "cluster"
+        self._report = report
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The control plane, on the site's own address; ``ClusterError`` if there is no such cluster."""
+        self._require_there()
+        address = self.site.bridge.host_address
+        return ControlPlane(self.folder, address, API_PORT, group=f"{self.site.bridge_name}.control-plane")
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The nodes it was made of; ``ClusterError`` if there is no such cluster."""
+        self._require_there()
+        return ClusterSpec.from_json(json.loads(self._spec_path.read_text()))
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.control_plane.kubeconfig
+
+    def kubectl(self, arguments: Sequence[str], *, input_text: str | None = None) -> str:
+        """Run kubectl as the administrator; return what it prints. ``CommandError`` if it fails."""
+        return self.control_plane.kubectl(arguments, input_text=input_text)
+
+    def up(self, spec: ClusterSpec | None = None, *, timeout_s: float = NODES_TIMEOUT_S) -> None:
+        """Make and start whatever is not there yet; return when every node is Ready.
+
+        Without ``spec`` it is the stage: three nodes, and a fourth one where the environment names a CRI-O.
+
+        ``timeout_s`` is how long each node may take for that once its machine has started.
+        Raises ``ClusterError`` before anything starts, ``StartError`` or another ``LabError`` with what was logged.
+        """
+        spec = spec or stage_spec(os.environ)
+        with self._lock():
+            self._require_place(spec)
+            planned = {node: plan_node(node, self._report) for node in spec.nodes}
+            self._require_same(planned)
+            self.site.open()
+            self._remember(spec)
+            control_plane = self.control_plane
+            control_plane.launch()
+            with ThreadPoolExecutor(len(planned)) as pool:
+                add = functools.partial(furnish, control_plane, len(planned))
+                booting = [
+                    pool.submit(self.site.up, made, functools.partial(add, node)) for node, made in planned.items()
+                ]
+                control_plane.wait_ready()
+                self._report("control plane is ready")
+                for booted in booting:
+                    self._report(f"{booted.result().name} has started")
+            for node in spec.nodes:
+                self._wait_ready(node.name, timeout_s)
+                self._report(f"{node.name} is Ready")
+
+    def down(self) -> None:
+        """Remove everything that the cluster made, also what a crash left."""
+        with self._lock():
+            self.site.destroy()
+
+    def status(self) -> ClusterStatus:
+        """Return how every part is; ``ClusterError`` if there is no such cluster."""
+        control_plane = self.control_plane
+        pods = control_plane.api.get("/api/v1/pods") or {"items": []}
+        return ClusterStatus(
+            tuple(control_plane.status()),
+            tuple(self._state(node) for node in self.site.nodes()),
+            tuple(parse_pod(pod) for pod in pods["items"]),
+        )
+
+    @property
+    def _spec_path(self) -> Path:
+        return self.folder / "cluster.json"
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Return the lock of what changes the cluster as a whole; the site has one of its own for each step."""
+        return locked(self.site.folder.with_name(f".{self.name}.cluster.lock"), wait_s=LOCK_WAIT_S)
+
+    def _state(self, node: Node) -> NodeState:
+        seen = self.control_plane.api.get(f"/api/v1/nodes/{node.name}")
+        return parse_node(node.name, node.address, is_running=node.is_running, seen=seen)
+
+    def _wait_ready(self, name: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        node = self.site.node(name)
+        boot_id = (node.root / "proc/sys/kernel/random/boot_id").read_text().strip()
+        state = self._state(node)
+        # The API server remembers what the node said before its last boot.
+        while not (state.is_ready and state.boot_id == boot_id):
+            if time.monotonic() > deadline:
+                problem = state.message if not state.is_ready else "nothing was heard of it since its last boot"
+                raise StartError(f"node {name} is not Ready after {timeout_s:g} s: {problem}", hint=_journals(node))
+            time.sleep(POLL_S)
+            state = self._state(node)
+
+    def _require_there(self) -> None:
+        if not self._spec_path.exists():
+            hint = f"make one: python3 -m lab cluster up --name {self.name}"
+            raise ClusterError(f"there is no cluster {self.name}", hint=hint)
+
+    def _require_place(self, spec: ClusterSpec) -> None:
+        """Refuse what would fail later: left-overs of a lost folder, no room for a new cluster."""
+        if (self.site.folder / "site.json").exists():
+            return  # a second start
+        if self.site.has_remains():
+            message = f"an older cluster or site {self.name} is still there, but not its folder {self.site.folder}"
+            raise ClusterError(message, hint=f"remove it: python3 -m lab cluster down --name {self.name}")
+        require_room(f"a cluster of {len(spec.nodes)} nodes", spec.room, available_room())
+
+    def _require_same(self, planned: Mapping[ClusterNode, NodeSpec]) -> None:
+        """Refuse nodes that differ from those that are there."""
+        path = self._spec_path
+        hint = f"remove it first: python3 -m lab cluster down --name {self.name}"
+        spec = ClusterSpec(tuple(planned))
+        if path.exists() and self.spec != spec:
+            raise ClusterError(f"cluster {self.name} is there with other nodes", hint=hint)
+        there = set(self.site.node_names())
+        for node, made in planned.items():
+            if node.name in there and self.site.node(node.name).spec != made:
+                raise ClusterError(f"node {node.name} was made from other programs or images", hint=hint)
+
+    def _remember(self, spec: ClusterSpec) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        write_atomic(self._spec_path, json.dumps(spec.to_json()))
+
+
+def _journals(node: Node) -> str:
+    """Return the ends of the journals that tell why a node is not Ready."""
+    lines = []
+    for unit in UNITS:
+        tail = node.run(["journalctl", "-u", unit, "-n", JOURNAL_LINES, "--no-pager", "-o", "cat"], check=False).stdout
+        lines += [f"end of the journal of {unit} on {node.name}:", tail]
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+"""What a Kubernetes distribution brings to a node: engine, network of its pods, kubelet and their configuration.
+
+Only that. The runtime handler, the hook, the node daemon and the driver's packages are what grapnel brings.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab import golang, images
+from lab.cluster.crio import crio_programs
+from lab.cluster.spec import Engine
+from lab.nodes import NodeSpec
+from lab.nodes.network import FIRST_NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lab.cluster.control_plane import ControlPlane
+    from lab.cluster.spec import ClusterNode
+    from lab.nodes.layer import Layer
+
+FILES = Path(__file__).with_name("files")
+CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+RUNTIME_PACKAGES: tuple[str, ...] = ("runc", "containernetworking-plugins")
+CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
+CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
+POD_NETWORK = "10.178"
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+CONTAINERD_SOCKET = "unix:///run/containerd/containerd.sock"
+CRIO_SOCKET = "unix:///var/run/crio/crio.sock"
+# Engines that come with files of their own: their folder below `FILES`, and the unit to start.
+ADDED = {Engine.CONTAINERD_2: ("containerd-2", "containerd.service"), Engine.CRIO: ("crio", "crio.service")}
+
+
+def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
+    """Return the laboratory's node: engine packages installed, programs and images bound.
+
+    What the cache lacks of the programs is built now, and told to ``say``.
+    """
+    programs = [golang.kubernetes(say=say) / "kubelet"]
+    packages = CONTAINERD_PACKAGES
+    if node.engine is Engine.CONTAINERD_2:
+        built = golang.containerd(say=say)
+        programs += [built / name for name in CONTAINERD_PROGRAMS]
+        packages = RUNTIME_PACKAGES
+    elif node.engine is Engine.CRIO:
+        programs += crio_programs(node.program)
+        packages = CRIO_PACKAGES
+    archives = [(str(images.archive(name)), f"/srv/images/{name}.tar") for name in images.NAMES]
+    return NodeSpec(
+        node.name,
+        suite=node.suite,
+        gpus=node.gpus,
+        driver_module=node.driver_module,
+        packages=packages,
+        binds=(*((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in programs), *archives),
+    )
+
+
+def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
+    """Write the files of a new node."""
+    layer.copy_tree("/", FILES / "node")
+    units = ["kubelet.service", "lab-images.service"]
+    for unit in units:
+        layer.link(f"{WANTS}/{unit}", f"../{unit}")
+    if node.engine in ADDED:
+        folder, unit = ADDED[node.engine]
+        layer.copy_tree("/", FILES / folder)
+        layer.link(f"{WANTS}/{unit}", f"/usr/local/lib/systemd/system/{unit}")
+    certificates = control_plane.certificates
+    client = certificates.prepare_node(node.name)
+    layer.write("/etc/kubernetes/kubelet.kubeconfig", control_plane.render_kubeconfig(client), 0o600)
+    layer.copy("/etc/kubernetes/ca.crt", certificates.certificate("ca"))
+    layer.write("/etc/kubernetes/kubelet.yaml", json.dumps(kubelet_configuration(node.engine), indent=2) + "\n")
+    flags = f"--hostname-override={node.name} --node-ip={address}"
+    layer.write("/etc/kubernetes/kubelet.env", f'KUBELET_FLAGS="{flags}"\n')
+    layer.write("/etc/cni/net.d/10-lab.conflist", json.dumps(pod_network(address), indent=2) + "\n")
+    others = range(FIRST_NODE, FIRST_NODE + node_count)
+    layer.write("/etc/systemd/network/10-host0.network.d/pods.conf", render_routes(address, others))
+
+
+def kubelet_configuration(engine: Engine) -> dict[str, Any]:
+    """Return the kubelet's configuration: quick to tell, deaf to a build that fills this machine's disk."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": CRIO_SOCKET if engine is Engine.CRIO else CONTAINERD_SOCKET,
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": "/etc/kubernetes/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        # There is no such server; without an address every pod gets a warning.
+        "clusterDNS": ["10.96.0.10"],
+        "clusterDomain": "cluster.local",
+        "nodeStatusUpdateFrequency": "1s",
+        # Every second it looks, but it writes only what has changed; the lease says that the node is alive.
+        "nodeStatusReportFrequency": "5m",
+        "nodeLeaseDurationSeconds": 20,
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "evictionHard": {
+            "memory.available": "50Mi",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+            "imagefs.available": "0%",
+        },
+        "enforceNodeAllocatable": ["pods"],
+    }
+
+
+def pod_subnet(address: str) -> str:
+    """Return the network of a node's pods: the node's last octet is the third one there."""
+    return f"{POD_NETWORK}.{address.rpartition('.')[2]}.0/24"
+
+
+def pod_network(address: str) -> dict[str, Any]:
+    """Return the CNI configuration: a bridge of the node's own, beyond it the node's address."""
+    addresses = {"type": "host-local", "ranges": [[{"subnet": pod_subnet(address)}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "ipam": addresses}
+    return {
+        "cniVersion": "0.4.0",
+        "name": "lab",
+        "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}],
+    }
+
+
+def render_routes(address: str, octets: Sequence[int]) -> str:
+    """Return networkd's routes to the pods of the other nodes, whichever of ``octets`` they get."""
+    network = address.rpartition(".")[0]
+    others = [f"{network}.{octet}" for octet in octets if f"{network}.{octet}" != address]
+    return "".join(f"[Route]\nDestination={pod_subnet(other)}\nGateway={other}\n" for other in others)

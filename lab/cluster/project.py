@@ -1,0 +1,120 @@
+"""What a person (or ``make cluster``) needs to make a cluster's bare nodes GPU nodes with grapnel, and to look around.
+
+A folder with a declaration and the inventory of the nodes. Carrying it out is grapnel's own business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cluster.errors import ClusterError
+from lab.cluster.spec import DRIVER_MODULE, Engine
+from lab.machine.folders import write_atomic
+
+if TYPE_CHECKING:
+    from lab.cluster.cluster import Cluster
+
+CHECKOUT = Path(__file__).parents[2]
+LOG_LINES = 30
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+metadata:
+  name: {name}
+spec:
+  driver:
+    version: "{driver}"
+    kernelModule: none # on these nodes the module is the laboratory's
+  runtime:
+    entitlement: kubelet
+  plugin:
+    resource: nvidia.com/gpu
+"""
+CRIO_SETTINGS = """\
+grapnel_stack:
+  runtime:
+    engine: crio
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: smi
+spec:
+  runtimeClassName: nvidia
+  restartPolicy: Never
+  containers:
+    - name: smi
+      image: docker.io/local/gpu-shell:1
+      command: [nvidia-smi, -L]
+      resources:
+        limits:
+          nvidia.com/gpu: 1
+"""
+
+
+def write_project(cluster: Cluster, folder: Path) -> None:
+    """Write declaration, inventory and an example pod; a declaration that is there stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    declaration = folder / "grapnel.yaml"
+    if not declaration.exists():
+        write_atomic(declaration, DECLARATION.format(name=cluster.name, driver=DRIVER_MODULE))
+    write_atomic(folder / "pod.yaml", POD)
+    inventory = folder / "inventory.yaml"
+    if inventory.exists() and not inventory.is_symlink():
+        raise ClusterError(f"{inventory} is there and is not the laboratory's", hint="choose another folder")
+    inventory.unlink(missing_ok=True)
+    inventory.symlink_to(cluster.site.inventory_path)
+    write_settings(cluster, folder)
+
+
+def write_settings(cluster: Cluster, folder: Path) -> None:
+    """Write what differs from the declaration on single nodes, beside the inventory: another engine."""
+    for node in cluster.spec.nodes:
+        if node.engine is Engine.CRIO:
+            (folder / "host_vars").mkdir(exist_ok=True)
+            write_atomic(folder / "host_vars" / f"{node.name}.yaml", CRIO_SETTINGS)
+
+
+def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | None = None) -> None:
+    """Run ``grapnel apply`` in the folder, its output on this terminal or in ``log``. Raises ``ClusterError``."""
+    grapnel = str(Path(sys.executable).parent / "grapnel")
+    command = [grapnel, "apply", "-i", "inventory.yaml", "--yes", *options]
+    environment = {
+        **os.environ,
+        "GRAPNEL_PAYLOAD": str(CHECKOUT / "dist" / "payload"),
+        "KUBECONFIG": str(cluster.kubeconfig),
+    }
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(log.open("w")) if log else None
+        errors = subprocess.STDOUT if log else None
+        process = stack.enter_context(
+            subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=errors)
+        )
+        try:
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()  # it ends what it has started on the nodes, and writes to the end
+            raise
+    if code:
+        said = "".join(log.read_text().splitlines(keepends=True)[-LOG_LINES:]) if log else ""
+        hint = f"{said}try it again: cd {shlex.quote(str(folder))} && {shlex.join(command)}"
+        raise ClusterError(f"grapnel apply ended with status {code}", hint=hint)
+
+
+def render_invitation(cluster: Cluster, folder: Path) -> str:
+    """Return commands to paste: they find kubectl, the cluster and the folder wherever they are pasted."""
+    binaries = f"{Path(sys.executable).parent}:{cluster.control_plane.programs}"
+    return f"""\
+export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))} PATH={shlex.quote(binaries)}:$PATH
+cd {shlex.quote(str(folder))}
+kubectl get nodes -o custom-columns=NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\\\.com/gpu
+kubectl apply -f pod.yaml; sleep 3; kubectl logs smi
+make -C {shlex.quote(str(CHECKOUT))} cluster-status      # and cluster-down, when you are done"""

@@ -1,0 +1,71 @@
+"""What a cluster is asked to be: plain values, nothing touches the machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from lab.cluster.room import Room
+
+DRIVER_MODULE = "535.261.03"
+MIB = 1 << 20
+CONTROL_PLANE_BYTES = 900 * MIB
+NODE_BYTES = 400 * MIB
+MARGIN_BYTES = 900 * MIB  # pods, and what is installed on the nodes later
+CONTROL_PLANE_INOTIFY = 8
+NODE_INOTIFY = 16
+
+
+class Engine(StrEnum):
+    """The container engine of a node."""
+
+    CONTAINERD_2 = "containerd 2"  # built from its module, in /usr/local as upstream ships it
+    PACKAGED = "packaged containerd"  # the suite's own package
+    CRIO = "CRI-O"  # a program of this machine
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node of the cluster; ``program`` is the engine's own on this machine, where it comes from there."""
+
+    name: str
+    suite: str = "trixie"
+    engine: Engine = Engine.PACKAGED
+    gpus: int = 4
+    driver_module: str = DRIVER_MODULE
+    program: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The nodes of a cluster."""
+
+    nodes: tuple[ClusterNode, ...]
+
+    @property
+    def room(self) -> Room:
+        """What the machine should have left before the cluster is started."""
+        count = len(self.nodes)
+        return Room(
+            CONTROL_PLANE_BYTES + NODE_BYTES * count + MARGIN_BYTES,
+            CONTROL_PLANE_INOTIFY + NODE_INOTIFY * count,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form kept in the cluster's folder."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> ClusterSpec:
+        """Read what ``to_json`` made."""
+        return cls(tuple(ClusterNode(**{**node, "engine": Engine(node["engine"])}) for node in values["nodes"]))
+
+
+DEFAULT = ClusterSpec(
+    nodes=(
+        ClusterNode("n1", engine=Engine.CONTAINERD_2),
+        ClusterNode("n2"),
+        ClusterNode("n3", suite="bookworm"),
+    )
+)

@@ -1,0 +1,71 @@
+"""Calls `go` to fetch and compile one program in a scratch folder, and tells what it is at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.golang.toolchain import environment
+from lab.machine.command import follow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lab.golang.programs import Program
+    from lab.golang.toolchain import Toolchain
+
+TIMEOUT_S = 3600.0
+SOURCE, MADE, TEMPORARY = "source", "made", "tmp"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A program, the Go that builds it, a folder that is empty, and where compiled packages survive a killed build."""
+
+    program: Program
+    toolchain: Toolchain
+    scratch: Path
+    compiled: Path
+    say: Callable[[str], None]
+
+    def prepare(self) -> None:
+        """Lay out the main module; go's own temporary files go beside it, so that they vanish with it."""
+        for room in (SOURCE, MADE, TEMPORARY):
+            (self.scratch / room).mkdir()
+        for file in self.program.sources:
+            shutil.copy(file, self.scratch / SOURCE)
+
+    def download(self) -> int:
+        """Fetch the modules that the build needs, checked against go.sum; return how many packages they make."""
+        packages = 0
+
+        def read(line: str) -> None:
+            nonlocal packages
+            if line.startswith("go: "):
+                self.say(f"{self.program.title}: {line.removeprefix('go: ')}")
+            else:
+                packages += 1
+
+        self._go(["list", "-mod=readonly", "-deps", self.program.target], read)
+        return packages
+
+    def build(self, packages: int) -> None:
+        """Compile and link into the folder `made`; packages that an earlier try compiled are not counted again."""
+        count = 0
+
+        def read(line: str) -> None:
+            nonlocal count
+            count += 1
+            self.say(f"{self.program.title}: {count} of {packages} packages compiled, now {line}")
+
+        output = f"{self.scratch / MADE}/"
+        self._go(["build", "-v", *self.program.flags, "-o", output, self.program.target], read)
+
+    def _go(self, arguments: list[str], read: Callable[[str], None]) -> None:
+        env = {**environment(), "GOTMPDIR": str(self.scratch / TEMPORARY)}
+        if not os.environ.get("GOCACHE"):  # a person's own choice is used, and kept
+            env["GOCACHE"] = str(self.compiled)
+        follow([self.toolchain.go, *arguments], read, timeout_s=TIMEOUT_S, env=env, cwd=self.scratch / SOURCE)

@@ -1,0 +1,121 @@
+"""What can be built: which module, with which flags, and what comes out. Values only; nothing here runs anything.
+
+A version is known when ``modules/PROGRAM/VERSION`` holds its ``go.mod`` and ``go.sum``: they pin every module of the
+build with its hash, so that nothing but the module proxy is needed and nothing drifts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.golang.errors import GolangError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODULES = Path(__file__).with_name("modules")
+SETTING = "GRAPNEL_KUBERNETES"
+KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
+KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
+CONTAINERD_VERSION = "2.2.1"
+GIB = 1 << 30
+GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A build: the files of its main module, what `go build` is told, what is there afterwards.
+
+    ``links`` are further names of ``files[0]``. ``probe`` is a command in the finished folder and ``answer`` a word
+    that it prints. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
+    """
+
+    name: str
+    version: str
+    sources: tuple[Path, ...]
+    target: str
+    variables: Mapping[str, str]
+    files: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    probe: tuple[str, ...]
+    answer: str
+    memory_bytes: int
+    disk_bytes: int
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Arguments of `go build` that decide what comes out: static, without paths and symbols, modules as pinned."""
+        variables = [f"-X {name}={value}" for name, value in self.variables.items()]
+        return ("-trimpath", "-mod=readonly", "-buildvcs=false", f"-ldflags={' '.join(['-s', '-w', *variables])}")
+
+    @property
+    def go_version(self) -> str:
+        """The oldest Go that builds it, as its go.mod says."""
+        text = next(source for source in self.sources if source.name == "go.mod").read_text()
+        match = GO_DIRECTIVE.search(text)
+        return match[1] if match else ""
+
+
+def kubernetes_version() -> str:
+    """Return the version that ``GRAPNEL_KUBERNETES`` names (with or without a v), else the default."""
+    return os.environ.get(SETTING, "").strip().removeprefix("v") or KUBERNETES_VERSION
+
+
+def known_versions(name: str, modules: Path = MODULES) -> list[str]:
+    """Return the versions of a program that can be built, oldest first."""
+    found = [path.parent.name for path in (modules / name).glob("*/go.mod")]
+    return sorted(found, key=lambda version: tuple(map(int, version.split("."))))
+
+
+def kubernetes(version: str) -> Program:
+    """Return the multi-call binary of Kubernetes and etcd. Raises GolangError for a version that is not known."""
+    known = known_versions("kubernetes")
+    if version not in known:
+        hint = f"known: {', '.join(known)}; another one is added by: python3 -m lab.golang add {version}"
+        raise GolangError(f"no Kubernetes {version} (asked for by {SETTING} or by the caller)", hint=hint)
+    major, minor, _ = version.split(".")
+    package = "k8s.io/component-base/version"  # what /version and the Node objects say
+    home = MODULES / "kubernetes"
+    return Program(
+        name="kubernetes",
+        version=version,
+        sources=(home / "main.go", home / version / "go.mod", home / version / "go.sum"),
+        target=".",
+        variables={
+            f"{package}.gitVersion": f"v{version}",
+            f"{package}.gitMajor": major,
+            f"{package}.gitMinor": minor,
+        },
+        files=("hyper",),
+        links=KUBERNETES_ROLES,
+        probe=("kubelet", "--version"),
+        answer=f"v{version}",
+        memory_bytes=3 * GIB,
+        disk_bytes=6 * GIB,
+    )
+
+
+def containerd() -> Program:
+    """Return containerd 2 with the shim and the client; its go.mod names the three as tools."""
+    home = MODULES / "containerd" / CONTAINERD_VERSION
+    return Program(
+        name="containerd",
+        version=CONTAINERD_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={"github.com/containerd/containerd/v2/version.Version": f"v{CONTAINERD_VERSION}"},
+        files=("containerd", "containerd-shim-runc-v2", "ctr"),
+        probe=("containerd", "--version"),
+        answer=f"v{CONTAINERD_VERSION}",
+        memory_bytes=1 * GIB,
+        disk_bytes=2 * GIB,
+    )

@@ -1,0 +1,42 @@
+"""Services of the driver's own: they keep it open while they run, and are of no use without it.
+
+They are stopped for an exchange of the module and started again. Whoever else has a GPU open is doing work, which
+nobody here ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_QUERY_TIMEOUT_S = 20.0
+_CHANGE_TIMEOUT_S = 180.0
+_RUNNING = ("active", "activating", "reloading")
+
+
+def running_services(host: Host) -> list[str]:
+    """Return those that run, by their own names: several may be aliases of one."""
+    shown = host.run(["systemctl", "show", "--property", "Id,ActiveState", *DRIVER_SERVICES], _QUERY_TIMEOUT_S)
+    blocks = (dict(line.split("=", 1) for line in block.splitlines()) for block in shown.stdout.strip().split("\n\n"))
+    return sorted({block["Id"] for block in blocks if block.get("ActiveState") in _RUNNING})
+
+
+def stop(host: Host, services: list[str]) -> str:
+    """Stop services; returns why that failed, empty when they are stopped."""
+    return _tell(host, "stop", services)
+
+
+def start(host: Host, services: list[str]) -> str:
+    """Start services; returns why that failed, empty when they run."""
+    return _tell(host, "start", services)
+
+
+def _tell(host: Host, step: str, services: list[str]) -> str:
+    if not services:
+        return ""
+    done = host.run(["systemctl", step, *services], _CHANGE_TIMEOUT_S)
+    return f"systemctl {step} {' '.join(services)}: {done.complaints}" if done.return_code else ""

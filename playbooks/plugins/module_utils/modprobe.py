@@ -1,0 +1,91 @@
+"""Kernel modules as modprobe, modinfo and rmmod handle them; names are the kernel's, with underscores.
+
+A distribution may rename the file of a module and give modprobe an install command for it: Debian's ``nvidia`` is
+``modprobe -i nvidia-current``. modprobe follows that and modinfo does not, so the file is asked of modprobe.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+MODULES = "/sys/module"
+_QUERY_TIMEOUT_S = 20.0
+_CHANGE_TIMEOUT_S = 300.0  # initialising many GPUs takes its time
+_MAX_INDIRECTIONS = 3
+
+
+def version_on_disk(host: Host, name: str) -> str | None:
+    """Version of the file that ``modprobe name`` would load for the running kernel, None when there is none."""
+    file = _find_file(host, name)
+    if file is None:
+        return None
+    shown = host.run(["modinfo", "--field", "version", file], _QUERY_TIMEOUT_S)
+    return shown.stdout.strip() or None if shown.return_code == 0 else None
+
+
+def _find_file(host: Host, name: str) -> str | None:
+    options: list[str] = []
+    for _ in range(_MAX_INDIRECTIONS):
+        shown = host.run(["modprobe", "--show-depends", *options, name], _QUERY_TIMEOUT_S)
+        lines = shown.stdout.strip().splitlines()
+        if shown.return_code or not lines:
+            return None
+        action, _, rest = lines[-1].strip().partition(" ")
+        if action == "insmod":
+            return rest.split(" ", 1)[0]
+        name, options = _parse_install(rest)
+        if not name:
+            return None  # the command loads nothing: that is how a module is kept out
+    return None
+
+
+def _parse_install(command: str) -> tuple[str, list[str]]:
+    """Find what an install command of modprobe.d(5) loads at its end: a module's name, and options to ask for it."""
+    try:
+        words = shlex.split(command.replace(";", " ; ").replace("&&", " ; "))
+    except ValueError:
+        return "", []
+    name, ignores, is_modprobe = "", False, False
+    for word in words:
+        if word.rsplit("/", 1)[-1] == "modprobe":
+            name, ignores, is_modprobe = "", False, True
+        elif word == ";":
+            is_modprobe = False
+        elif is_modprobe and word.startswith("-"):
+            ignores = ignores or word in ("-i", "--ignore-install")
+        elif is_modprobe and not name and not word.startswith("$"):
+            name = word
+    return name, ["--ignore-install"] if ignores else []
+
+
+def loaded_version(host: Host, name: str) -> str | None:
+    """Version of a loaded module, None when it is not loaded or says none."""
+    return host.read_text(f"{MODULES}/{name}/version") or None
+
+
+def is_loaded(host: Host, name: str) -> bool:
+    """Tell whether a module is loaded."""
+    return host.path(f"{MODULES}/{name}").is_dir()
+
+
+def users_of(host: Host, name: str) -> tuple[list[str], int]:
+    """Return the modules that need a loaded module, and how often it is used by anything else."""
+    modules = host.names(f"{MODULES}/{name}/holders")
+    count = host.read_text(f"{MODULES}/{name}/refcnt")
+    return modules, max(0, int(count) - len(modules)) if count and count.isdigit() else 0
+
+
+def load(host: Host, name: str) -> str:
+    """Load a module and what it needs; returns why that failed, empty when it is loaded."""
+    done = host.run(["modprobe", name], _CHANGE_TIMEOUT_S)
+    return done.complaints if done.return_code else ""
+
+
+def unload(host: Host, name: str) -> str:
+    """Unload one module; returns why that failed, empty when it is gone."""
+    done = host.run(["rmmod", name], _CHANGE_TIMEOUT_S)
+    return done.complaints if done.return_code else ""

@@ -1,0 +1,67 @@
+"""Who keeps the driver's kernel modules from being unloaded, in words.
+
+The kernel only counts. Processes are found by their open device nodes; what is counted and not found is told too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import is_loaded, users_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+# Whatever is loaded of these is unloaded in this order; a module that is not among them and needs one is in the way.
+UNLOAD_ORDER = (
+    "nvidia_drm",
+    "nvidia_modeset",
+    "nvidia_uvm",
+    "nvidia_peermem",
+    "nvidia_fs",
+    "gdrdrv",
+    "nvidia_vgpu_vfio",
+    "nvidia",
+)
+
+
+def loaded_modules(host: Host) -> list[str]:
+    """Return those of the driver's modules that are loaded, in the order in which they can be unloaded."""
+    return [name for name in UNLOAD_ORDER if is_loaded(host, name)]
+
+
+def find_obstacles(host: Host, without: Collection[str] = ()) -> list[str]:
+    """Return a line for each user of the loaded modules, none when they can be unloaded.
+
+    Processes of the units ``without`` do not count. While some of them run, what the kernel counts besides cannot be
+    told apart.
+    """
+    holders = read_device_holders(host)
+    others = [holder for holder in holders if holder["unit"] not in without]
+    loaded = loaded_modules(host)
+    strangers = [line for name in loaded for line in _strangers(host, name)]
+    counted = [] if holders else [line for name in loaded for line in _uncounted(host, name)]
+    return [*map(describe_holder, others), *strangers, *counted]
+
+
+def describe_holder(holder: dict[str, Any]) -> str:
+    """Return a holder for a message: who it is, where it belongs, what it has open."""
+    pod, unit = holder.get("pod_uid"), holder.get("unit")
+    where = [f"pid {holder['pid']}", *([f"pod {pod}"] if pod else [unit] if unit else [])]
+    return f"{holder['command']} ({', '.join(where)}) has {', '.join(holder['devices'])} open"
+
+
+def _strangers(host: Host, name: str) -> list[str]:
+    users, _ = users_of(host, name)
+    return [
+        f"kernel module {user}, which is not the driver's, uses {name}" for user in users if user not in UNLOAD_ORDER
+    ]
+
+
+def _uncounted(host: Host, name: str) -> list[str]:
+    _, uses = users_of(host, name)
+    times = "once" if uses == 1 else f"{uses} times"
+    return [f"{name} is in use {times} by something without an open /dev/nvidia* (a display?)"] if uses else []

@@ -1,0 +1,165 @@
+"""The node daemon's half of a driver swap, as its command line offers it (``release``, ``verify``, ``resume``).
+
+A node without a daemon offers nothing: releasing it is looking who holds a GPU, and what is left to verify is the
+loaded kernel module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
+from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    DAEMON_UNIT,
+    DRIVER_SERVICES,
+    RELEASED,
+    SITE_MARK,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+
+LAUNCHER = "/usr/lib/grapnel/node/grapnel-node"
+_SLACK_S = 30.0  # the command ends its own waiting before we end it
+_DONE = 0
+_USAGE = 2
+_NOT_AS_WANTED = 3
+_AGAIN_S = 0.5
+
+Result = dict[str, Any]
+
+
+class DaemonError(Exception):
+    """The verb could not be carried out; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A verb with what it needs. ``wait_s`` is for holders to go; ``marked`` is for what the caller itself released."""
+
+    verb: str
+    timeout_s: float
+    wait_s: float = 0.0
+    expect: Result | None = None
+    marked: bool = False
+
+
+def is_installed(host: Host) -> bool:
+    """Tell whether the node has a daemon."""
+    return host.path(LAUNCHER).exists()
+
+
+def is_released(host: Host) -> bool:
+    """Tell whether the node's GPUs are out of service."""
+    return host.path(RELEASED).exists()
+
+
+def would_change(host: Host, call: Call) -> bool:
+    """Tell whether a verb changes what the node offers."""
+    if not is_installed(host) or call.verb == "verify":
+        return False
+    return is_released(host) != (call.verb == "release") and not _is_others(host, call)
+
+
+def _is_others(host: Host, call: Call) -> bool:
+    """Tell whether a node would be given back that somebody else has taken out of service."""
+    return call.verb == "resume" and call.marked and not host.path(SITE_MARK).exists()
+
+
+def carry_out(host: Host, call: Call, clock: Clock) -> Result:
+    """Carry a verb out on a node with a daemon and return what it says; raises `DaemonError`."""
+    if call.verb == "release":
+        return _release(host, call, clock)
+    if call.verb == "verify":
+        with _as_file(call.expect or {}) as path:
+            return _run(host, call, ["--expect", path])
+    if _is_others(host, call):
+        return {}
+    result = _run(host, call, [])
+    host.path(SITE_MARK).unlink(missing_ok=True)
+    return result
+
+
+def _release(host: Host, call: Call, clock: Clock) -> Result:
+    """Release, again and again until nobody holds a GPU or time is up.
+
+    The driver's own services are no holders: the exchange of the kernel module stops them and starts them again.
+    """
+    if call.marked and not is_released(host):
+        host.path(SITE_MARK).parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        host.path(SITE_MARK).touch(mode=0o644)
+    deadline = clock.now() + call.wait_s
+    while True:
+        result = _run(host, call, [])
+        holders = [one for one in result.get("holders", []) if one.get("unit") not in DRIVER_SERVICES]
+        if not holders or clock.now() >= deadline:
+            return {**result, "holders": holders}
+        clock.sleep(_AGAIN_S)
+
+
+@contextlib.contextmanager
+def _as_file(value: Result) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", prefix="grapnel-", suffix=".json", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        yield file.name
+
+
+def _run(host: Host, call: Call, more: list[str]) -> Result:
+    command = [LAUNCHER, call.verb, "--json", "--timeout", f"{call.timeout_s:g}", *more]
+    done = host.run(command, call.timeout_s + _SLACK_S)
+    if done.return_code == _USAGE:
+        raise DaemonError(
+            f"the grapnel-node of this node does not know `{call.verb}` ({done.complaint}): it is older than this "
+            "collection; bring the node daemon up to date first: site.yml --tags node_daemon"
+        )
+    result = _parse(done)
+    is_answer = done.return_code == _DONE or (done.return_code == _NOT_AS_WANTED and call.verb != "resume")
+    if not is_answer or result is None:
+        raise DaemonError(f"grapnel-node {call.verb} failed: {_reason(done, result)}")
+    return result
+
+
+def _parse(done: Finished) -> Result | None:
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        return None
+    return result if isinstance(result, dict) else None
+
+
+def _reason(done: Finished, result: Result | None) -> str:
+    problems = (result or {}).get("problems") or []
+    return "; ".join(map(str, problems)) or done.complaints
+
+
+def look(host: Host, call: Call) -> Result:
+    """Return what a verb says of a node without a daemon, or would say before it is carried out."""
+    if call.verb == "release":
+        holders = [one for one in read_device_holders(host) if one["unit"] not in (DAEMON_UNIT, *DRIVER_SERVICES)]
+        return {"released": not is_installed(host) or is_released(host), "holders": holders}
+    return _verify_module(host, call.expect or {}) if call.verb == "verify" else {"offered": 0}
+
+
+def _verify_module(host: Host, expect: Result) -> Result:
+    expected, found = expect.get("driverVersion"), loaded_version(host, "nvidia")
+    message = "" if found == expected else f"the loaded kernel module is {found or 'none'}"
+    check = {"name": "module-version", "expected": expected, "found": found, "ok": not message, "message": message}
+    return {"ok": not message, "checks": [check]}
+
+
+def failed_checks(result: Result) -> list[str]:
+    """Return a line for each check that failed."""
+    checks = [check for check in result.get("checks", []) if not check.get("ok")]
+    return [f"{check.get('name')}: {check.get('message') or _difference(check)}" for check in checks]
+
+
+def _difference(check: Result) -> str:
+    return f"expected {check.get('expected')}, found {check.get('found')}"

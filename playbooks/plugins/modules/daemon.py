@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""Takes a node's GPUs out of service for a driver swap, verifies the driver, and gives the GPUs back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: daemon
+short_description: Have the node daemon release the GPUs, verify the driver, or offer the GPUs again
+version_added: 0.1.0
+description:
+  - Calls C(grapnel-node) on the node and returns what it says.
+  - Somebody who still holds a GPU after a release is a warning and no failure; the caller decides. A failed check of
+    O(verb=verify) is a failure that names it.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  verb:
+    description:
+      - C(release) stops offering the GPUs and lets go of the driver, C(verify) compares driver and GPUs with
+        O(expect), C(resume) offers the GPUs again. Each may be repeated.
+    type: str
+    required: true
+    choices: [release, verify, resume]
+  expect:
+    description: What O(verb=verify) is to find, in the form of docs/contracts/expectation.
+    type: dict
+    default: {}
+  timeout_s:
+    description: Longest time in seconds that the daemon and the driver may take to answer.
+    type: int
+    default: 90
+  wait_s:
+    description: How long in seconds O(verb=release) waits for those who hold a GPU.
+    type: int
+    default: 0
+  optional:
+    description:
+      - Whether a node without the daemon is no failure. It offers nothing, so a release only looks who holds a GPU,
+        and what is verified is the kernel module.
+    type: bool
+    default: false
+  marked:
+    description:
+      - Whether O(verb=release) leaves a mark where it was the one to take the GPUs out of service, and O(verb=resume)
+        gives back only with that mark. What somebody else has taken out of service then stays so.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Releases and resumes nothing, and says who holds a GPU now. Verifying changes nothing anyway.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Take the GPUs out of service
+  grapnel.node.daemon:
+    verb: release
+  register: released
+
+- name: Verify the driver
+  grapnel.node.daemon:
+    verb: verify
+    expect:
+      schema: grapnel.dev/expectation/v1alpha1
+      driverVersion: 550.163.01
+"""
+
+RETURN = r"""
+daemon:
+  description: What C(grapnel-node VERB --json) prints. The driver's own services are left out of its holders.
+  returned: always
+  type: dict
+held_by:
+  description: Who holds a GPU, a line each.
+  returned: success
+  type: list
+  elements: str
+taken:
+  description: Whether it was this release that took the GPUs out of service; they were in service before.
+  returned: success
+  type: bool
+installed:
+  description: Whether the node has the daemon.
+  returned: always
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
+from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
+    LAUNCHER,
+    Call,
+    DaemonError,
+    carry_out,
+    failed_checks,
+    is_installed,
+    look,
+    would_change,
+)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume"]},
+            "expect": {"type": "dict", "default": {}},
+            "timeout_s": {"type": "int", "default": 90},
+            "wait_s": {"type": "int", "default": 0},
+            "optional": {"type": "bool", "default": False},
+            "marked": {"type": "bool", "default": False},
+        },
+        required_if=[("verb", "verify", ["expect"])],
+        supports_check_mode=True,
+    )
+    given = {name: module.params[name] for name in ("verb", "timeout_s", "wait_s", "expect", "marked")}
+    host, call, optional = Host(), Call(**given), module.params["optional"]
+    installed = is_installed(host)
+    if not installed and not optional:
+        module.fail_json(
+            msg=f"this node has no grapnel-node ({LAUNCHER}): nothing to {call.verb}; site.yml installs it",
+            installed=False,
+            daemon={},
+        )
+    changed = would_change(host, call)
+    only_look = not installed or (module.check_mode and call.verb != "verify")
+    try:
+        result = look(host, call) if only_look else carry_out(host, call, Clock())
+    except (OSError, DaemonError) as error:
+        module.fail_json(msg=str(error), installed=installed, daemon={})
+    held_by = [describe_holder(holder) for holder in result.get("holders", [])]
+    for line in held_by:
+        module.warn(f"a GPU is still held: {line}")
+    failed = failed_checks(result) if call.verb == "verify" else []
+    if failed:
+        msg = f"the driver is not as expected: {'; '.join(failed)}"
+        module.fail_json(msg=msg, installed=installed, daemon=result)
+    taken = changed and call.verb == "release"
+    module.exit_json(changed=changed, installed=installed, taken=taken, daemon=result, held_by=held_by)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""What the daemon answers on the admin socket, and how long it waits before it does.
+
+Not here: the socket, and what a release means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from plugin.release.record import gpu_to_json, remember_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from plugin.observer import Observation
+    from plugin.offering import Offering
+    from plugin.release.record import Release
+
+_SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
+_MAX_WAIT_S = 600.0
+
+
+class Node(Protocol):
+    """What answers are made of: the daemon."""
+
+    release: Release | None
+    observation: Observation
+    last_seen: Observation
+    offering: Offering
+    let_go: asyncio.Event  # the driver, since the release
+    observed: asyncio.Event  # the driver, since the start or the resume
+
+    def follow_release(self) -> None:
+        """Do what the file says now."""
+
+
+async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) -> bool:
+    """Wait at most so long; whether it was long enough."""
+    task = asyncio.ensure_future(waiting)
+    done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    if not done:
+        task.cancel()
+    return bool(done)
+
+
+class Answers:
+    """Two verbs: `status` says what is so, `look` follows the file first and waits until that is done."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request; a wrong one gets an `error`."""
+        verb, timeout_s = request.get("verb"), request.get("timeout_s", 0.0)
+        if verb not in {"status", "look"}:
+            return {"error": "verb must be status or look"}
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s <= _MAX_WAIT_S:
+            return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
+        problems: list[str] = []
+        if verb == "look":
+            self._node.follow_release()
+            wait = self._until_resumed if self._node.release is None else self._until_released
+            problems = await wait(timeout_s)
+        return {**self._status(), "problems": problems}
+
+    def _status(self) -> dict[str, Any]:
+        seen = self._node.last_seen
+        return {
+            "released": self._node.release is not None,
+            "offered": self._node.offering.offered,
+            "driverVersion": seen.inventory.driver_version,
+            "gpus": [gpu_to_json(gpu) for gpu in remember_gpus(seen.inventory, seen.waiting_for)],
+        }
+
+    async def _until_released(self, timeout_s: float) -> list[str]:
+        """Wait until kubelets and driver know; return what is not so."""
+        problems = []
+        if not await _within(min(timeout_s, _SHOWN_S), self._node.offering.shown(to_at_least=0)):
+            problems.append("the kubelet has not taken the list without healthy devices")
+        if not await _within(timeout_s, self._node.let_go.wait()):
+            problems.append("the driver does not answer: its session is still open")
+        return problems
+
+    async def _until_resumed(self, timeout_s: float) -> list[str]:
+        """Wait until the GPUs are offered; return what is not so."""
+        if not await _within(timeout_s, self._node.observed.wait()):
+            return ["the driver does not answer"]
+        observation = self._node.observation
+        problems = [message for _, message in observation.inventory.findings]
+        if observation.waiting_for:
+            problems.insert(0, observation.waiting_for)
+        elif not await _within(min(timeout_s, _SHOWN_S), self._node.offering.shown(to_at_least=1)):
+            problems.append("no kubelet watches the list: it gets it when it registers")
+        return problems

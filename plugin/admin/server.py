@@ -1,0 +1,117 @@
+"""The daemon's end of the socket: bounded in size, time and number of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from plugin.kubelet.folder import SocketIdentity, socket_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from plugin.log import Journal
+
+_MAX_REQUEST_BYTES = 4096
+_READ_S = 5.0
+_MAX_REQUESTS = 16
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user id of the other end, as the kernel knows them."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return pid, uid
+
+
+class AdminServer:
+    """Serves on a path until closed. `answer` gets a request and returns the answer."""
+
+    def __init__(
+        self, path: Path, answer: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], journal: Journal
+    ) -> None:
+        self._path = path
+        self._answer = answer
+        self._journal = journal
+        self._server: asyncio.AbstractServer | None = None
+        self._identity: SocketIdentity | None = None
+        self._answering = 0
+        self._clients: set[asyncio.Task[object]] = set()
+
+    async def start(self) -> None:
+        """Serve; a socket that a killed daemon left is replaced. Raises OSError.
+
+        The socket is made under another name, closed to others, and only then moved to its own.
+        """
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        beside = self._path.with_name(f".{self._path.name}.new")
+        beside.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        try:
+            listener.bind(str(beside))
+            beside.chmod(0o600)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=_MAX_REQUEST_BYTES)
+            beside.rename(self._path)
+        except OSError:
+            listener.close()
+            raise
+        self._identity = socket_identity(self._path)
+
+    async def close(self) -> None:
+        """Stop serving, hang up, and remove the socket unless another daemon has put its own there."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._identity == socket_identity(self._path):
+            self._path.unlink(missing_ok=True)
+        for client in self._clients:
+            client.cancel()
+        if self._clients:
+            await asyncio.wait(set(self._clients))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = cast("asyncio.Task[object]", asyncio.current_task())  # there always is one in a coroutine
+        self._clients.add(client)
+        try:
+            answer = await self._reply(reader, writer)
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await asyncio.wait_for(writer.drain(), _READ_S)
+        except (OSError, asyncio.TimeoutError):  # noqa: UP041 - the same class only from Python 3.11 on
+            return  # a client that went, or does not read, is nobody's loss
+        except asyncio.CancelledError:
+            return  # hung up by `close`; asyncio would report a cancelled handler as a fault
+        finally:
+            self._clients.discard(client)
+            writer.close()
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
+        try:
+            # Read first, whoever asks: an answer to somebody who still writes would be lost.
+            line = await asyncio.wait_for(reader.readline(), _READ_S)
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ValueError("not an object")  # noqa: TRY004, TRY301 - one answer to everything that is no request
+        except asyncio.TimeoutError:  # noqa: UP041 - the same class only from Python 3.11 on
+            return {"error": f"no request within {_READ_S:g} s"}
+        except (ValueError, RecursionError):
+            return {"error": "a request is one json object on one line"}
+        pid, uid = _peer(writer.get_extra_info("socket"))
+        if uid not in {0, os.geteuid()}:
+            self._journal.warning("a request was refused: not root", pid=pid, uid=uid)
+            return {"error": "only root may ask"}
+        if self._answering == _MAX_REQUESTS:
+            return {"error": "too many requests at once"}
+        self._answering += 1
+        try:
+            return await self._answer(request)
+        except Exception as error:  # noqa: BLE001 - a client that hears nothing would take the daemon for dead
+            self._journal.warning("bug in an answer", request=request, error=repr(error))
+            return {"error": f"bug in the daemon: {error!r}"}
+        finally:
+            self._answering -= 1

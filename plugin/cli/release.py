@@ -1,0 +1,140 @@
+"""`grapnel-node release` and `resume`: change the remembered release, tell the running daemon, say what is so."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plugin.admin.client import ask
+from plugin.bounded import call_within
+from plugin.cli.show import take_inventory
+from plugin.config import find_config
+from plugin.errors import AdminError, NodeDaemonError
+from plugin.holders import Holder, list_holders
+from plugin.inventory import HostTree
+from plugin.release.record import Release, parse_gpu, remember_gpus, utc
+from plugin.release.store import forget_release, read_release, sole_change, write_release
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plugin.config import NodeConfig
+    from plugin.inventory import Inventory
+
+EXIT_NOT_AS_WANTED = 3
+_PROC = Path("/proc")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_STATUS_S = 5.0
+_SLACK_S = 5.0  # the daemon ends its waiting before we end ours
+_LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
+NO_DAEMON = "the daemon does not run"
+
+
+class _Deadline:
+    """What is left of the time for a verb; never nothing, as every step is tried."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._end = time.monotonic() + timeout_s
+
+    def left_s(self) -> float:
+        return max(1.0, self._end - time.monotonic())
+
+
+def _look(config: NodeConfig, deadline: _Deadline, change: str) -> dict[str, Any] | None:
+    """Have the daemon follow the file; asked once more when it ended in the middle: it may run again."""
+    try:
+        return _ask_to_look(config, deadline.left_s()) or _ask_to_look(config, deadline.left_s())
+    except AdminError as error:
+        raise AdminError(error.message, f"{change}, and the daemon follows when it can; {error.hint}") from error
+
+
+def _ask_to_look(config: NodeConfig, timeout_s: float) -> dict[str, Any] | None:
+    return ask(config.admin_socket, {"verb": "look", "timeout_s": timeout_s}, timeout_s + _SLACK_S)
+
+
+def _release_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[str]]:
+    """Return what is to be remembered, from the daemon or else from the driver itself; and what could not be learnt."""
+    since, boot_id = utc(time.time()), _BOOT_ID.read_text().strip()
+    try:
+        status = ask(config.admin_socket, {"verb": "status"}, _STATUS_S)
+        if status is not None:
+            gpus = tuple(map(parse_gpu, status["gpus"]))
+            return Release(since, boot_id, str(status["driverVersion"]), gpus), []
+        inventory = call_within(timeout_s, lambda: _inventory(config), "nvml")
+    except (NodeDaemonError, LookupError, ValueError) as error:
+        problem = error.message if isinstance(error, NodeDaemonError) else f"the daemon's answer: {error}"
+        return Release(since, boot_id), [f"the GPUs of now are not known: {problem}"]
+    return Release(since, boot_id, inventory.driver_version, remember_gpus(inventory)), []
+
+
+def _inventory(config: NodeConfig) -> Inventory:
+    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
+
+    return take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
+
+
+def release_node(config_path: Path | None, *, timeout_s: float, as_json: bool, proc: Path = _PROC) -> int:
+    """Release the node; returns 0 when nobody holds a GPU, 3 when somebody does."""
+    config, deadline = find_config(config_path), _Deadline(timeout_s)
+    problems: list[str] = []
+    with sole_change(config.state_folder, deadline.left_s()):
+        release = read_release(config.state_folder)
+        if release is None or release.problem:
+            release, problems = _release_of_now(config, deadline.left_s())
+            write_release(config.state_folder, release)
+        answer = _look(config, deadline, "the release is remembered")
+    if answer is None:
+        problems.append(NO_DAEMON)
+    elif not answer.get("released"):
+        hint = f"does it use {config.state_folder}, too?"
+        raise AdminError(f"{config.admin_socket}: the daemon did not follow", hint)
+    else:
+        problems += map(str, answer.get("problems", []))
+    listing = call_within(_LISTING_S, lambda: list_holders(proc, os.getpid()), "the processes' files in /proc")
+    problems += [f"process {pid} cannot be looked into: it may hold a GPU" for pid in listing.hidden]
+    _print_release(release, listing.holders, problems, as_json=as_json)
+    return EXIT_NOT_AS_WANTED if listing.holders else 0
+
+
+def _print_release(release: Release, holders: Sequence[Holder], problems: list[str], *, as_json: bool) -> None:
+    if as_json:
+        document = {"released": True, "since": release.since, "holders": [asdict(holder) for holder in holders]}
+        print(json.dumps({**document, "problems": problems}, indent=2))
+        return
+    print(f"{release.describe()}; {'still held:' if holders else 'nobody holds a GPU'}")
+    for line in (*map(_holder_line, holders), *(f"note: {problem}" for problem in problems)):
+        print(line)
+
+
+def _holder_line(holder: Holder) -> str:
+    places = (
+        f"pod {holder.pod_uid}" if holder.pod_uid else "",
+        f"container {holder.container_id[:12]}" if holder.container_id else "",
+        holder.unit or "",
+    )
+    where = next((place for place in places if place), "no unit")
+    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}"
+
+
+def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
+    """Forget the release and wait until the GPUs are offered; returns 1 when a daemon runs and offers none."""
+    config, deadline = find_config(config_path), _Deadline(timeout_s)
+    with sole_change(config.state_folder, deadline.left_s()):
+        was_released = forget_release(config.state_folder)
+        answer = _look(config, deadline, "the release is forgotten")
+    if answer is None:
+        offered, problems, code = 0, [f"{NO_DAEMON}: GPUs are offered when it starts"], 0
+    else:
+        offered, problems = int(answer.get("offered", 0)), list(map(str, answer.get("problems", [])))
+        code = 0 if offered else 1
+    if as_json:
+        print(json.dumps({"offered": offered, "problems": problems}, indent=2))
+    else:
+        print(f"{'resumed' if was_released else 'was not released'}; {offered} GPUs are offered")
+        for problem in problems:
+            print(f"note: {problem}")
+    return code

@@ -1,0 +1,130 @@
+"""Who has a device node of the driver open, in this process namespace and those below it: from /proc.
+
+Needs root and CAP_SYS_PTRACE, which the daemon's unit does not have: the command line calls this. Not
+here: what is done about a holder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_DEVICE = "/dev/nvidia"
+_DELETED = " (deleted)"
+_POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?=[/.:]|$)")
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process; `devices` are the nodes that it has open or mapped, by their names on the host or in its container."""
+
+    pid: int
+    command: str
+    devices: tuple[str, ...]
+    unit: str | None = None
+    pod_uid: str | None = None
+    container_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process belongs, as its control group says."""
+
+    unit: str | None = None
+    pod_uid: str | None = None
+    container_id: str | None = None
+
+
+def parse_cgroup(text: str) -> Place:
+    """Return the place from /proc/PID/cgroup: cgroup v1 or v2, cgroupfs or systemd driver, any engine.
+
+    Pods are `…/pod<uid>/<id>` or `…-pod<uid with underscores>.slice/<engine>-<id>.scope`; an engine whose driver is
+    not the kubelet's makes `….slice:cri-containerd:<id>`. A mirror pod's uid has no dashes.
+    """
+    paths = [line.split(":", 2)[-1] for line in text.splitlines()]
+    units = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
+    unit = units[-1] if units else None
+    for path in paths:
+        pod = _POD.search(path)
+        container = _CONTAINER.search(path, pod.end() if pod else 0)
+        if pod or container:
+            uid = pod.group(1).replace("_", "-") if pod else None
+            return Place(unit, uid, container.group() if container else None)
+    return Place(unit)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All holders by process id, and the processes that root may not look into (confined or traced ones)."""
+
+    holders: tuple[Holder, ...] = ()
+    hidden: tuple[int, ...] = ()
+
+
+def list_holders(proc: Path, own_pid: int = -1) -> Listing:
+    """Look at every process but the own one, which ends anyway; raises OSError when /proc itself cannot be read.
+
+    A process that cannot be looked into is named, not counted as a holder: should it be one after all, the
+    kernel still refuses to unload the module.
+    """
+    holders, hidden = [], []
+    for pid in sorted(int(name) for name in os.listdir(proc) if name.isdigit()):  # noqa: PTH208 - names only
+        if pid == own_pid:
+            continue
+        process = proc / str(pid)
+        try:
+            devices = sorted({*_open_nodes(process / "fd"), *_mapped_nodes(process)})
+        except PermissionError:
+            hidden.append(pid)
+            continue
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        if devices:
+            holders.append(_describe(process, pid, tuple(devices)))
+    return Listing(tuple(holders), tuple(hidden))
+
+
+def _open_nodes(folder: Path) -> Iterator[str]:
+    for name in os.listdir(folder):  # noqa: PTH208 - names only
+        with suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
+            target = os.readlink(folder / name).removesuffix(_DELETED)  # noqa: PTH115 - the name, not the file
+            if _is_node(target, folder / name):
+                yield target
+
+
+def _is_node(target: str, link: Path) -> bool:
+    """Tell by the name, and only where that is unusual by the file: looking at files can hang on a dead disk."""
+    if target.startswith(_DEVICE):
+        return True
+    name = target.rpartition("/")[2]
+    return name.startswith("nvidia") and "/dev/" in target and stat.S_ISCHR(link.stat().st_mode)
+
+
+def _mapped_nodes(process: Path) -> Iterator[str]:
+    """Return nodes that are mapped, with or without a descriptor: a mapping keeps the module as well."""
+    for line in (process / "maps").read_text(errors="replace").splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) > 5 and fields[5].startswith(_DEVICE):  # noqa: PLR2004 - proc_pid_maps(5): the sixth is the path
+            yield fields[5].removesuffix(_DELETED)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _describe(process: Path, pid: int, devices: tuple[str, ...]) -> Holder:
+    place = parse_cgroup(_read(process / "cgroup"))
+    command = _read(process / "comm").strip()
+    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id)

@@ -1,0 +1,1 @@
+"""The remembered release. While there is one, no GPU of this node is offered and nobody asks the driver."""

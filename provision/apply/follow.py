@@ -1,0 +1,64 @@
+"""One run of a playbook on one node, followed to its end: what changed, what it returned, why it failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.apply.model import Failure, NodeTask, Status
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone, TaskStarted
+
+if TYPE_CHECKING:
+    import threading
+
+    from provision.apply.model import Observer, PlaybookRunner
+    from provision.runner import RunRequest
+
+AGAIN = "apply again to finish"
+
+
+@dataclass(slots=True)
+class Followed:
+    """What a run came to; ``values`` are the kept keys of all its tasks."""
+
+    changes: int = 0
+    values: dict[str, object] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+def follow(
+    runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event, *, gathering: bool = False
+) -> Followed:
+    """Carry a request for one node out and tell its tasks; a failure is in the result."""
+    followed = Followed()
+    task, broken = "", None
+    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
+    for event in runner.run(request, cancel):
+        if isinstance(event, RunFinished):
+            end = event
+            continue
+        observe(NodeTask(event, gathering=gathering))
+        if isinstance(event, TaskStarted):
+            task = event.task
+        else:
+            followed.changes += event.outcome is Outcome.CHANGED
+            followed.values.update(event.values)
+            broken = _worse(broken, event)
+    followed.failure = _failure_of(end, task, broken)
+    return followed
+
+
+def _worse(former: TaskDone | None, done: TaskDone) -> TaskDone | None:
+    bad = done.outcome is Outcome.UNREACHABLE or (done.outcome is Outcome.FAILED and not done.ignored)
+    return done if bad else former
+
+
+def _failure_of(end: RunFinished, task: str, broken: TaskDone | None) -> Failure | None:
+    if end.status is RunStatus.SUCCESSFUL:  # a failed task that the playbook rescued is no failure
+        return None
+    if end.status is RunStatus.CANCELED:
+        return Failure(Status.CANCELED, AGAIN, task)
+    if end.status is RunStatus.TIMED_OUT or broken is None:
+        return Failure(Status.FAILED, end.message, task)
+    status = Status.UNREACHABLE if broken.outcome is Outcome.UNREACHABLE else Status.FAILED
+    return Failure(status, broken.message, broken.task, broken.tail)

@@ -1,0 +1,69 @@
+"""Options that say which cluster the nodes belong to, and what they lead to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.errors import UsageError
+from provision.rollout.engine import POLL_S, utc_now
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from provision.cluster.model import Cluster
+    from provision.fleet.model import Fleet
+    from provision.spec.model import StackSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a command is about: the nodes' declarations in the inventory's order, and where their state lives.
+
+    ``hostnames`` are filled in as the nodes are asked; the cluster finds machines by them. ``clock`` and
+    ``poll_s`` are the rollout's.
+    """
+
+    stacks: Mapping[str, StackSpec]
+    cluster: Cluster
+    hostnames: dict[str, str] = field(default_factory=dict)
+    clock: Callable[[], datetime] = utc_now
+    poll_s: float = POLL_S
+
+
+def cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--kubeconfig`, `--context` and `--no-cluster`; `open_scope` reads them."""
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="cluster of the nodes (default: $KUBECONFIG, ~/.kube/config)"
+    )
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    parser.add_argument(
+        "--no-cluster", action="store_true", help="the machines are in no cluster: nothing is cordoned or evicted"
+    )
+
+
+def open_scope(args: argparse.Namespace, fleet: Fleet) -> Scope:
+    """Return the nodes and their cluster; a journal on this machine stands in where they are in none."""
+    from provision.cluster import LocalCluster, connect, journal_path  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+
+    if args.no_cluster and (args.kubeconfig or args.context):
+        raise UsageError("--no-cluster goes with neither --kubeconfig nor --context", hint="leave one of them out")
+    stacks = {node.name: node.stack for node in fleet.nodes}
+    journal = journal_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
+    if args.no_cluster:
+        return Scope(stacks=stacks, cluster=LocalCluster(journal))
+    hostnames: dict[str, str] = {}
+    cluster = connect(
+        args.kubeconfig,
+        args.context,
+        os.environ,
+        journal=journal,
+        resources={stack.plugin.resource for stack in stacks.values()},
+        hostnames=hostnames,
+    )
+    return Scope(stacks=stacks, cluster=cluster, hostnames=hostnames)

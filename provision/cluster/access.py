@@ -1,0 +1,57 @@
+"""Asks the API server whether everything is allowed that an upgrade may need, before anything is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from provision.cluster.errors import ForbiddenError, RefusedError
+from provision.cluster.exchange import Request
+from provision.cluster.permissions import GRANT, NEEDED
+
+if TYPE_CHECKING:
+    from provision.cluster.api import Api
+    from provision.cluster.permissions import Permission
+
+_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Verdict
+
+
+def require_access(api: Api) -> None:
+    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them."""
+    missing = [permission for permission in NEEDED if not _is_allowed(api, permission)]
+    if missing:
+        rules = "".join(f"\n  - {permission.rule}" for permission in missing)
+        raise ForbiddenError(
+            f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
+            hint=f"{GRANT} grants all that is needed; what is missing:{rules}",
+        )
+
+
+def _is_allowed(api: Api, permission: Permission) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
+    attributes: dict[str, Any] = {
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": permission.namespace,
+        "name": permission.name,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    try:
+        return api.call(Request(method="POST", path=_PATH, body=body), _Review).status.allowed
+    except (ForbiddenError, RefusedError):  # the question itself is not allowed here: each request will tell
+        return True

@@ -1,0 +1,179 @@
+"""Requests to an API server as the cluster needs them: tried again, page by page, with errors that help.
+
+Every request is safe to be sent twice: it only reads, has a precondition, or says what is to be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import msgspec
+
+from provision.cluster.errors import ClusterError, ForbiddenError, KubeconfigError, RefusedError, UnreachableError
+from provision.cluster.exchange import Answer, Request, StatusError
+from provision.cluster.objects import Page, Status
+from provision.cluster.permissions import GRANT, missing_permission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+PATIENCE_S: Final = 30.0  # an API server that restarts is back by then
+PAGE: Final = 500  # objects, as kubectl asks for
+UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+EXPIRED: Final = 410
+THROTTLED: Final = 429
+PASSING: Final = frozenset({THROTTLED, 500, 502, 503, 504})
+_PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)  # the last one repeats
+_MAX_PAUSE_S: Final = 5.0  # however long the server asks to wait
+_LISTS: Final = 3
+_NOBODY: Final = 'User "system:anonymous"'  # what a server calls whom it does not know
+
+T = TypeVar("T")
+
+
+class Sender(Protocol):
+    """What sends a request: ``provision.cluster.transport``."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the cluster."""
+
+    def send(self, request: Request) -> Answer:
+        """Return the answer, success or not; raises UnreachableError when there is none."""
+
+
+class Api:
+    """An API server; safe to be used by several threads."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = sender.name
+        self._guard: Callable[[], None] = lambda: None
+        self._sender = sender
+        self._sleep = sleep
+        self._clock = clock
+        self._date = (datetime.now(UTC), clock())
+
+    def call(
+        self,
+        request: Request,
+        type_: type[T],
+        *,
+        expected: Collection[int] = (),
+        passing: Collection[int] = PASSING,
+        patience_s: float = PATIENCE_S,
+    ) -> T:
+        """Return the object of the answer.
+
+        No answer, and the codes in ``passing``, are tried again for ``patience_s``. A refusal with a code in
+        ``expected`` is raised as StatusError, any other as the ClusterError that tells it.
+        """
+        deadline = self._clock() + patience_s
+        pauses = itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1]))
+        while True:
+            try:
+                answer = self._send(request)
+                if answer.is_success:
+                    return self._decode(answer.body, type_)
+                status, pause_s = _status(answer), max(next(pauses), _asked_pause_s(answer))
+                if answer.code not in passing or self._clock() + pause_s > deadline:
+                    raise self._refusal(answer.code, status, expected)
+            except UnreachableError:
+                pause_s = next(pauses)
+                if self._clock() + pause_s > deadline:
+                    raise
+            self._sleep(pause_s)
+
+    def guarded(self, guard: Callable[[], None]) -> Api:
+        """Return one that calls ``guard`` before every request, those that are tried again included; it may raise."""
+        twin = Api(self._sender, sleep=self._sleep, clock=self._clock)
+        twin._guard = guard
+        return twin
+
+    def greet(self) -> None:
+        """Make sure, without patience, that the server answers and accepts the credentials."""
+        self.call(Request(method="GET", path="/api"), msgspec.Raw, patience_s=0)
+
+    def list_all(self, path: str, item: type[T], *, selector: str = "") -> list[T]:
+        """Return every object below ``path``, page by page, as all of them were at one moment within this call.
+
+        ``selector`` is a field selector. The read is consistent: nothing that was true before the call is missed.
+        """
+        for _attempt in range(_LISTS - 1):
+            try:
+                return self._list(path, item, selector)
+            except StatusError:  # the moment of the first page is forgotten: the whole list again
+                continue
+        return self._list(path, item, selector, expected=())
+
+    def now(self) -> datetime:
+        """Return the API server's time, from its last answer, to the second."""
+        date, moment = self._date
+        return date + timedelta(seconds=self._clock() - moment)
+
+    def _list(self, path: str, item: type[T], selector: str, expected: Collection[int] = (EXPIRED,)) -> list[T]:
+        found: list[T] = []
+        query: dict[str, str | int] = {"limit": PAGE} | ({"fieldSelector": selector} if selector else {})
+        while True:
+            request = Request(method="GET", path=path, query=query)
+            page = self.call(request, Page[item], expected=expected)  # type: ignore[valid-type] # a type at run time
+            found.extend(page.items)
+            if not page.metadata.continue_:
+                return found
+            query = {**query, "continue": page.metadata.continue_}
+
+    def _send(self, request: Request) -> Answer:
+        self._guard()
+        answer = self._sender.send(request)
+        if date := answer.headers.get("Date"):
+            self._date = (parsedate_to_datetime(date), self._clock())
+        return answer
+
+    def _decode(self, body: bytes, type_: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RefusedError(
+                f"{self.name} does not answer as a Kubernetes API server does",
+                hint="look whether a proxy answers in its place (HTTPS_PROXY, proxy-url)",
+            ) from error
+
+    def _refusal(self, code: int, status: Status, expected: Collection[int]) -> StatusError | ClusterError:
+        if code == UNAUTHORIZED or (code == FORBIDDEN and _NOBODY in status.message):
+            return KubeconfigError(
+                f"{self.name} does not accept the credentials",
+                hint="log in as for kubectl, and try `kubectl get nodes`",
+            )
+        if code == FORBIDDEN and (missing := missing_permission(status.message)) is not None:
+            user, permission = missing
+            return ForbiddenError(
+                f"{user} may not {permission} on {self.name}", hint=f"{GRANT} grants it; the rule: {permission.rule}"
+            )
+        if code in expected:
+            return StatusError(code, status)
+        return RefusedError(f"{self.name} answers {code}: {status.message or status.reason or 'without a reason'}")
+
+
+def _status(answer: Answer) -> Status:
+    """Return the answer's Status; an empty one where something else answered, such as a proxy."""
+    try:
+        return msgspec.json.decode(answer.body, type=Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Status()
+
+
+def _asked_pause_s(answer: Answer) -> float:
+    text = answer.headers.get("Retry-After") or ""
+    return min(float(text), _MAX_PAUSE_S) if text.isdecimal() else 0.0

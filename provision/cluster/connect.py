@@ -1,0 +1,51 @@
+"""Which cluster is meant: the kubeconfig's, the one that this runs in, or none at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.cluster.errors import KubeconfigError
+from provision.cluster.kubeconfig import find_kubeconfig, in_cluster, read_kubeconfig
+from provision.cluster.local_cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from provision.cluster.model import Cluster
+
+
+def connect(  # noqa: PLR0913 - what the command line, the declaration and the facts know; all but two by keyword
+    kubeconfig: Path | None,
+    context: str | None,
+    environ: Mapping[str, str],
+    *,
+    journal: Path,
+    resources: Collection[str],
+    hostnames: Mapping[str, str],
+) -> Cluster:
+    """Return where node state lives, having made sure that it answers.
+
+    ``journal`` is the file that is used where there is neither a kubeconfig nor a cluster around this process.
+    ``resources`` and ``hostnames``: see `KubernetesCluster`. Raises ClusterError.
+    """
+    paths = find_kubeconfig(kubeconfig, environ)
+    if not paths and context is not None:
+        raise KubeconfigError(f"there is no kubeconfig with a context {context}", hint="add `--kubeconfig`")
+    access = read_kubeconfig(paths, context) if paths else in_cluster(environ)
+    if access is None:
+        return LocalCluster(journal)
+    from provision.cluster.api import Api  # noqa: PLC0415 - start-up time: the client costs a second
+    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.transport import Transport  # noqa: PLC0415 - start-up time
+
+    api = Api(Transport(access, key_folder=_key_folder(environ)))
+    api.greet()
+    return KubernetesCluster(api, resources=resources, hostnames=hostnames)
+
+
+def _key_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return a folder in memory that ends with the session, if there is one: a killed process leaves its key there."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) if runtime and os.access(runtime, os.W_OK) else None

@@ -1,0 +1,49 @@
+"""A request to an API server and what came back, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.cluster.objects import Status
+
+READ_TIMEOUT_S: Final = 30.0  # between two pieces of an answer
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request. ``path`` is quoted already, ``body`` becomes JSON."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    content_type: str = "application/json"
+    timeout_s: float = READ_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, success or not. ``headers`` are looked up without regard to case."""
+
+    code: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the server did what was asked."""
+        return 200 <= self.code < 300  # noqa: PLR2004 - the class of status codes
+
+
+class StatusError(Exception):
+    """The API server did not do it; for those who know what its code means here."""
+
+    def __init__(self, code: int, status: Status) -> None:
+        super().__init__(f"{code} {status.message}")
+        self.code = code
+        self.status = status

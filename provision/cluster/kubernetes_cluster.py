@@ -1,0 +1,179 @@
+"""Node state in Kubernetes: labels and an annotation of the Node, evictions, the RuntimeClass, a Lease."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from provision.cluster.access import require_access
+from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.errors import ConflictError, RecordError
+from provision.cluster.eviction import evict
+from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.lease import Tenure, hold
+from provision.cluster.marks import UPGRADE, render_patch
+from provision.cluster.model import NodeProblem
+from provision.cluster.names import match_nodes
+from provision.cluster.objects import Node, Pod
+from provision.cluster.pods import gpu_pods
+from provision.cluster.record import decode_record
+from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
+from provision.rollout.model import NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from provision.cluster.api import Api
+    from provision.cluster.model import Eviction
+    from provision.rollout.model import GpuPod, Record
+
+FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
+_ATTEMPTS: Final = 5
+_NODES: Final = "/api/v1/nodes"
+_PODS: Final = "/api/v1/pods"
+_ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class KubernetesCluster:
+    """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
+
+    ``hostnames`` are those of the machines, by their names in the inventory, as far as they are known; it is
+    looked at anew by every `observe`. ``resources`` are the declared resource names.
+    """
+
+    def __init__(self, api: Api, *, resources: Collection[str], hostnames: Mapping[str, str]) -> None:
+        self.name = api.name
+        self._api = api
+        self._acting = api.guarded(self._check)  # for whatever changes something
+        self._resources = frozenset(resources)
+        self._hostnames = hostnames
+        self._seen: dict[str, Node] = {}
+        self._tenure: Tenure | None = None
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
+        """Return what is true of each node now.
+
+        Nodes are read before pods: a node that was seen cordoned gets no pod that this call could miss, save one
+        that the scheduler was just binding.
+        """
+        found = self._find(nodes)
+        for name, each in found.items():
+            if isinstance(each, NodeProblem):
+                self._seen.pop(name, None)
+            else:
+                self._seen[name] = each
+        names = [each.metadata.name for each in found.values() if not isinstance(each, NodeProblem)]
+        pods = gpu_pods(self._list_pods(names), self._resources)
+        return {
+            name: each if isinstance(each, NodeProblem) else self._view(name, each, pods.get(each.metadata.name, ()))
+            for name, each in found.items()
+        }
+
+    def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
+        """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
+        seen = self._seen[node]
+        for _attempt in range(_ATTEMPTS):
+            patch = render_patch(record, cordoned=cordoned, resource_version=seen.metadata.resource_version)
+            request = Request(method="PATCH", path=_path(seen), body=patch, content_type=MERGE_PATCH)
+            try:
+                written = self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND))
+            except StatusError:
+                now = self._get(seen)
+            else:
+                self._seen[node] = written
+                return
+            if now is not None and _holds(now, patch):  # our own patch, whose answer was lost
+                self._seen[node] = now
+                return
+            if now is None or not _is_untouched(seen, now, cordon=cordoned is not None):
+                break
+            seen = now  # changed where it does not matter here, such as by its kubelet
+        raise ConflictError(
+            f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
+            hint="apply again: it goes on from what is recorded now",
+        )
+
+    def evict(self, pod: GpuPod) -> Eviction:
+        """Ask for the pod to leave its node."""
+        return evict(self._acting, pod)
+
+    def has_runtime_class(self, name: str, handler: str) -> bool:
+        """Return whether the RuntimeClass is there."""
+        return has_runtime_class(self._api, name, handler)
+
+    def ensure_runtime_class(self, name: str, handler: str) -> bool:
+        """Return whether the RuntimeClass had to be created."""
+        return ensure_runtime_class(self._acting, name, handler)
+
+    @contextlib.contextmanager
+    def lease(self, holder: str) -> Iterator[None]:
+        """Keep every other engine out while inside; what this one may do is made sure of first."""
+        require_access(self._api)
+        tenure = Tenure(self._api, holder)
+        with hold(tenure):
+            self._tenure = tenure
+            try:
+                yield
+            finally:
+                self._tenure = None
+
+    def _check(self) -> None:
+        """Raise LeaseLostError when this engine has lost the lease."""
+        if self._tenure is not None:
+            self._tenure.check()
+
+    def _find(self, names: Collection[str]) -> dict[str, Node | NodeProblem]:
+        known = [self._seen[name] for name in names if name in self._seen]
+        if len(known) == len(names) <= FEW:
+            nodes = [node for node in map(self._get, known) if node is not None]
+        else:
+            nodes = self._api.list_all(_NODES, Node)
+        return match_nodes(names, self._hostnames, nodes, self.name)
+
+    def _get(self, node: Node) -> Node | None:
+        """Return the node as it is now; None when it has left the cluster."""
+        try:
+            return self._api.call(Request(method="GET", path=_path(node)), Node, expected=(NOT_FOUND,))
+        except StatusError:
+            return None
+
+    def _list_pods(self, nodes: Collection[str]) -> Iterator[Pod]:
+        selectors = [f"spec.nodeName={node}" for node in nodes] if len(nodes) <= FEW else ["spec.nodeName!="]
+        for selector in selectors:
+            yield from self._api.list_all(_PODS, Pod, selector=f"{selector},{_ALIVE}")
+
+    def _view(self, name: str, node: Node, pods: tuple[GpuPod, ...]) -> NodeView | NodeProblem:
+        text = node.metadata.annotations.get(UPGRADE)
+        try:
+            record = None if text is None else decode_record(text)
+        except RecordError as error:
+            return NodeProblem(
+                name=name,
+                message=f"annotation {UPGRADE} of node {node.metadata.name} of {self.name}: {error.message}",
+                hint="look after the node, and when it is in order take the annotation away: "
+                f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
+            )
+        return NodeView(
+            name=name, record=record, is_cordoned=node.spec.unschedulable, is_ready=node.is_ready, gpu_pods=pods
+        )
+
+
+def _path(node: Node) -> str:
+    return f"{_NODES}/{quote(node.metadata.name, safe='')}"
+
+
+def _holds(node: Node, patch: Mapping[str, Mapping[str, Mapping[str, object]]]) -> bool:
+    """Return whether the node already is as the patch wants it."""
+    wanted = patch["metadata"]["annotations"][UPGRADE]
+    cordon = patch.get("spec", {}).get("unschedulable", node.spec.unschedulable)
+    return node.metadata.annotations.get(UPGRADE) == wanted and node.spec.unschedulable == cordon
+
+
+def _is_untouched(seen: Node, now: Node, *, cordon: bool) -> bool:
+    """Return whether what was decided on is still so: the node itself, its record, the cordon if it is to be set."""
+    return (
+        now.metadata.uid == seen.metadata.uid
+        and now.metadata.annotations.get(UPGRADE) == seen.metadata.annotations.get(UPGRADE)
+        and (not cordon or now.spec.unschedulable == seen.spec.unschedulable)
+    )

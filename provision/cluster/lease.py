@@ -1,0 +1,197 @@
+"""Keeps two engines of one cluster apart: a Lease, renewed by a thread while work is done.
+
+Whether somebody else's lease has run out is judged by the API server's clock, in which its times are written, too: an
+operator's machine may be minutes off. Whether our own still holds is judged by a clock that also runs while this
+machine sleeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.errors import ClusterError, HeldError, LeaseLostError
+from provision.cluster.exchange import Request, StatusError
+from provision.cluster.objects import Lease, LeaseSpec
+from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.cluster.api import Api
+
+DURATION_S: Final = 45  # after this long without a sign of life another engine may go on
+RENEW_S: Final = 10.0
+DEADLINE_S: Final = 35.0  # ours counts as lost this long after its last renewal, before anybody else may take it
+_RETRY_S: Final = 2.0
+_TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 5
+_FOLDER: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+_PATH: Final = f"{_FOLDER}/{LEASE_NAME}"
+
+
+def boot_time() -> float:
+    """Return seconds since the machine started, those included in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def is_free(spec: LeaseSpec, holder: str, now: datetime) -> bool:
+    """Return whether ``holder`` may take the lease: nobody has it, it has run out, or it is its own from before."""
+    if spec.holder_identity in ("", holder) or spec.renew_time is None:
+        return True
+    return now > spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or DURATION_S)
+
+
+class Tenure:
+    """One engine's hold on the lease, from `acquire` to `release`."""
+
+    def __init__(self, api: Api, holder: str, clock: Callable[[], float] = boot_time) -> None:
+        self._api = api
+        self._holder = holder
+        self._clock = clock
+        self._acquired = datetime.now(UTC)
+        self._renewed = clock()
+        self._version = ""
+        self._transitions = 0
+        self._lost = ""
+
+    def acquire(self) -> None:
+        """Take the lease. Raises HeldError while somebody else has it."""
+        for _attempt in range(_ATTEMPTS):
+            lease = self._read()
+            self._acquired = self._api.now()
+            if lease is None:
+                written = self._write("POST", _FOLDER, "", 0)
+            elif is_free(lease.spec, self._holder, self._acquired):
+                transitions = lease.spec.lease_transitions + (lease.spec.holder_identity != self._holder)
+                written = self._write("PUT", _PATH, lease.metadata.resource_version, transitions)
+            else:
+                raise self._held(lease.spec)
+            if written:
+                return
+        raise HeldError(f"{self._api.name}: several engines want the lease {LEASE_NAME} at once", hint="try again")
+
+    def renew(self) -> None:
+        """Say that this engine lives, or learn that somebody else has the lease. May be repeated after ClusterError.
+
+        A lease that was deleted is made again by that, as the API server does for leases, unless somebody was quicker.
+        """
+        if self._write("PUT", _PATH, self._version, self._transitions):
+            return
+        lease = self._read()
+        if lease is None:
+            return
+        if lease.spec.holder_identity != self._holder:
+            self._lost = f"{lease.spec.holder_identity or 'somebody'} took it"
+        elif lease.spec.acquire_time != self._acquired:
+            self._lost = f"another process of {self._holder} took it"
+        else:  # only touched, such as by a label
+            self._version = lease.metadata.resource_version
+
+    def check(self) -> None:
+        """Raise LeaseLostError when the lease is no longer certain to be held."""
+        if not self._lost and (silent_s := self._clock() - self._renewed) > DEADLINE_S:
+            self._lost = f"it could not be renewed for {silent_s:.0f} s"
+        if self._lost:
+            raise LeaseLostError(
+                f"the lease {LEASE_NAME} of {self._api.name} is lost: {self._lost}",
+                hint="nothing more is changed; once nobody else is at work, the same command goes on from here",
+            )
+
+    def release(self) -> None:
+        """Let others go on at once; when that fails they wait until the lease has run out."""
+        if not self._lost:
+            with contextlib.suppress(ClusterError):
+                self._write("PUT", _PATH, self._version, self._transitions, holder="")
+
+    def lose(self, reason: str) -> None:
+        """Remember that the lease cannot be held any longer."""
+        self._lost = self._lost or reason
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is known to be lost."""
+        return bool(self._lost)
+
+    def _read(self) -> Lease | None:
+        request = Request(method="GET", path=_PATH, timeout_s=_TIMEOUT_S)
+        try:
+            return self._api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
+        except StatusError:
+            return None
+
+    def _write(self, method: str, path: str, version: str, transitions: int, *, holder: str | None = None) -> bool:
+        """Write the lease on that version of it; return False when there is another one."""
+        began = self._clock()
+        body = self._body(version, transitions, self._holder if holder is None else holder)
+        request = Request(method=method, path=path, body=body, timeout_s=_TIMEOUT_S)
+        try:
+            lease = self._api.call(request, Lease, expected=(CONFLICT, NOT_FOUND), patience_s=0)
+        except StatusError:
+            return False
+        self._version, self._transitions, self._renewed = lease.metadata.resource_version, transitions, began
+        return True
+
+    def _body(self, version: str, transitions: int, holder: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": LEASE_NAME,
+                "namespace": LEASE_NAMESPACE,
+                "labels": {"app.kubernetes.io/managed-by": "grapnel"},
+                **({"resourceVersion": version} if version else {}),
+            },
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": DURATION_S,
+                "acquireTime": _micro_time(self._acquired),
+                "renewTime": _micro_time(self._api.now()),
+                "leaseTransitions": transitions,
+            },
+        }
+
+    def _held(self, spec: LeaseSpec) -> HeldError:
+        since = "" if spec.acquire_time is None else f" since {spec.acquire_time:%Y-%m-%d %H:%M:%S} UTC"
+        return HeldError(
+            f"{spec.holder_identity} is changing nodes of {self._api.name}{since}",
+            hint=f"wait for it; if it was killed, its lease {LEASE_NAMESPACE}/{LEASE_NAME} runs out within "
+            f"{spec.lease_duration_seconds or DURATION_S} s",
+        )
+
+
+@contextlib.contextmanager
+def hold(tenure: Tenure, renew_s: float = RENEW_S) -> Iterator[None]:
+    """Hold the lease while inside, renewed by a thread every ``renew_s``."""
+    tenure.acquire()
+    stop = threading.Event()
+    thread = threading.Thread(target=_keep, args=(tenure, stop, renew_s), name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        tenure.release()
+
+
+def _keep(tenure: Tenure, stop: threading.Event, renew_s: float) -> None:
+    pause_s = renew_s
+    while not stop.wait(pause_s) and not tenure.is_lost:
+        try:
+            tenure.renew()
+            pause_s = renew_s
+        except ClusterError:  # `check` counts the time since the last success
+            pause_s = _RETRY_S
+        except BaseException as error:
+            tenure.lose(f"renewing it failed: {type(error).__name__}")
+            raise
+
+
+def _micro_time(moment: datetime) -> str:
+    """Return Kubernetes' MicroTime: exactly six digits of a second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,165 @@
+"""The parts of Kubernetes objects that are read, as values.
+
+Answers are decoded straight into these (msgspec): the client's own models would cost seconds for a thousand nodes.
+Names are those of the Kubernetes API; fields that are not named here are skipped unread.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec resolves the annotation when it decodes
+from typing import Generic, TypeVar
+
+import msgspec
+
+
+class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tolerant: what is not named is ignored."""
+
+
+class OwnerReference(_Object, frozen=True, kw_only=True):
+    """Who made an object; ``controller`` marks the one that manages it."""
+
+    kind: str
+    name: str
+    controller: bool = False
+
+
+class Metadata(_Object, frozen=True, kw_only=True):
+    """What every object has. ``deletion_timestamp`` is set while it is being deleted."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    deletion_timestamp: str | None = None
+
+
+class Condition(_Object, frozen=True, kw_only=True):
+    """``status`` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+
+
+class NodeSpec(_Object, frozen=True, kw_only=True):
+    """``unschedulable`` is what `kubectl cordon` sets."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(_Object, frozen=True, kw_only=True):
+    """What the kubelet says of its node."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(_Object, frozen=True, kw_only=True):
+    """A Node."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its kubelet says so, and has been heard of lately."""
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+
+class Resources(_Object, frozen=True, kw_only=True):
+    """Quantities by resource name, as the API server writes them: text such as "1" or "500m"."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class Container(_Object, frozen=True, kw_only=True):
+    """An application, init or sidecar container."""
+
+    resources: Resources = Resources()
+
+
+class PodSpec(_Object, frozen=True, kw_only=True):
+    """``node_name`` is empty until the pod is bound to a node."""
+
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+
+
+class PodStatus(_Object, frozen=True, kw_only=True):
+    """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
+
+    phase: str = "Pending"
+
+
+class Pod(_Object, frozen=True, kw_only=True):
+    """A Pod."""
+
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+class RuntimeClass(_Object, frozen=True, kw_only=True):
+    """A RuntimeClass; ``handler`` is a name in the engine's configuration."""
+
+    metadata: Metadata
+    handler: str
+
+
+class LeaseSpec(_Object, frozen=True, kw_only=True):
+    """Who holds a lease; an empty holder means nobody."""
+
+    holder_identity: str = ""
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int = 0
+
+
+class Lease(_Object, frozen=True, kw_only=True):
+    """A Lease of coordination.k8s.io."""
+
+    metadata: Metadata
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ListMetadata(_Object, frozen=True, kw_only=True, rename={"continue_": "continue"}):
+    """``continue_`` asks for the next page; empty on the last one."""
+
+    continue_: str = ""
+
+
+Item = TypeVar("Item")
+
+
+class Page(_Object, Generic[Item], frozen=True, kw_only=True):
+    """One page of a list."""
+
+    metadata: ListMetadata = ListMetadata()
+    items: tuple[Item, ...] = ()
+
+
+class Cause(_Object, frozen=True, kw_only=True):
+    """One of the reasons of a refusal."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class StatusDetails(_Object, frozen=True, kw_only=True):
+    """What a refusal says besides its message."""
+
+    causes: tuple[Cause, ...] = ()
+
+
+class Status(_Object, frozen=True, kw_only=True):
+    """Why the API server refuses: the kind ``Status``."""
+
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails = StatusDetails()

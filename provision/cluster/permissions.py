@@ -1,0 +1,66 @@
+"""What grapnel has to be allowed in a cluster: pure. ``deploy/rbac`` grants exactly this, and a test compares."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+LEASE_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and the control plane's own leases are there
+LEASE_NAME: Final = "grapnel-upgrade"
+GRANT: Final = "deploy/rbac/operator.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One thing to be allowed to do. ``resource`` has its subresource after a slash, ``group`` is empty for core."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{f' {self.name}' if self.name else ''}{place}"
+
+    @property
+    def rule(self) -> str:
+        """The rule of a Role or ClusterRole that grants it, in YAML's flow style."""
+        names = f', resourceNames: ["{self.name}"]' if self.name else ""
+        return f'{{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: ["{self.verb}"]{names}}}'
+
+
+def _lease(verb: str, name: str = LEASE_NAME) -> Permission:
+    return Permission(verb=verb, resource="leases", group="coordination.k8s.io", namespace=LEASE_NAMESPACE, name=name)
+
+
+NEEDED: Final = (
+    Permission(verb="get", resource="nodes"),
+    Permission(verb="list", resource="nodes"),
+    Permission(verb="patch", resource="nodes"),
+    Permission(verb="list", resource="pods"),
+    Permission(verb="create", resource="pods/eviction"),
+    Permission(verb="get", resource="runtimeclasses", group="node.k8s.io"),
+    Permission(verb="create", resource="runtimeclasses", group="node.k8s.io"),
+    _lease("get"),
+    _lease("update"),
+    _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
+)
+
+# The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).
+_REFUSAL: Final = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
+
+
+def missing_permission(message: str) -> tuple[str, Permission] | None:
+    """Return the user and what it may not do from the message of a 403; None when that is about something else."""
+    if (found := _REFUSAL.search(message)) is None:
+        return None
+    permission = Permission(
+        verb=found["verb"], resource=found["resource"], group=found["group"], namespace=found["namespace"] or ""
+    )
+    return found["user"], permission

@@ -1,0 +1,153 @@
+"""One request to an API server: the only module that imports the Kubernetes client, which costs a second.
+
+The client does what would be unwise to do again: credentials of every kind (certificates, tokens, exec plugins,
+OIDC), TLS and proxies. Its generated models are not used, see ``objects``. No message repeats a token, a key or
+what the client says of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import urllib3.exceptions
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException, new_client_from_config_dict
+
+from provision.cluster.errors import KubeconfigError, UnreachableError
+from provision.cluster.exchange import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from provision.cluster.exchange import Request
+    from provision.cluster.kubeconfig import Kubeconfig
+
+CONNECT_TIMEOUT_S: Final = 5.0
+_UNAUTHORIZED: Final = 401
+
+
+class Transport:
+    """Sends requests with the credentials of a kubeconfig; safe to be used by several threads."""
+
+    def __init__(self, kubeconfig: Kubeconfig, *, key_folder: Path | None = None) -> None:
+        """Log in. ``key_folder`` is where keys that stand in the kubeconfig become files for the TLS library.
+
+        Raises KubeconfigError: a file or plugin that it names does not work.
+        """
+        self.name = kubeconfig.name
+        self._kubeconfig = kubeconfig
+        self._key_folder = key_folder
+        self._client = self._log_in()
+        self._was_accepted = False
+
+    def send(self, request: Request) -> Answer:
+        """Return the answer; raises UnreachableError when there is none.
+
+        When credentials that had worked are refused they are read again, once: tokens are exchanged under a long run.
+        """
+        answer = self._send(request)
+        if answer.code == _UNAUTHORIZED and self._was_accepted:
+            self._was_accepted = False
+            self._client = self._log_in()
+            answer = self._send(request)
+        self._was_accepted = answer.code != _UNAUTHORIZED
+        return answer
+
+    def _send(self, request: Request) -> Answer:
+        try:
+            method, url, headers, body, _form = self._client.param_serialize(
+                request.method,
+                request.path,
+                query_params=list(request.query.items()),
+                header_params={"Accept": "application/json", "Content-Type": request.content_type},
+                body=request.body,
+                auth_settings=["BearerToken"],
+            )
+            limits = (min(CONNECT_TIMEOUT_S, request.timeout_s), request.timeout_s)
+            response = self._client.call_api(method, url, headers, body, _request_timeout=limits)
+            return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            raise UnreachableError(
+                f"{self.name} does not answer: {describe_failure(error)}",
+                hint="look whether `kubectl version` reaches it with the same kubeconfig and context",
+            ) from error
+        except (ConfigException, ValueError) as error:  # credentials that are renewed, or do not fit into a header
+            raise self._unusable(error) from None
+
+    def _log_in(self) -> ApiClient:
+        configuration = Configuration()
+        configuration.retries = False  # urllib3 would try again on its own terms
+        folder = None if self._key_folder is None else str(self._key_folder)
+        try:
+            with _plugin_complaints() as complaints:
+                client = new_client_from_config_dict(
+                    _with_token(self._kubeconfig.document),
+                    persist_config=False,
+                    temp_file_path=folder,
+                    client_configuration=configuration,
+                )
+        except OSError as error:
+            place = error.filename or "a file that it names"
+            raise KubeconfigError(f"credentials of {self.name}: {place}: {error.strerror}") from error
+        except (ConfigException, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._unusable(error) from None
+        if complaints:
+            raise KubeconfigError(f"credentials of {self.name}: {complaints[0]}", hint="log in as for kubectl")
+        client.user_agent = "grapnel"
+        return client
+
+    def _unusable(self, error: Exception) -> KubeconfigError:
+        """Only the client's own words are fit to be repeated; those of Python's errors quote the value."""
+        reason = str(error) if isinstance(error, ConfigException) else "they are not of the form that Kubernetes wants"
+        return KubeconfigError(f"credentials of {self.name}: {reason}", hint="look whether kubectl works with them")
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why there was no answer in few words, from the deepest error that has any."""
+    chain = [error]
+    while (cause := _cause(chain[-1])) is not None and cause not in chain:
+        chain.append(cause)
+    for each in reversed(chain):
+        if verify := getattr(each, "verify_message", ""):  # ssl.SSLCertVerificationError
+            return f"its certificate is not trusted: {verify}"
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror.lower()
+        if isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError)):
+            return "no answer in time"
+        if isinstance(each, ConnectionError):  # without a number: http.client's own
+            return "the connection was closed"
+    return type(chain[-1]).__name__
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    inner = [each for each in (*error.args, getattr(error, "reason", None)) if isinstance(each, BaseException)]
+    return inner[0] if inner else error.__cause__ or error.__context__
+
+
+def _with_token(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a token file here: the client takes it with its line break, which no header can hold."""
+    users = []
+    for each in document["users"]:
+        user = dict(each["user"])
+        if path := user.pop("tokenFile", ""):
+            user["token"] = Path(path).read_text(encoding="utf-8").strip()
+        users.append({**each, "user": user})
+    return {**document, "users": users}
+
+
+@contextlib.contextmanager
+def _plugin_complaints() -> Iterator[list[str]]:
+    """Collect what the client logs of an exec plugin that failed; it goes on without credentials."""
+    complaints: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign] # one-line handler
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield complaints
+    finally:
+        root.removeHandler(handler)

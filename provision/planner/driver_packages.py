@@ -1,0 +1,63 @@
+"""Which packages of the driver a node's plan installs, exchanges and removes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.driver.debian_version import DebianVersion
+from provision.planner.holders import describe_holders, holders
+from provision.planner.model import Action, Disruption, Item, PackageVersion, Role
+
+if TYPE_CHECKING:
+    from provision.driver.closure import DriverPackages
+    from provision.fleet.facts import NodeFacts
+
+
+def plan_packages(facts: NodeFacts, driver: DriverPackages) -> tuple[Item, ...]:
+    """Return what brings every package of the closure to its version, and takes away what cannot stay beside it."""
+    changes = [item for package in driver.packages if (item := _package(facts, package)) is not None]
+    removals = [
+        Item(
+            role=Role.DRIVER,
+            action=Action.REMOVE,
+            target=name,
+            from_=facts.packages[name].version,
+            reason=f"{name} does not exist at driver {driver.version}, and cannot stay at another one",
+            disruption=_disruption(facts),
+        )
+        for name in driver.remove
+    ]
+    return (*changes, *removals)
+
+
+def _package(facts: NodeFacts, package: PackageVersion) -> Item | None:
+    """Return what brings one package to its version, None when it is there."""
+    installed = facts.packages.get(package.name)
+    upstream = DebianVersion(package.version).upstream
+    action, disruption, holding = Action.INSTALL, Disruption.NONE, ""
+    if installed is None:
+        reason = f"declared driver {upstream} is not installed"
+    elif installed.version != package.version:
+        older = DebianVersion(installed.version) < DebianVersion(package.version)
+        action = Action.UPGRADE if older else Action.DOWNGRADE
+        same = DebianVersion(installed.version).upstream == upstream
+        reason = f"another revision of driver {upstream} is current" if same else f"declared driver is {upstream}"
+        disruption, holding = _disruption(facts), describe_holders(facts)
+    elif installed.status != "installed":
+        reason = f"{package.name} is {installed.status}"
+    else:
+        return None
+    return Item(
+        role=Role.DRIVER,
+        action=action,
+        target=package.name,
+        from_=None if installed is None else installed.version,
+        to=package.version,
+        reason=reason + holding,
+        disruption=disruption,
+    )
+
+
+def _disruption(facts: NodeFacts) -> Disruption:
+    """Return what exchanging libraries costs: with a loaded module somebody may use a GPU now or in a moment."""
+    return Disruption.DRAIN if facts.module.loaded or holders(facts) else Disruption.NONE

@@ -1,0 +1,124 @@
+"""The container engines that a node can be planned for: what each is called, and which files make its handler.
+
+What a plan does with them is `provision.planner.runtime`'s; how a file is written is `provision.render`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.planner.model import FileContent
+from provision.render import containerd, crio
+from provision.render.base_spec import render_base_spec
+from provision.render.errors import EngineConfigError
+from provision.render.hook_config import HOOK_TIMEOUT_S
+from provision.render.hooks_d import HOOK_FILE_PATH, render_hooks_d
+from provision.spec.model import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from provision.fleet.facts import NodeFacts
+    from provision.spec.model import StackSpec
+
+Files = tuple[FileContent, ...]
+
+
+@dataclass(frozen=True)
+class NodeEngine:
+    """A container engine as the planner sees it.
+
+    ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
+    declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
+    ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
+    """
+
+    name: str
+    service: str
+    packages: tuple[str, ...]
+    show_config: str
+    engine_paths: tuple[str, ...]
+    drop_in_path: str
+    own_files: Callable[[StackSpec], Files] = field(repr=False)
+    engine_files: Callable[[NodeFacts, StackSpec], Files] = field(repr=False)
+    live_files: frozenset[str] = frozenset()
+
+
+def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
+    main = facts.file(containerd.MAIN_PATH)
+    rendered = containerd.render_containerd(
+        main=_text_of(facts, containerd.MAIN_PATH),
+        drop_ins=_drop_ins(facts, ".toml", containerd.MAIN_PATH),
+        handler=stack.runtime.handler,
+        engine_version=_version(facts, Engine.CONTAINERD),
+    )
+    mode = "0644" if main is None else main.mode
+    return (
+        FileContent(containerd.MAIN_PATH, rendered.main, mode),
+        FileContent(containerd.DROP_IN_PATH, rendered.drop_in),
+    )
+
+
+def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
+    rendered = crio.render_crio(
+        main=_text_of(facts, crio.MAIN_PATH),
+        drop_ins=_below(facts, crio.DROP_IN_FOLDER),
+        handler=stack.runtime.handler,
+        engine_version=_version(facts, Engine.CRIO),
+    )
+    return (FileContent(crio.DROP_IN_PATH, rendered),)
+
+
+def _text_of(facts: NodeFacts, path: str) -> str | None:
+    """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
+    state = facts.file(path)
+    if state is not None and state.content is None:
+        raise EngineConfigError(f"{path} is not text of a reasonable size", hint="see what it is")
+    return None if state is None else state.content
+
+
+def _drop_ins(facts: NodeFacts, suffix: str, main: str) -> Mapping[str, str]:
+    """Return the texts of other configuration files by path, wherever they are."""
+    return {
+        path: state.content
+        for path, state in facts.files.items()
+        if path.endswith(suffix) and path != main and state is not None and state.content is not None
+    }
+
+
+def _below(facts: NodeFacts, folder: str) -> Mapping[str, str]:
+    """Return the texts of all files of a folder by path; raises `EngineConfigError` for one that is no text."""
+    paths = (path for path in facts.files if path.startswith(f"{folder}/"))
+    texts = {path: _text_of(facts, path) for path in paths}
+    return {path: text for path, text in texts.items() if text is not None}
+
+
+def _version(facts: NodeFacts, engine: Engine) -> str:
+    found = facts.engines.get(engine.value)
+    return "" if found is None else found.version
+
+
+ENGINES: Mapping[Engine, NodeEngine] = {
+    Engine.CONTAINERD: NodeEngine(
+        name=Engine.CONTAINERD.value,
+        service="containerd.service",
+        packages=("containerd",),
+        show_config="containerd config dump",
+        engine_paths=(containerd.MAIN_PATH, containerd.DROP_IN_PATH),
+        drop_in_path=containerd.DROP_IN_PATH,
+        own_files=lambda _: (FileContent(containerd.BASE_SPEC_PATH, render_base_spec(hook_timeout_s=HOOK_TIMEOUT_S)),),
+        engine_files=_containerd_files,
+    ),
+    Engine.CRIO: NodeEngine(
+        name=Engine.CRIO.value,
+        service="crio.service",
+        packages=(),
+        show_config="crio config",
+        engine_paths=(crio.DROP_IN_PATH,),
+        drop_in_path=crio.DROP_IN_PATH,
+        own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
+        engine_files=_crio_files,
+        live_files=frozenset({HOOK_FILE_PATH}),
+    ),
+}

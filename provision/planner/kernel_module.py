@@ -1,0 +1,78 @@
+"""The kernel module's share of a node's plan: is the declared one loaded, and will it be after the next start.
+
+``driver.kernelModule: none`` says that something else puts the module on the node's disk. What is left to grapnel is
+to exchange the loaded one for that one, and to refuse what would end with libraries and module of two versions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.planner.holders import describe_holders
+from provision.planner.model import Action, Disruption, Item, Problem, Role
+
+if TYPE_CHECKING:
+    from provision.fleet.facts import KernelModule, NodeFacts
+
+TARGET = "kernel module nvidia"
+RELOAD_MARK = "/run/grapnel/kernel-module.json"
+
+
+def plan_module(facts: NodeFacts, version: str) -> tuple[Item, ...] | Problem:
+    """Return what brings the loaded module to ``version`` (upstream's), or why it cannot be brought there."""
+    module = facts.module
+    if module.loaded:
+        if module.on_disk not in ({None, version} if module.version == version else {version}):
+            return _not_on_disk(facts, version)
+        return _reload(facts, version) if module.version != version else _finish(facts, version)
+    if not facts.gpus or module.on_disk is None:
+        return ()
+    return _load(version) if module.on_disk == version else _not_on_disk(facts, version)
+
+
+def _reload(facts: NodeFacts, version: str) -> tuple[Item, ...]:
+    reason = f"the loaded kernel module is {_loaded(facts.module)}, and a GPU works with libraries of its version only"
+    return (
+        Item(
+            role=Role.DRIVER,
+            action=Action.RELOAD,
+            target=TARGET,
+            from_=facts.module.version,
+            to=version,
+            reason=reason + describe_holders(facts),
+            disruption=Disruption.DRAIN,
+        ),
+    )
+
+
+def _load(version: str) -> tuple[Item, ...]:
+    reason = "the node has GPUs, and no kernel module of the driver is loaded"
+    return (Item(role=Role.DRIVER, action=Action.LOAD, target=TARGET, to=version, reason=reason),)
+
+
+def _finish(facts: NodeFacts, version: str) -> tuple[Item, ...]:
+    """Return what an exchange left undone that was stopped after the module itself was loaded."""
+    if facts.file(RELOAD_MARK) is None:
+        return ()
+    reason = "an exchange of the module was stopped before all was loaded and started again that had been"
+    return (Item(role=Role.DRIVER, action=Action.LOAD, target=TARGET, from_=version, to=version, reason=reason),)
+
+
+def _not_on_disk(facts: NodeFacts, version: str) -> Problem:
+    module = facts.module
+    on_disk = "none" if module.on_disk is None else module.on_disk
+    loaded = _loaded(module) if module.loaded else "none"
+    when = ", which the next start of the machine would load" if loaded == version else ""
+    other = module.on_disk or module.version
+    instead = f", or declare driver.version: {other}" if other else ""
+    return Problem(
+        code="module-not-on-disk",
+        message=f"driver {version} needs kernel module {version}: "
+        f"{facts.node.hostname} has {on_disk} on disk{when}, and {loaded} loaded",
+        hint=f"driver.kernelModule is none, so something else provides the module: put {version} on the node's disk"
+        f" for kernel {facts.node.kernel} first{instead}",
+    )
+
+
+def _loaded(module: KernelModule) -> str:
+    return module.version or "of an unknown version"

@@ -1,0 +1,96 @@
+"""What a rollout would do, as a person wants to see it before it begins: who, in which order, and whose work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from provision.report.terminal import count, names
+from provision.rollout.advance import evictable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from provision.rollout.model import GpuPod
+    from provision.rollout.prepare import Prepared
+    from provision.rollout.snapshot import NodeState
+
+
+def render_rollout(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
+    """Yield which nodes are taken out of service, in their order, and the pods that have to leave each."""
+    if prepared.rollout:
+        yield ""
+        yield from _render_order(prepared, cluster)
+    if prepared.runtime_classes:
+        yield ""
+        yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} is created on {cluster}")
+
+
+def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
+    policy, total = prepared.policy, len(prepared.states)
+    soak = f", {count(int(policy.soak.total_seconds() // 60), 'minute')} apart" if policy.soak else ""
+    at_once = f"{policy.max_parallel} at a time{soak}, at most {policy.max_unavailable} of {count(total, 'node')} out"
+    yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}")
+    states = {state.name: state for state in prepared.states}
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", min_width=3)
+    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for place, name in enumerate(prepared.rollout, 1):
+        grid.add_row(f"{place}.", name, _versions(states[name]), _about(states[name]))
+    yield grid
+
+
+def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
+    """Return the same for programs."""
+    states = {state.name: state for state in prepared.states}
+    return {
+        "cluster": cluster,
+        "maxParallel": prepared.policy.max_parallel,
+        "maxUnavailable": prepared.policy.max_unavailable,
+        "soakSeconds": int(prepared.policy.soak.total_seconds()),
+        "nodes": [_describe(states[name]) for name in prepared.rollout],
+        "runtimeClasses": list(prepared.runtime_classes),
+    }
+
+
+def _describe(state: NodeState) -> dict[str, object]:
+    record = state.record
+    return {
+        "node": state.name,
+        "from": state.origin or None,
+        "to": state.target or None,
+        "phase": None if record is None else record.phase.value,
+        "cordoned": state.view.is_cordoned,
+        "ready": state.view.is_ready,
+        "pods": [{"namespace": pod.namespace, "name": pod.name} for pod in evictable(state)],
+    }
+
+
+def _versions(state: NodeState) -> str:
+    return " → ".join(dict.fromkeys(version for version in (state.origin, state.target) if version))
+
+
+def _about(state: NodeState) -> Text:
+    record = state.record
+    text = Text()
+    if record is not None and state.is_in_flight:
+        text.append(f"goes on from {record.phase}; ", "yellow")
+    elif record is not None and state.has_failed_before:
+        where = f" in {record.failed_in}" if record.failed_in else ""
+        text.append(f"failed{where}, tried again; ", "yellow")
+    elif state.view.is_cordoned:
+        text.append("is cordoned, stays so at the end; ", "yellow")
+    if not state.view.is_ready:
+        text.append("is not ready; ", "yellow")
+    pods = evictable(state)
+    return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has a GPU of it")
+
+
+def _pod(pod: GpuPod) -> str:
+    return str(pod) if pod.controller else f"{pod} (nothing starts it again)"

@@ -1,0 +1,267 @@
+"""Observes, decides, acts, and again, until nothing is left to do or there is a reason to stop.
+
+Everything that has to outlive this process is written where node state lives before the effect that it names:
+what is killed here is gone on with by the next apply. Steps on nodes run on threads of their own; state,
+decisions and progress belong to the calling thread.
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.apply.model import Failure, NodeWaits, Note, PhaseEntered, Progress
+from provision.cluster.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
+from provision.cluster.model import EvictionOutcome, NodeProblem
+from provision.rollout.decide import decide
+from provision.rollout.model import Phase
+from provision.rollout.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from provision.apply.model import NodeResult, Observer
+    from provision.cluster.model import Cluster
+    from provision.rollout.policy import Policy
+    from provision.rollout.snapshot import NodeState
+    from provision.rollout.step import StepOutcome, Steps
+
+GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
+POLL_S: Final = 2.0
+SOON_S: Final = 0.25
+
+
+def pauses(longest_s: float) -> Iterator[float]:
+    """Yield how long to wait before each further look while nothing moves: what was just begun may soon be done."""
+    pause_s = min(SOON_S, longest_s)
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, longest_s)
+
+
+def utc_now() -> datetime:
+    """Return the time, in UTC and knowing it."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seams:
+    """The world as the engine sees it; it looks again after ``poll_s`` at the latest."""
+
+    cluster: Cluster
+    steps: Steps
+    clock: Callable[[], datetime] = utc_now
+    poll_s: float = POLL_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is known at the end. ``failures`` and ``swapped`` come from steps of this engine, ``moved`` its nodes."""
+
+    nodes: tuple[NodeState, ...]
+    moved: frozenset[str]
+    waiting: Mapping[str, str]
+    stop: str
+    failures: Mapping[str, Failure]
+    swapped: Mapping[str, NodeResult]
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _StepEnded:
+    node: str
+    phase: Phase
+    future: Future[StepOutcome]
+
+
+class Engine:
+    """One rollout. ``nodes`` are all that the apply manages, as they were first seen, in the inventory's order."""
+
+    def __init__(
+        self,
+        seams: Seams,
+        nodes: Sequence[NodeState],
+        policy: Policy,
+        *,
+        observe: Observer,
+        cancel: threading.Event,
+    ) -> None:
+        self._seams, self._cluster, self._clock = seams, seams.cluster, seams.clock
+        self._policy, self._observe, self._cancel = policy, observe, cancel
+        self._nodes = {node.name: node for node in nodes}
+        self._obstacles = {node.name: node.obstacle for node in nodes}
+        self._began = self._clock()
+        self._pauses = pauses(seams.poll_s)
+        self._still_since: datetime | None = None
+        self._silent_since: datetime | None = None
+        self._events: queue.SimpleQueue[Progress | _StepEnded] = queue.SimpleQueue()
+        self._decision = Decision()
+        self._stop = ""
+        self._moved: set[str] = set()
+        self._failures: dict[str, Failure] = {}
+        self._swapped: dict[str, NodeResult] = {}
+
+    def run(self) -> Ending:
+        """Bring the nodes to their ends. What goes wrong is in the result; only bugs are raised."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self._nodes)), thread_name_prefix="step") as pool:
+            try:
+                while not self._turn(pool):
+                    pass
+            except BaseException:
+                self._cancel.set()  # leaving the pool waits for its threads
+                raise
+        return Ending(
+            nodes=tuple(self._nodes.values()),
+            moved=frozenset(self._moved),
+            waiting=self._decision.waiting,
+            stop=self._stop or self._decision.stop or "",
+            failures=self._failures,
+            swapped=self._swapped,
+            ended=self._clock(),
+        )
+
+    def _turn(self, pool: ThreadPoolExecutor) -> bool:
+        """Look, decide and act once; return whether it is over."""
+        if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
+            return self._wind_down()
+        try:
+            self._look()
+            former, decision = self._decision, self._decide()
+            self._act(decision, pool)
+            self._tell(former, decision)
+        except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
+            self._observe(Note("", f"{error.message}: looking again"))
+            self._pause(self._seams.poll_s)
+            return False
+        except UnreachableError as error:
+            self._bear_silence(error)
+            return False
+        except ClusterError as error:
+            self._stop = error.message
+            if isinstance(error, LeaseLostError):  # another engine may be at these nodes any moment
+                self._cancel.set()
+            return False
+        self._silent_since = None
+        if any(isinstance(action, Write) for action in decision.actions):
+            self._pauses = pauses(self._seams.poll_s)
+            self._pause(0)
+        elif not decision.is_over:
+            self._pause(next(self._pauses))
+        return decision.is_over
+
+    def _wind_down(self) -> bool:
+        """Begin nothing any more and wait for the steps that run; return whether there are none."""
+        if not any(node.is_busy for node in self._nodes.values()):
+            return True
+        self._pause(self._seams.poll_s)
+        return False
+
+    def _bear_silence(self, error: UnreachableError) -> None:
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now
+            self._observe(Note("", f"{error.message}: trying again"))
+        if now - self._silent_since >= GIVE_UP:
+            self._stop = f"{error.message}, for {int(GIVE_UP.total_seconds())} seconds"
+        else:
+            self._pause(self._seams.poll_s)
+
+    def _look(self) -> None:
+        for name, view in self._cluster.observe(tuple(self._nodes)).items():
+            node, obstacle = self._nodes[name], self._obstacles[name]
+            if isinstance(view, NodeProblem):
+                lost = replace(node.view, is_ready=False, gpu_pods=())
+                self._nodes[name] = replace(node, view=lost, obstacle=obstacle or view.message)
+            else:
+                self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+
+    def _decide(self) -> Decision:
+        now = self._clock()
+        snapshot = Snapshot(nodes=tuple(self._nodes.values()), began=self._began, still_since=self._still_since)
+        self._decision = decide(snapshot, self._policy, now)
+        self._still_since = (self._still_since or now) if self._decision.is_still else None
+        return self._decision
+
+    def _tell(self, former: Decision, decision: Decision) -> None:
+        for name, node in self._nodes.items():
+            reason = decision.waiting.get(name, "")
+            if reason != former.waiting.get(name, ""):
+                self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
+
+    def _act(self, decision: Decision, pool: ThreadPoolExecutor) -> None:
+        for action in decision.actions:
+            if isinstance(action, Write):
+                self._write(action)
+            elif isinstance(action, Evict):
+                self._evict(action)
+            else:
+                self._begin_step(action, pool)
+
+    def _write(self, action: Write) -> None:
+        record, node = action.record, self._nodes[action.node]
+        self._cluster.write(action.node, record, cordoned=action.cordoned)
+        self._nodes[action.node] = replace(
+            node,
+            view=replace(node.view, record=record),
+            has_failed=record.phase is Phase.FAILED,
+            is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
+            step=None,
+            blocked={},
+        )
+        self._moved.add(action.node)
+        self._observe(PhaseEntered(action.node, record.phase, record.reason))
+
+    def _evict(self, action: Evict) -> None:
+        answers = [(pod.uid, self._cluster.evict(pod)) for pod in action.pods]
+        blocked = {
+            uid: answer.reason or "its eviction is refused"
+            for uid, answer in answers
+            if answer.outcome is EvictionOutcome.BLOCKED
+        }
+        self._nodes[action.node] = replace(self._nodes[action.node], blocked=blocked)
+
+    def _begin_step(self, action: RunStep, pool: ThreadPoolExecutor) -> None:
+        self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
+        self._moved.add(action.node)
+        future = pool.submit(self._seams.steps.carry_out, action.node, action.phase, self._events.put, self._cancel)
+        future.add_done_callback(lambda done: self._events.put(_StepEnded(action.node, action.phase, done)))
+
+    def _pause(self, timeout_s: float) -> None:
+        """Tell what has happened, and wait for something to happen if nothing has."""
+        try:
+            event = self._events.get(timeout=timeout_s) if timeout_s else self._events.get_nowait()
+            while True:
+                if isinstance(event, _StepEnded):
+                    self._end_step(event)
+                else:
+                    self._observe(event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _end_step(self, event: _StepEnded) -> None:
+        outcome, node = event.future.result(), self._nodes[event.node]
+        failure = outcome.failure
+        step = StepResult(
+            phase=event.phase,
+            ended=self._clock(),
+            is_done=failure is None and not outcome.holders,
+            failure="" if failure is None else failure.message,
+            holders=outcome.holders,
+        )
+        is_swapped = step.is_done and step.phase is Phase.SWAP
+        self._nodes[event.node] = replace(
+            node,
+            is_busy=False,
+            step=step,
+            is_disruptive=node.is_disruptive and not is_swapped,
+            is_as_declared=node.is_as_declared or is_swapped,
+        )
+        if outcome.swapped is not None:
+            self._swapped[event.node] = outcome.swapped
+        if failure is not None:
+            self._failures[event.node] = failure

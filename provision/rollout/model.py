@@ -1,0 +1,76 @@
+"""A node's upgrade as values: what is remembered of it, what is seen of the node, what the person allows.
+
+Times are in UTC and know it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Phase(StrEnum):
+    """Where a node's upgrade is, in the order of the way; the last two are its ends."""
+
+    CORDON = "cordon"  # takes no new pods
+    DRAIN = "drain"  # pods with a GPU are evicted
+    RELEASE = "release"  # the node daemon lets go of the GPUs; nobody else may hold one
+    SWAP = "swap"  # packages and kernel module are exchanged
+    VERIFY = "verify"  # what runs is compared with what was declared
+    RESUME = "resume"  # the node daemon offers the GPUs again
+    DONE = "done"  # takes pods again
+    FAILED = "failed"  # stays cordoned until the next apply
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is under way on the node."""
+        return self in (Phase.DONE, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is remembered of one node's upgrade: enough to go on after a crash.
+
+    ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
+    somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
+    FAILED. ``target`` and ``origin`` are driver versions.
+    """
+
+    phase: Phase
+    target: str
+    origin: str = ""
+    began: datetime
+    since: datetime
+    was_cordoned: bool = False
+    reason: str = ""
+    failed_in: Phase | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPod:
+    """A pod that has a GPU. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for a bare pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    is_terminating: bool
+    is_mirror_or_daemon: bool
+    controller: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """What is seen of one node where its state lives."""
+
+    name: str
+    record: Record | None
+    is_cordoned: bool
+    is_ready: bool
+    gpu_pods: tuple[GpuPod, ...] = ()

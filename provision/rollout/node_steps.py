@@ -1,0 +1,111 @@
+"""The steps on a node, as runs of the collection's playbooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.apply.converge import assess, converge
+from provision.apply.errors import CanceledError, RunError
+from provision.apply.follow import AGAIN, Followed, follow
+from provision.apply.machinery import DAEMON_RESULT
+from provision.apply.model import Failure, Note, Status
+from provision.rollout.model import Phase
+from provision.rollout.snapshot import Holder
+from provision.rollout.step import StepOutcome
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    from provision.apply.machinery import Machinery
+    from provision.apply.model import Observer
+    from provision.spec.model import StackSpec
+
+EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
+
+
+class _Holder(msgspec.Struct, frozen=True):
+    """A process as the daemon's ``release`` tells it; fields it does not need are ignored."""
+
+    pid: int
+    command: str = ""
+    unit: str | None = None
+    pod_uid: str | None = None
+
+
+class _Released(msgspec.Struct, frozen=True):
+    released: bool
+    holders: tuple[_Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSteps:
+    """Carries steps out through the machinery of an apply; ``stacks`` are the nodes' declarations.
+
+    A node without a daemon is asked as well: the collection then looks itself who holds a GPU, and what is loaded.
+    """
+
+    machinery: Machinery
+    stacks: Mapping[str, StackSpec]
+
+    def carry_out(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        """Do what the phase is about; doing it again does no harm."""
+        if phase is Phase.RELEASE:
+            return self._release(node, observe, cancel)
+        if phase is Phase.SWAP:
+            return self._swap(node, observe, cancel)
+        if phase is Phase.VERIFY:
+            return self._verify(node, observe, cancel)
+        return StepOutcome(failure=self._daemon(phase, node, {}, observe, cancel).failure)
+
+    def _release(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        followed = self._daemon(Phase.RELEASE, node, {}, observe, cancel)
+        if followed.failure is not None:
+            return StepOutcome(failure=followed.failure)
+        try:
+            answer = msgspec.convert(followed.values.get(DAEMON_RESULT), _Released)
+        except msgspec.ValidationError as error:
+            return _failed(f"the node daemon's answer to release cannot be read: {error}")
+        if not answer.released:
+            return _failed("the node daemon has not let go of the GPUs")
+        return StepOutcome(
+            holders=tuple(
+                Holder(pid=one.pid, command=one.command, unit=one.unit or "", pod_uid=one.pod_uid or "")
+                for one in answer.holders
+            )
+        )
+
+    def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        """Look at the node again, as it has changed since it was planned for, and bring it to its declaration."""
+        try:
+            looked = assess(self.machinery, [node], observe, cancel)[node]
+        except CanceledError:
+            looked = Failure(Status.CANCELED, AGAIN)
+        except RunError as error:
+            looked = Failure(Status.FAILED, error.message)
+        if isinstance(looked, Failure):
+            return StepOutcome(failure=looked)
+        result = converge(self.machinery, node, looked, observe, cancel)
+        return StepOutcome(failure=result.failure, swapped=result)
+
+    def _verify(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        driver = self.stacks[node].driver
+        if not driver.enabled or driver.version is None:
+            observe(Note(node, "verify: nothing to compare, the declaration has no driver"))
+            return StepOutcome()
+        variables = {"grapnel_expectation": {"schema": EXPECTATION, "driverVersion": driver.version}}
+        return StepOutcome(failure=self._daemon(Phase.VERIFY, node, variables, observe, cancel).failure)
+
+    def _daemon(
+        self, phase: Phase, node: str, variables: Mapping[str, object], observe: Observer, cancel: threading.Event
+    ) -> Followed:
+        request = self.machinery.playbooks.daemon(phase.value, node, variables)
+        asks_only = phase is Phase.RELEASE  # it is asked again and again while somebody holds a GPU
+        return follow(self.machinery.runner, request, observe, cancel, gathering=asks_only)
+
+
+def _failed(message: str) -> StepOutcome:
+    return StepOutcome(failure=Failure(Status.FAILED, message))

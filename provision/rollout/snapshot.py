@@ -1,0 +1,139 @@
+"""What a decision is made from, and what it says: values without behaviour worth a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.rollout.model import GpuPod, NodeView, Phase, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that has a GPU open, as the node tells it."""
+
+    pid: int
+    command: str
+    unit: str = ""
+    pod_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """How a step of a phase ended: done, or failed, or (neither) held by others and to be tried again."""
+
+    phase: Phase
+    ended: datetime
+    is_done: bool = False
+    failure: str = ""
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """Everything that a decision may know about one node.
+
+    ``target`` and ``origin`` are driver versions. ``is_disruptive``: its plan needs the node out of service.
+    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where
+    something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
+    ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
+    ``has_failed``: it failed in this process, so that it is not tried again.
+    """
+
+    view: NodeView
+    target: str
+    origin: str = ""
+    drain_timeout: timedelta
+    is_disruptive: bool = False
+    is_as_declared: bool = False
+    obstacle: str = ""
+    is_busy: bool = False
+    step: StepResult | None = None
+    blocked: Mapping[str, str] = field(default_factory=dict)
+    has_failed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The inventory's name of the node."""
+        return self.view.name
+
+    @property
+    def record(self) -> Record | None:
+        """What is remembered of the node's upgrade."""
+        return self.view.record
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether the node is between its beginning and its end."""
+        return self.record is not None and not self.record.phase.is_over
+
+    @property
+    def wants_to_begin(self) -> bool:
+        """Whether the node has to be taken out of service, or is still out of it since it failed."""
+        if self.has_failed or self.is_in_flight or self.obstacle:
+            return False
+        return self.is_disruptive or self.has_failed_before
+
+    @property
+    def has_failed_before(self) -> bool:
+        """Whether an earlier apply left the node failed."""
+        return not self.has_failed and self.record is not None and self.record.phase is Phase.FAILED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The fleet at one moment, in the inventory's order.
+
+    ``began`` is when this process began: what happened before it runs against no limit. ``still_since`` is since
+    when nothing is under way although nodes wait, None while something is.
+    """
+
+    nodes: tuple[NodeState, ...]
+    began: datetime
+    still_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Remember a record and (``cordoned`` is not None) cordon or uncordon the node, in one."""
+
+    node: str
+    record: Record
+    cordoned: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Ask these pods to leave the node."""
+
+    node: str
+    pods: tuple[GpuPod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Carry out the step of a phase: RELEASE, SWAP, VERIFY or RESUME."""
+
+    node: str
+    phase: Phase
+
+
+Action = Write | Evict | RunStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now, why each node that does not move does not, and why no further node begins.
+
+    ``is_over``: nothing is under way and nothing will be.
+    """
+
+    actions: tuple[Action, ...] = ()
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    stop: str | None = None
+    is_over: bool = False
+    is_still: bool = False

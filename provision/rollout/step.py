@@ -1,0 +1,32 @@
+"""The seam between the engine and the work on one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import threading
+
+    from provision.apply.model import Failure, NodeResult, Observer
+    from provision.rollout.model import Phase
+    from provision.rollout.snapshot import Holder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """How a step ended: failed, or held by ``holders`` and to be tried again, or done.
+
+    ``swapped`` is what the swap came to.
+    """
+
+    failure: Failure | None = None
+    holders: tuple[Holder, ...] = ()
+    swapped: NodeResult | None = None
+
+
+class Steps(Protocol):
+    """Carries out the phases RELEASE, SWAP, VERIFY and RESUME on nodes."""
+
+    def carry_out(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it."""

@@ -1,0 +1,41 @@
+"""What ansible-runner keeps of a run, as the bench reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bench.stage.by_hand import changed
+from bench.stage.runs import Task, read_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def keep(folder: Path, began: str, *ends: tuple[str, str, float]) -> None:
+    """Write a run's events; the names of the files sort otherwise than their numbers."""
+    events = [{"event": "playbook_on_start", "created": began, "event_data": {}}]
+    for host, task, took in ends:
+        data = {"host": host, "task": task, "duration": took}
+        events.append({"event": "runner_on_ok", "created": began, "event_data": data})
+    folder.joinpath("job_events").mkdir(parents=True)
+    for number, event in enumerate(events, start=9):
+        folder.joinpath("job_events", f"{number}-x.json").write_text(json.dumps(event))
+
+
+def test_runs_on_one_node_are_read_in_their_order(tmp_path: Path) -> None:
+    keep(tmp_path / "apply-n1", "2026-11-21T11:06:30.5", ("n1", "Install", 2.5), ("n1", "Hold", 0.25))
+    keep(tmp_path / "facts-n1-2", "2026-11-21T11:06:20", ("n1", "Gather facts", 1.0))
+    keep(tmp_path / "facts-nodes", "2026-11-21T11:06:10", ("n1", "Gather facts", 1.0), ("n2", "Gather facts", 1.0))
+
+    facts, apply = read_runs(tmp_path)
+
+    assert (facts.playbook, apply.playbook, apply.node) == ("facts", "apply", "n1")
+    assert apply.tasks == (Task("Install", 2.5), Task("Hold", 0.25))
+    assert apply.in_tasks_s == 2.75
+
+
+def test_the_way_back_is_what_has_changed() -> None:
+    before, after = {"libcuda1": "535.1", "dpkg": "1", "gone": "1"}, {"libcuda1": "535.2", "dpkg": "1", "new": "1"}
+
+    assert changed(before, after) == {"libcuda1": "535.1"}

@@ -1,0 +1,61 @@
+"""Who runs `grapnel` against the laboratory's cluster: a folder with declaration and inventory, and a kubeconfig."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.journey.conftest import Controller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, NEW = "535.261.03", "535.309.01"
+APPLY_TIMEOUT_S = 900.0
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+metadata:
+  name: stage
+spec:
+  driver:
+    version: "{version}"
+    kernelModule: none
+  rollout:
+    maxUnavailable: 1
+"""
+
+
+@dataclass(frozen=True)
+class Operator(Controller):
+    """`grapnel` as an operator of the cluster runs it."""
+
+    kubeconfig: Path
+
+    def declare(self, version: str) -> None:
+        """Write the declaration: one node at a time."""
+        self.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+
+    def apply_command(self) -> list[str]:
+        """Return the command line that brings the fleet to the declaration."""
+        return ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--kubeconfig", str(self.kubeconfig)]
+
+    def apply(self) -> subprocess.CompletedProcess[str]:
+        """Bring the fleet to the declaration."""
+        return subprocess.run(
+            self.apply_command(),
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=APPLY_TIMEOUT_S,
+            check=False,
+        )
+
+    def converge_fleet(self) -> None:
+        """Apply, and hold it to success."""
+        done = self.apply()
+        assert done.returncode == 0, done.stdout

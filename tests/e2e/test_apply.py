@@ -1,0 +1,68 @@
+"""`grapnel apply` on nodes at work: nothing to do means nothing done, and what it restarts disturbs no pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.manifests import HANDLER, STAY, container, pod
+from tests.e2e.stage import ENGINE
+from tests.e2e.waiting import for_each
+from tests.journey.conftest import fingerprint
+
+if TYPE_CHECKING:
+    from tests.e2e.api import Identity
+    from tests.e2e.operator import Operator
+    from tests.e2e.room import Room
+    from tests.e2e.stage import LabNode, Stage
+
+pytestmark = pytest.mark.e2e
+
+DROP_IN = "etc/containerd/conf.d/99-nvidia.toml"
+
+
+@pytest.fixture
+def workers(room: Room, lab_nodes: tuple[LabNode, ...]) -> dict[str, dict[str, Identity]]:
+    """A pod with a GPU on every node: its containers' identities, by the pod's name."""
+    names = [f"worker-{node.name}" for node in lab_nodes]
+    room.start(*(pod(f"worker-{node.name}", container(script=STAY, gpus=1), node=node.name) for node in lab_nodes))
+    room.wait_running(names)
+    return {name: room.identities(name) for name in names}
+
+
+def test_a_second_apply_changes_nothing(
+    workers: dict[str, dict[str, Identity]], room: Room, lab_nodes: tuple[LabNode, ...], operator: Operator
+) -> None:
+    before = for_each(lab_nodes, lambda node: fingerprint(node.node))
+
+    operator.converge_fleet()
+
+    assert for_each(lab_nodes, lambda node: fingerprint(node.node)) == before
+    assert {name: room.identities(name) for name in workers} == workers
+
+
+def test_an_engine_that_apply_restarts_keeps_its_pods(
+    workers: dict[str, dict[str, Identity]],
+    room: Room,
+    stage: Stage,
+    lab_nodes: tuple[LabNode, ...],
+    operator: Operator,
+) -> None:
+    restarted = [node for node in lab_nodes if node.engine == "containerd"]
+    started = {node.name: node.started(ENGINE) for node in restarted}
+    drop_ins = {node.name: node.node.root.joinpath(DROP_IN) for node in restarted}
+    texts = {name: path.read_text() for name, path in drop_ins.items()}
+    for path in drop_ins.values():
+        path.unlink()
+
+    operator.converge_fleet()
+
+    assert {name: path.read_text() for name, path in drop_ins.items()} == texts
+    for node in restarted:
+        assert node.started(ENGINE) != started[node.name]
+        stage.wait_until_settled(node)
+    ended = room.run(*(pod(f"new-{node.name}", container(gpus=1), node=node.name) for node in lab_nodes))
+    assert {name: len(each.sight().uuids) for name, each in ended.items()} == dict.fromkeys(ended, 1)
+    assert {name: room.identities(name) for name in workers} == workers
+    assert stage.api.has_runtime_class(HANDLER)

@@ -1,0 +1,147 @@
+"""Another driver version is declared: `grapnel apply` takes the nodes there one by one, and no work is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.api import is_ready
+from tests.e2e.fleet import NodeState, declare, look, look_at_all, other_version
+from tests.e2e.manifests import TEST, container, deployment, disruption_budget
+from tests.e2e.replicas import watched
+from tests.e2e.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.e2e.operator import Operator
+    from tests.e2e.room import Room
+    from tests.e2e.stage import LabNode, Stage
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+# Seven of twelve GPUs: what is evicted from one node finds room on the others.
+WORK = {"wide": (3, 1, 2), "deep": (2, 2, 1)}  # replicas, GPUs of each, replicas that the budget wants
+DRIVER_VERSION = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+GPU_LIST = "etc/gpusim/gpus"
+
+
+def test_deployments_live_through_an_upgrade(
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
+) -> None:
+    start_work(room)
+    before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)
+    declare(stage, lab_nodes, version)
+
+    with watched(room) as ledger:
+        done = operator.apply()
+
+    assert done.returncode == 0, done.stdout
+    assert {app: ledger.least[app] >= WORK[app][2] for app in WORK} == dict.fromkeys(WORK, True), ledger.least
+    assert sum(len(names) for names in ledger.seen.values()) > sum(replicas for replicas, _, _ in WORK.values())
+    for node in lab_nodes:
+        assert_in_service(stage, node, version)
+        assert look(stage, node).boot == before[node.name].boot
+    for name in wait_for_work(room):
+        assert set(room.api.run_in(room.name, name, "main", DRIVER_VERSION).split()) == {version}
+
+
+def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fails(
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
+) -> None:
+    first, second, *others = lab_nodes
+    before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)
+    declare(stage, lab_nodes, version)
+
+    kill_apply(operator, stage, first)
+    killed = look(stage, first)
+    assert (killed.phase, killed.is_cordoned) == ("swap", True)
+    assert_untouched(stage, (second, *others), before)
+
+    start_work(room)
+    with one_gpu_less_after_the_next_load(second):
+        stopped = operator.apply()
+    assert stopped.returncode == 1, stopped.stdout
+    assert_in_service(stage, first, version)
+    failed = look(stage, second)
+    assert (failed.phase, failed.is_cordoned) == ("failed", True)
+    assert '"failedIn":"verify"' in failed.record.replace(" ", "")
+    assert second.name in stopped.stdout
+    assert second.uuids[-1] in failed.record, failed.record
+    assert_untouched(stage, others, before)
+
+    second.node.reboot()  # with the GPU in its place again
+    stage.wait_until_booted(second)
+    finished = operator.apply()
+    assert finished.returncode == 0, finished.stdout
+    for node in lab_nodes:
+        assert_in_service(stage, node, version)
+
+
+def start_work(room: Room) -> None:
+    """Start deployments that hold their GPUs, with a budget each, and wait until all of it is in service."""
+    for name, (replicas, gpus, wanted) in WORK.items():
+        hold = container(image=TEST, command=["gpu-test", "hold"], gpus=gpus)
+        room.start(deployment(name, replicas, hold), disruption_budget(name, min_available=wanted))
+    wait_for_work(room)
+
+
+def wait_for_work(room: Room) -> list[str]:
+    """Wait until every replica is in service; return the pods' names."""
+
+    def ready() -> list[str] | None:
+        names = [pod.metadata.name for pod in room.api.pods(room.name) if is_ready(pod)]
+        return names if len(names) == sum(replicas for replicas, _, _ in WORK.values()) else None
+
+    return wait_for("the deployments are complete", ready, evidence=room.evidence)
+
+
+def assert_in_service(stage: Stage, node: LabNode, version: str) -> None:
+    """Hold a node to being upgraded and back in service."""
+    stage.wait_until_settled(node)
+    state = look(stage, node)
+    assert (state.module, state.package) == (version, version)
+    assert (state.phase, state.is_cordoned) == ("done", False)
+
+
+def assert_untouched(stage: Stage, nodes: Sequence[LabNode], before: dict[str, NodeState]) -> None:
+    """Hold nodes to being as they were, record and cordon included."""
+    assert look_at_all(stage, nodes) == {node.name: before[node.name] for node in nodes}
+
+
+def kill_apply(operator: Operator, stage: Stage, node: LabNode) -> None:
+    """Start an apply, and kill it without a warning in the middle of a node's exchange."""
+    with subprocess.Popen(
+        operator.apply_command(),
+        cwd=operator.folder,
+        env=operator.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as apply:
+        try:
+            wait_for(
+                f"dpkg works on {node.name}",
+                lambda: node.node.run(["pgrep", "-x", "dpkg"], check=False).returncode == 0,
+                timeout_s=120,
+                evidence=lambda: stage.evidence(node.name),
+            )
+        finally:
+            os.kill(apply.pid, signal.SIGKILL)
+
+
+@contextmanager
+def one_gpu_less_after_the_next_load(node: LabNode) -> Iterator[None]:
+    """Let the module find one GPU less when it is loaded next, as after a bad contact."""
+    path = node.node.root / GPU_LIST
+    whole = path.read_text()
+    path.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    try:
+        yield
+    finally:
+        path.write_text(whole)

@@ -1,0 +1,251 @@
+"""What is planned and read: command lines, files of nodes, states, refusals before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine
+from lab.cluster.certificates import Certificates
+from lab.cluster.components import Layout, plan_components
+from lab.cluster.crio import stage_spec
+from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
+from lab.cluster.project import write_project
+from lab.cluster.room import Room, available_memory_bytes, available_room, require_room, used_inotify_instances
+from lab.cluster.status import ClusterStatus, NodeState, PodState, ProcessStatus, parse_node, parse_pod, render
+
+LAYOUT = Layout(Path("/f"), Path("/bin"), "10.177.9.1", 6443, Certificates(Path("/f/pki")))
+NODE: dict[str, Any] = {
+    "spec": {"unschedulable": True},
+    "status": {
+        "conditions": [
+            {"type": "MemoryPressure", "status": "False", "message": "enough"},
+            {"type": "Ready", "status": "True", "message": "kubelet is posting ready status"},
+        ],
+        "nodeInfo": {"containerRuntimeVersion": "containerd://1.7.24", "kubeletVersion": "v1.36.3", "bootID": "b1"},
+        "allocatable": {"cpu": "2", "nvidia.com/gpu": "3"},
+    },
+}
+
+
+def flags(component: str, layout: Layout = LAYOUT) -> dict[str, str]:
+    argv = next(part.argv for part in plan_components(layout) if part.name == component)
+    return dict(word.removeprefix("--").split("=", 1) for word in argv[1:])
+
+
+def test_the_api_server_is_the_only_one_with_a_port() -> None:
+    etcd = flags("etcd")
+    urls = [etcd[name] for name in ("listen-client-urls", "listen-peer-urls")]
+    assert all(url.startswith("unix://") and "/" not in url.removeprefix("unix://") for url in urls)
+    assert flags("kube-apiserver")["etcd-servers"] == etcd["listen-client-urls"]
+    assert [flags(name)["secure-port"] for name in ("kube-controller-manager", "kube-scheduler")] == ["0", "0"]
+    api = flags("kube-apiserver")
+    assert (api["bind-address"], api["secure-port"]) == ("10.177.9.1", "6443")
+
+
+def test_what_talks_to_the_api_server_waits_for_its_port() -> None:
+    waiting = [part.name for part in plan_components(LAYOUT) if part.needs_api]
+    assert waiting == ["kube-controller-manager", "kube-scheduler"]
+
+
+def test_a_kubelet_takes_this_machine_and_tells_quickly() -> None:
+    written = kubelet_configuration(Engine.PACKAGED)
+    assert written["failCgroupV1"] is False
+    assert written["cgroupDriver"] == "cgroupfs"
+    assert written["nodeStatusUpdateFrequency"] == "1s"
+    assert written["authentication"]["anonymous"] == {"enabled": False}
+
+
+def test_pods_of_different_nodes_have_networks_of_their_own_and_routes() -> None:
+    subnets = [pod_network(f"10.177.9.{octet}")["plugins"][0]["ipam"]["ranges"][0][0]["subnet"] for octet in (11, 12)]
+    assert subnets == ["10.178.11.0/24", "10.178.12.0/24"]
+    routes = render_routes("10.177.9.11", range(11, 14))
+    assert routes == (
+        "[Route]\nDestination=10.178.12.0/24\nGateway=10.177.9.12\n"
+        "[Route]\nDestination=10.178.13.0/24\nGateway=10.177.9.13\n"
+    )
+
+
+def test_a_specification_is_the_same_after_it_was_kept() -> None:
+    assert ClusterSpec.from_json(json.loads(json.dumps(DEFAULT.to_json()))) == DEFAULT
+
+
+def test_the_stage_has_an_engine_of_each_kind() -> None:
+    engines = [(node.suite, node.engine) for node in DEFAULT.nodes]
+    assert engines == [
+        ("trixie", Engine.CONTAINERD_2),
+        ("trixie", Engine.PACKAGED),
+        ("bookworm", Engine.PACKAGED),
+    ]
+
+
+def test_a_node_is_read_from_its_object() -> None:
+    state = parse_node("n2", "10.177.9.12", is_running=True, seen=NODE)
+    assert (state.is_ready, state.is_cordoned, state.gpus, state.boot_id) == (True, True, 3, "b1")
+    assert (state.engine, state.kubelet) == ("containerd://1.7.24", "v1.36.3")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(None, id="no object"),
+        pytest.param({"metadata": {}}, id="an object that nobody has filled yet"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, id="a silent kubelet"),
+    ],
+)
+def test_a_node_that_has_not_told_anything_is_not_ready(seen: dict[str, Any] | None) -> None:
+    state = parse_node("n1", "10.177.9.11", is_running=True, seen=seen)
+    assert (state.is_ready, state.gpus) == (False, 0)
+
+
+def test_a_pod_that_is_being_deleted_says_so() -> None:
+    pod = {"metadata": {"namespace": "a", "name": "p", "deletionTimestamp": "now"}, "status": {"phase": "Running"}}
+    assert parse_pod(pod) == PodState("a", "p", "Terminating", "-")
+
+
+def test_the_status_is_a_table_of_each_kind() -> None:
+    status = ClusterStatus(
+        (ProcessStatus("etcd", 12, 1, None, Path("/l")), ProcessStatus("kube-scheduler", 0, 3, 1, Path("/l"))),
+        (
+            parse_node("n1", "10.177.9.11", is_running=True, seen=NODE),
+            NodeState("n2", "10.177.9.12", is_running=False),
+        ),
+        (),
+    )
+    assert render(status) == (
+        "CONTROL PLANE   PID  STARTS  ENDED WITH\n"
+        "etcd            12   1       -\n"
+        "kube-scheduler  -    3       1\n"
+        "\n"
+        "NODE  STATE           ADDRESS      KUBELET  ENGINE               GPUS\n"
+        "n1    Ready,cordoned  10.177.9.11  v1.36.3  containerd://1.7.24  3\n"
+        "n2    off             10.177.9.12  -        -                    0"
+    )
+
+
+def test_memory_is_what_could_be_had() -> None:
+    assert available_memory_bytes("MemTotal: 9 kB\nMemAvailable:   3 kB\n") == 3072
+
+
+def test_a_cluster_that_cannot_fit_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = Cluster("big")
+    with pytest.raises(ClusterError, match=r"of memory is available, a cluster of 100000 nodes needs"):
+        cluster.up(ClusterSpec(tuple(ClusterNode(f"n{number}") for number in range(100_000))))
+    assert not cluster.site.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("available", "message"),
+    [
+        pytest.param(Room(1 << 30, 100), "1.0 GiB of memory is available, it needs 2.0 GiB", id="memory"),
+        pytest.param(Room(4 << 30, 17), "17 inotify instances are left, it needs 18", id="inotify instances"),
+        pytest.param(Room(4 << 30, -3), "0 inotify instances are left, it needs 18", id="a limit that was lowered"),
+    ],
+)
+def test_what_is_missing_is_said_with_what_helps(available: Room, message: str) -> None:
+    with pytest.raises(ClusterError, match=message) as refused:
+        require_room("it", Room(2 << 30, 18), available)
+    assert refused.value.hint
+
+
+def test_inotify_instances_are_counted_by_open_descriptors(tmp_path: Path) -> None:
+    for number, target in (("7/fd/3", "anon_inode:inotify"), ("7/fd/4", "/dev/null"), ("8/fd/0", "anon_inode:inotify")):
+        link = tmp_path / number
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+    (tmp_path / "9").mkdir()  # a process that has just ended
+    assert used_inotify_instances(tmp_path) == 2
+
+
+def test_this_machine_tells_what_it_has() -> None:
+    room = available_room()
+    assert room.memory_bytes > 0
+    require_room("nothing", Room(0, -1000), room)
+
+
+def test_a_cluster_that_is_not_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(ClusterError, match="there is no cluster none"):
+        Cluster("none").status()
+
+
+def test_a_control_plane_that_never_started_says_so(tmp_path: Path) -> None:
+    control_plane = ControlPlane(tmp_path)
+    with pytest.raises(ClusterError, match="has not been started yet"):
+        control_plane.kubectl(["get", "nodes"])
+    assert control_plane.status() == []
+
+
+def made_of(spec: ClusterSpec, name: str) -> Cluster:
+    """Return a cluster that was made of these nodes, and never started."""
+    cluster = Cluster(name)
+    cluster.folder.mkdir(parents=True)
+    (cluster.folder / "cluster.json").write_text(json.dumps(spec.to_json()))
+    return cluster
+
+
+@pytest.fixture
+def crio(tmp_path: Path) -> Path:
+    """A CRI-O in a folder of its own."""
+    for name in ("crio", "pinns"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path / "bin" / "crio"
+
+
+def test_a_crio_of_this_machine_makes_a_fourth_node(crio: Path) -> None:
+    assert stage_spec({}) == stage_spec({"CRIO": ""}) == DEFAULT
+
+    spec = stage_spec({"CRIO": str(crio)})
+
+    assert spec.nodes == (*DEFAULT.nodes, ClusterNode("n4", engine=Engine.CRIO, program=str(crio)))
+    assert ClusterSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@pytest.mark.parametrize("missing", ["crio", "pinns"])
+def test_a_crio_that_is_none_is_one_clear_line(crio: Path, missing: str) -> None:
+    crio.with_name(missing).chmod(0o644)
+
+    with pytest.raises(
+        ClusterError, match=rf"^CRIO={crio}: {crio.parent}/{missing} is not an executable file"
+    ) as refused:
+        stage_spec({"CRIO": str(crio)})
+
+    assert "unset it to do without" in refused.value.hint
+
+
+def test_a_crio_node_is_declared_as_one(crio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "project"
+
+    write_project(made_of(stage_spec({"CRIO": str(crio)}), "mine"), folder)
+
+    assert [path.name for path in (folder / "host_vars").iterdir()] == ["n4.yaml"]
+    assert "engine: crio" in (folder / "host_vars" / "n4.yaml").read_text()
+    assert kubelet_configuration(Engine.CRIO)["containerRuntimeEndpoint"] == "unix:///var/run/crio/crio.sock"
+
+
+def test_a_project_keeps_its_declaration_and_touches_no_foreign_inventory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "project"
+    cluster = made_of(DEFAULT, "mine")
+    write_project(cluster, folder)
+    (folder / "grapnel.yaml").write_text("my own")
+    write_project(cluster, folder)
+    assert (folder / "grapnel.yaml").read_text() == "my own"
+    assert (folder / "inventory.yaml").readlink() == cluster.site.inventory_path
+
+    (folder / "inventory.yaml").unlink()
+    (folder / "inventory.yaml").write_text("all: {}")
+    with pytest.raises(ClusterError, match="is not the laboratory's"):
+        write_project(cluster, folder)
+    assert (folder / "inventory.yaml").read_text() == "all: {}"

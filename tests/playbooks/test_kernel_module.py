@@ -1,0 +1,325 @@
+"""The exchange of the kernel module: all or nothing, whoever is in the way is named, a kill anywhere is made up for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import (
+    KernelModuleError,
+    bring_to,
+    look,
+    obstacles_to,
+    require_on_disk,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RELOAD_MARK
+
+from tests.playbooks.fakes import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+
+    from tests.playbooks.fakes import Machine
+
+OLD, NEW = "535.309.01", "550.163.01"
+ALL = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
+
+
+def stopped_clock() -> Clock:
+    """Time goes by as one sleeps."""
+    moments = [0.0]
+    return Clock(lambda: moments[0], lambda seconds: moments.__setitem__(0, moments[0] + seconds))
+
+
+def exchange(machine: Machine, version: str = NEW) -> None:
+    bring_to(machine.host, version, stopped_clock())
+
+
+def changes(machine: Machine) -> list[str]:
+    """Return the commands that changed something."""
+    looks = ("modprobe --show", "modinfo", "systemctl show")
+    return [call for call in machine.calls if not call.startswith(looks)]
+
+
+def is_marked(machine: Machine) -> bool:
+    return (machine.root / RELOAD_MARK.lstrip("/")).exists()
+
+
+def test_what_was_loaded_is_unloaded_and_loaded_again_in_the_other_version(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert changes(machine) == [
+        "rmmod nvidia_drm",
+        "rmmod nvidia_modeset",
+        "rmmod nvidia_uvm",
+        "rmmod nvidia",
+        "modprobe nvidia",
+        "modprobe nvidia_uvm",
+        "modprobe nvidia_modeset",
+        "modprobe nvidia_drm",
+    ]
+    assert not is_marked(machine)
+    assert look(machine.host).is_as_wanted(NEW)
+
+
+def test_a_node_without_a_loaded_module_gets_what_cuda_needs(machine: Machine) -> None:
+    kernel = Kernel(machine, None, NEW)
+
+    exchange(machine)
+
+    assert kernel.loaded == {"nvidia": NEW, "nvidia_uvm": NEW}
+
+
+def test_the_driver_s_services_are_stopped_and_run_again(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+
+    exchange(machine)
+
+    assert kernel.service_runs
+    done = changes(machine)
+    assert done[0] == f"systemctl stop {Kernel.SERVICE}"
+    assert done[-1] == f"systemctl start {Kernel.SERVICE}"
+
+
+def test_whoever_holds_a_gpu_is_named_before_anything_is_changed(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.add_process(4711, "train", "job.scope")
+
+    with pytest.raises(KernelModuleError) as raised:
+        exchange(machine)
+
+    assert str(raised.value) == (
+        "kernel module 535.309.01 is in use, nothing was changed: train (pid 4711, job.scope) has /dev/nvidia0 open"
+    )
+    assert changes(machine) == []
+    assert not is_marked(machine)
+
+
+def test_a_stranger_among_the_modules_is_named_before_anything_is_changed(machine: Machine) -> None:
+    Kernel(machine, OLD, NEW)
+    machine.write("/sys/module/nvidia/holders/vendor_rdma")
+
+    with pytest.raises(KernelModuleError, match="kernel module vendor_rdma, which is not the driver's, uses nvidia"):
+        exchange(machine)
+
+    assert changes(machine) == []
+
+
+def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    kernel.use("nvidia_drm")
+
+    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without an open /dev/nvidia"):
+        exchange(machine)
+
+    assert changes(machine) == []
+
+
+def test_a_use_that_the_services_had_hidden_is_found_before_anything_is_unloaded(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.use("nvidia_drm")
+
+    with pytest.raises(KernelModuleError, match="nothing was unloaded: nvidia_drm is in use once"):
+        exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, OLD)
+    assert kernel.service_runs
+    assert not is_marked(machine)
+
+
+def test_a_process_that_is_just_ending_is_waited_for(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.use("nvidia")
+
+    bring_to(machine.host, NEW, Clock(lambda: 0.0, lambda _seconds: kernel.use()))
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+
+
+def hold_during(machine: Machine, kernel: Kernel, command: str) -> None:
+    """Let somebody open a GPU in the middle: nothing can foresee that."""
+    known = machine._answers[command]
+
+    def grab() -> Finished:
+        done = known()
+        kernel.add_process(99, "late", "late.service")
+        return done
+
+    machine.teach(command, grab)
+
+
+def test_what_was_unloaded_in_vain_is_loaded_again_if_it_can_be(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    hold_during(machine, kernel, "rmmod nvidia_modeset")
+    known = machine._answers["rmmod nvidia"]
+
+    def fail() -> Finished:
+        kernel.on_disk = OLD  # as if the module's own files were still there
+        return known()
+
+    machine.teach("rmmod nvidia", fail)
+
+    with pytest.raises(KernelModuleError) as raised:
+        exchange(machine)
+
+    assert "nvidia cannot be unloaded: rmmod: ERROR: Module nvidia is in use; late (pid 99, late.service)" in str(
+        raised.value
+    )
+    assert "loaded again: nvidia_uvm, nvidia_modeset, nvidia_drm" in str(raised.value)
+    assert kernel.loaded == dict.fromkeys(ALL, OLD)
+    assert kernel.service_runs
+    assert not is_marked(machine)
+
+
+def test_what_cannot_be_loaded_again_is_told_and_made_up_for_by_the_next_run(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    hold_during(machine, kernel, "rmmod nvidia_modeset")
+
+    with pytest.raises(KernelModuleError, match=r"nvidia_drm was unloaded and cannot be loaded again: .*Invalid"):
+        exchange(machine)
+    assert is_marked(machine)
+    kernel.end_process(99)
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert not is_marked(machine)
+
+
+def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.broken = {"nvidia"}
+
+    with pytest.raises(KernelModuleError) as raised:
+        exchange(machine)
+
+    assert str(raised.value).startswith(
+        "kernel module 550.163.01 cannot be loaded, and none is now: "
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service; "
+        "systemctl start nvidia-persistenced.service: Job for"
+    )
+    assert is_marked(machine)
+
+
+def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    kernel.broken = {"nvidia_drm"}
+
+    with pytest.raises(KernelModuleError, match=r"550\.163\.01 is loaded, but not nvidia_drm: modprobe: ERROR"):
+        exchange(machine)
+
+    assert not look(machine.host).is_as_wanted(NEW)
+    kernel.broken = set()
+    exchange(machine)
+    assert look(machine.host).is_as_wanted(NEW)
+
+
+def test_a_service_that_does_not_start_again_is_a_failure_that_the_next_run_repeats(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    known = machine._answers[f"systemctl start {Kernel.SERVICE}"]
+    machine.teach(f"systemctl start {Kernel.SERVICE}", return_code=1, stderr="Job failed.\n")
+
+    with pytest.raises(KernelModuleError, match=r"550.163.01 is loaded, but systemctl start .*: Job failed"):
+        exchange(machine)
+    assert not look(machine.host).is_as_wanted(NEW)
+    machine.teach(f"systemctl start {Kernel.SERVICE}", known)
+    exchange(machine)
+
+    assert kernel.service_runs
+    assert look(machine.host).is_as_wanted(NEW)
+
+
+@pytest.mark.parametrize(("loaded", "on_disk", "found"), [(OLD, OLD, OLD), (OLD, None, "none"), (None, OLD, OLD)])
+def test_a_version_that_is_not_on_disk_is_refused(
+    loaded: str | None, on_disk: str | None, found: str, machine: Machine
+) -> None:
+    Kernel(machine, loaded, on_disk)
+
+    with pytest.raises(KernelModuleError, match=rf"550\.163\.01 is not on disk \({found} is\), nothing was changed"):
+        exchange(machine)
+
+    assert changes(machine) == []
+
+
+def test_a_loaded_version_need_not_be_on_disk(machine: Machine) -> None:
+    Kernel(machine, NEW, None)
+
+    require_on_disk(look(machine.host), NEW)
+
+
+def test_the_daemon_counts_unless_it_will_be_told_to_release(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    kernel.add_process(812, "grapnel-node", DAEMON_UNIT)
+    state = look(machine.host)
+
+    assert obstacles_to(machine.host, state, NEW) == [
+        "grapnel-node (pid 812, grapnel-node.service) has /dev/nvidia0 open"
+    ]
+    assert obstacles_to(machine.host, state, NEW, (DAEMON_UNIT,)) == []
+    assert obstacles_to(machine.host, state, OLD) == []
+
+
+def test_a_mark_that_cannot_be_read_counts_as_unfinished(machine: Machine) -> None:
+    kernel = Kernel(machine, NEW, NEW)
+    machine.write(RELOAD_MARK, "{")
+
+    assert not look(machine.host).is_as_wanted(NEW)
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert look(machine.host).is_as_wanted(NEW)
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def killed_at(machine: Machine, number: int) -> Host:
+    """Return the machine for a process that is killed when it has run so many commands."""
+    left = [number]
+    known = machine.host.run
+
+    def run(arguments: Sequence[str], timeout_s: float) -> Finished:
+        if not left[0]:
+            raise KilledError
+        left[0] -= 1
+        return known(arguments, timeout_s)
+
+    return Host(machine.root, run)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True, more=("gdrdrv",))
+    is_whole = True
+    try:
+        bring_to(killed_at(machine, number), NEW, stopped_clock())
+    except KilledError:
+        is_whole = False
+
+    state = look(machine.host)
+    if not state.is_as_wanted(NEW):
+        assert not is_whole
+        exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys((*ALL, "gdrdrv"), NEW)
+    assert kernel.service_runs
+    assert not is_marked(machine)
+
+
+def test_the_mark_holds_what_is_to_be_restored(machine: Machine) -> None:
+    Kernel(machine, OLD, NEW, service=True)
+
+    with pytest.raises(KilledError):
+        bring_to(killed_at(machine, 8), NEW, stopped_clock())
+
+    assert json.loads(machine.read(RELOAD_MARK)) == {
+        "modules": ["nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"],
+        "services": [Kernel.SERVICE],
+    }

@@ -1,0 +1,170 @@
+"""Who holds a GPU: control groups of every shape, a process tree in a folder, and real processes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugin.holders import Holder, Listing, Place, list_holders, parse_cgroup
+from tests.plugin.daemon_process import wait_until
+
+ID = "4f1c" * 16
+UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10"
+SYSTEMD_UID = UID.replace("-", "_")
+MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        pytest.param(
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope\n",
+            Place(f"cri-containerd-{ID}.scope", UID, ID),
+            id="v2, systemd driver, containerd",
+        ),
+        pytest.param(
+            f"0::/kubepods.slice/kubepods-pod{SYSTEMD_UID}.slice/crio-{ID}.scope/container\n",
+            Place(f"crio-{ID}.scope", UID, ID),
+            id="v2, systemd driver, cri-o, guaranteed, own child group",
+        ),
+        pytest.param(f"0::/kubepods/besteffort/pod{UID}/{ID}\n", Place(None, UID, ID), id="v2, cgroupfs driver"),
+        pytest.param(
+            f"12:memory:/kubepods/burstable/pod{UID}/{ID}\n1:name=systemd:/kubepods/burstable/pod{UID}/{ID}\n0::/\n",
+            Place(None, UID, ID),
+            id="v1, cgroupfs driver",
+        ),
+        pytest.param(
+            "5:pids:/\n"
+            f"4:memory:/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope\n",
+            Place(f"cri-containerd-{ID}.scope", UID, ID),
+            id="v1, systemd driver, a controller without the pod first",
+        ),
+        pytest.param(
+            f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope",
+            Place(f"cri-containerd-{ID}.scope", UID, ID),
+            id="below a cgroup root",
+        ),
+        pytest.param(
+            f"0::/system.slice/containerd.service/kubepods-burstable-pod{SYSTEMD_UID}.slice:cri-containerd:{ID}",
+            Place("containerd.service", UID, ID),
+            id="engine and kubelet with different drivers",
+        ),
+        pytest.param(f"0::/kubepods/pod{MIRROR_UID}/{ID}", Place(None, MIRROR_UID, ID), id="a mirror pod"),
+        pytest.param(
+            f"0::/../../kubepods/pod{UID}/{ID}", Place(None, UID, ID), id="seen from another control group name space"
+        ),
+        pytest.param(
+            f"0::/machine.slice/libpod-{ID}.scope",
+            Place(f"libpod-{ID}.scope", None, ID),
+            id="podman: no pod of a kubelet",
+        ),
+        pytest.param(f"0::/system.slice/docker-{ID}.scope", Place(f"docker-{ID}.scope", None, ID), id="docker"),
+        pytest.param(
+            "0::/system.slice/nvidia-persistenced.service", Place("nvidia-persistenced.service"), id="a service"
+        ),
+        pytest.param("0::/user.slice/user-1000.slice/session-3.scope", Place("session-3.scope"), id="somebody's shell"),
+        pytest.param("0::/system.slice/podman-x.service", Place("podman-x.service"), id="a name that begins with pod"),
+        pytest.param("0::/", Place(), id="the root"),
+        pytest.param("", Place(), id="a process that ended"),
+    ],
+)
+def test_control_groups_tell_the_place(text: str, place: Place) -> None:
+    assert parse_cgroup(text) == place
+
+
+class Proc:
+    """A folder in the form of /proc."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "sys").mkdir()
+
+    def add(self, pid: int, *targets: str, maps: str = "", cgroup: str = "0::/\n") -> None:
+        process = self.folder / str(pid)
+        (process / "fd").mkdir(parents=True)
+        for number, target in enumerate(targets):
+            (process / "fd" / str(number)).symlink_to(target)
+        (process / "maps").write_text(maps)
+        (process / "cgroup").write_text(cgroup)
+        (process / "comm").write_text(f"program-{pid}\n")
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
+
+
+def test_descriptors_and_mappings_count_and_nothing_else(proc: Proc) -> None:
+    mapping = "7f00-7f01 rw-s 00000000 00:05 123                        /dev/nvidia-uvm (deleted)\n"
+    other = (
+        "7f02-7f03 r-xp 00000000 08:01 9      /usr/lib/libnvidia-ml.so.535.261.03\n7f04-7f05 rw-p 00000000 00:00 0\n"
+    )
+    proc.add(9, "/dev/null", "socket:[1]", "/usr/lib/nvidia/x", maps=other)
+    proc.add(100, "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia0", cgroup=f"0::/kubepods/pod{UID}/{ID}\n")
+    proc.add(20, "/dev/null", maps=other + mapping)
+    proc.add(30, "/dev/nvidia-caps/nvidia-cap1 (deleted)")
+    assert list_holders(proc.folder) == Listing(
+        (
+            Holder(20, "program-20", ("/dev/nvidia-uvm",)),
+            Holder(30, "program-30", ("/dev/nvidia-caps/nvidia-cap1",)),
+            Holder(100, "program-100", ("/dev/nvidia0", "/dev/nvidiactl"), None, UID, ID),
+        )
+    )
+
+
+def test_the_lister_itself_is_nobody(proc: Proc) -> None:
+    proc.add(7, "/dev/nvidia0")
+    proc.add(8, "/dev/nvidia0")
+    assert [holder.pid for holder in list_holders(proc.folder, own_pid=7).holders] == [8]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_process_that_may_not_be_looked_into_is_named() -> None:
+    """As nobody: root's own processes are out of reach then, as confined ones are for root."""
+    script = (
+        "import os, sys; from pathlib import Path; from plugin.holders import list_holders\n"
+        "os.setuid(65534); print(*list_holders(Path('/proc')).hidden)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert str(os.getpid()) in done.stdout.split()
+
+
+def test_a_process_that_ends_meanwhile_is_nobody(proc: Proc) -> None:
+    proc.add(7, "/dev/nvidia0")
+    (proc.folder / "7/maps").unlink()
+    assert list_holders(proc.folder) == Listing()
+
+
+def test_a_file_with_such_a_name_is_no_device(proc: Proc, tmp_path: Path) -> None:
+    lookalike = tmp_path / "dev"
+    lookalike.mkdir()
+    (lookalike / "nvidia0").write_text("")
+    proc.add(7, str(lookalike / "nvidia0"))
+    assert list_holders(proc.folder) == Listing()
+
+
+@pytest.mark.functional
+@pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+def test_a_real_process_is_found_and_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "dev"
+    folder.mkdir()
+    os.mknod(folder / "nvidia0", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    script = "import sys; held = open(sys.argv[1]); print(flush=True); input()"
+    command = [sys.executable, "-c", script, str(folder / "nvidia0")]
+
+    def mine() -> list[Holder]:
+        return [
+            holder for holder in list_holders(Path("/proc")).holders if holder.devices == (str(folder / "nvidia0"),)
+        ]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert [holder.pid for holder in mine()] == [process.pid]
+        process.kill()
+    wait_until(lambda: not mine(), lambda: "a process that ended is still listed")

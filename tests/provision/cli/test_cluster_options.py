@@ -1,0 +1,63 @@
+"""Which cluster is meant."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cluster import LocalCluster
+from provision.cluster.errors import KubeconfigError
+from provision.errors import UsageError
+from provision.fleet.model import Fleet, FleetNode
+from provision.spec.model import GpuStack
+from tests.provision.samples import make_stack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STACK = make_stack()
+FLEET = Fleet(
+    declaration=GpuStack(api_version="grapnel.dev/v1alpha1", kind="GpuStack", spec=STACK),
+    nodes=(FleetNode("n1", (), STACK, {}),),
+    inventories=("/srv/inventory",),
+)
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    cluster_arguments(parser)
+    return parser.parse_args(list(words))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("KUBECONFIG", "XDG_STATE_HOME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [[], ["--no-cluster"]], ids=["no kubeconfig anywhere", "asked for"])
+def test_without_a_cluster_there_is_a_journal(words: list[str], home: Path) -> None:
+    scope = open_scope(arguments(*words), FLEET)
+    assert isinstance(scope.cluster, LocalCluster)
+    assert scope.cluster.name.startswith(f"journal {home}/.local/state/grapnel/journal-")
+    assert scope.stacks == {"n1": STACK}
+    assert scope.cluster.has_runtime_class("nvidia", "nvidia"), "nobody would read it"
+
+
+def test_a_kubeconfig_that_is_in_the_way_is_left_alone(home: Path) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube" / "config").write_text("not a kubeconfig")
+    with pytest.raises(KubeconfigError):
+        open_scope(arguments(), FLEET)
+    assert isinstance(open_scope(arguments("--no-cluster"), FLEET).cluster, LocalCluster)
+
+
+@pytest.mark.parametrize("words", [["--kubeconfig", "k"], ["--context", "c"]])
+def test_no_cluster_and_a_cluster_cannot_be_meant(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="goes with neither"):
+        open_scope(arguments("--no-cluster", *words), FLEET)

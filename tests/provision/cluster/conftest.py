@@ -1,0 +1,20 @@
+"""A real API server for the tests of the adapter, and people who use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.cluster import ControlPlane
+from tests.provision.cluster.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Run one control plane without nodes for all tests; each makes nodes and pods with names of its own."""
+    with ControlPlane(tmp_path_factory.mktemp("control-plane")).running() as control_plane:
+        yield Stage(control_plane)

@@ -1,0 +1,36 @@
+"""Values for tests of node state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from provision.cluster.objects import Node, Pod
+from provision.rollout.model import Phase, Record
+
+CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "node-state"
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+RECORD = Record(phase=Phase.DRAIN, target="535.309.01", origin="535.261.03", began=NOW, since=NOW)
+
+
+def node(name: str, **labels: str) -> Node:
+    """Return a Node as the API server gives it."""
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
+
+
+def pod(name: str = "web", **changes: Any) -> Pod:  # noqa: ANN401 - parts of an object of the API
+    """Return a Pod on n1 without a GPU; ``metadata``, ``spec`` and ``status`` are added to."""
+    whole = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"} | changes.get("metadata", {}),
+        "spec": {"nodeName": "n1", "containers": [{"name": "main"}]} | changes.get("spec", {}),
+        "status": {"phase": "Running"} | changes.get("status", {}),
+    }
+    return msgspec.convert(whole, Pod)
+
+
+def container(**resources: dict[str, str]) -> dict[str, Any]:
+    """Return a container with these ``requests`` or ``limits``."""
+    return {"name": "main", "image": "x", "resources": resources}

@@ -1,0 +1,97 @@
+"""Plays the rest of a cluster beside a real API server: nodes without machines, pods whose kubelet is the test."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from provision.cluster import connect
+from provision.cluster.kubernetes_cluster import KubernetesCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from lab.cluster import ControlPlane
+
+GPU = "nvidia.com/gpu"
+READY = [{"type": "Ready", "status": "True"}]
+
+
+class Stage:
+    """A control plane, and what tests do to it as its administrator."""
+
+    def __init__(self, control_plane: ControlPlane) -> None:
+        self.control_plane = control_plane
+        self._numbers = itertools.count(1)
+
+    def kubectl(self, *arguments: str, data: object = None) -> str:
+        """Run kubectl as the administrator, with ``data`` as JSON on standard input."""
+        text = None if data is None else json.dumps(data)
+        return self.control_plane.kubectl(arguments, input_text=text)
+
+    def get(self, *arguments: str) -> Any:  # noqa: ANN401 - an object of the API
+        """Return an object."""
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def connect(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        hostnames: Mapping[str, str] | None = None,
+        resources: Collection[str] = (),
+    ) -> KubernetesCluster:
+        """Connect as a person does who names a kubeconfig; the administrator's unless told."""
+        cluster = connect(
+            kubeconfig or self.control_plane.kubeconfig,
+            None,
+            {},
+            journal=self.control_plane.folder / "journal.json",
+            resources=resources or [GPU],
+            hostnames=hostnames or {},
+        )
+        assert isinstance(cluster, KubernetesCluster)
+        return cluster
+
+    def make_node(self, **labels: str) -> str:
+        """Make a ready node with a name that no other test uses; return the name."""
+        name = f"node-{next(self._numbers)}"
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "status": {"capacity": {GPU: "4"}, "allocatable": {GPU: "4", "pods": "100"}, "conditions": READY},
+        }
+        self.kubectl("create", "-f", "-", data=node)
+        return name
+
+    def make_pod(self, node: str, *, name: str = "", gpus: str = "1", labels: Mapping[str, str] | None = None) -> str:
+        """Make a pod that is bound to ``node`` already; return its name."""
+        name = name or f"pod-{next(self._numbers)}"
+        resources = {"limits": {GPU: gpus}} if gpus else {}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": dict(labels or {})},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "x", "resources": resources}]},
+        }
+        self.kubectl("create", "-f", "-", data=pod)
+        return name
+
+    def set_pod_status(self, pod: str, status: Mapping[str, Any]) -> None:
+        """Play the pod's kubelet."""
+        self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+    def run_pod(self, pod: str) -> None:
+        """Say that the pod runs and is ready."""
+        self.set_pod_status(pod, {"phase": "Running", "conditions": READY})
+
+
+def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    """Wait; fail with ``what`` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain: {what}"
+        time.sleep(0.1)

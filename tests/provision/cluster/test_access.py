@@ -1,0 +1,167 @@
+"""What grapnel needs to be allowed: the file that grants it, and a real API server that checks every request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from provision.cluster import EvictionOutcome
+from provision.cluster.errors import ForbiddenError, KubeconfigError
+from provision.cluster.permissions import GRANT, LEASE_NAME, LEASE_NAMESPACE, NEEDED, Permission
+from provision.rollout.model import NodeView
+from tests.provision.cluster.samples import RECORD
+from tests.provision.cluster.stage import wait_until
+
+if TYPE_CHECKING:
+    from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from tests.provision.cluster.stage import Stage
+
+GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
+WHERE = {"ClusterRole": "", "Role": LEASE_NAMESPACE}
+
+
+def permissions(role: dict[str, Any]) -> set[Permission]:
+    """Return what a role grants."""
+    return {
+        Permission(verb=verb, resource=resource, group=group, namespace=WHERE[role["kind"]], name=name)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def test_the_file_grants_what_is_needed_and_nothing_else() -> None:
+    assert set.union(*map(permissions, GRANTED)) == set(NEEDED)
+    assert [role["kind"] for role in GRANTED] == list(WHERE)
+
+
+@pytest.mark.parametrize("permission", NEEDED, ids=str)
+def test_the_rule_that_a_hint_shows_is_yaml_of_a_role(permission: Permission) -> None:
+    rule = yaml.safe_load(permission.rule)
+
+    role = {"kind": "Role" if permission.namespace else "ClusterRole", "rules": [rule]}
+    assert permissions(role) == {permission}
+
+
+def operator(stage: Stage, name: str, *, without: Permission | None = None) -> Path:
+    """Make a service account that may do what the file grants; return its kubeconfig."""
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+    objects: list[dict[str, Any]] = [account]
+    for role in GRANTED:
+        rules = [rule for rule in (cut(rule, without) for rule in role["rules"]) if rule["verbs"]]
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name}
+        common = {"apiVersion": role["apiVersion"], "metadata": {**role["metadata"], "name": name}}
+        objects.append(common | {"kind": role["kind"], "rules": rules})
+        objects.append(common | {"kind": f"{role['kind']}Binding", "roleRef": reference, "subjects": [subject]})
+    stage.kubectl("create", "-f", "-", data={"apiVersion": "v1", "kind": "List", "items": objects})
+    return user(stage, name, stage.kubectl("create", "token", name).strip())
+
+
+def user(stage: Stage, name: str, token: str) -> Path:
+    """Return a kubeconfig of somebody with that token."""
+    config = json.loads(stage.control_plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    path = stage.control_plane.folder / f"{name}.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def cut(rule: dict[str, Any], without: Permission | None) -> dict[str, Any]:
+    if without is None or (rule["resources"], rule["apiGroups"]) != ([without.resource], [without.group]):
+        return rule
+    return {**rule, "verbs": [verb for verb in rule["verbs"] if verb != without.verb]}
+
+
+def upgrade_one(stage: Stage, cluster: KubernetesCluster) -> None:
+    """Do everything that the adapter can do."""
+    node, others = stage.make_node(), [stage.make_node() for _ in range(5)]
+    pod = stage.make_pod(node)
+    with cluster.lease("ada@laptop"):
+        cluster.ensure_runtime_class(f"class-{node}", "nvidia")
+        cluster.observe([node, *others])
+        cluster.write(node, RECORD, cordoned=True)
+        seen = cluster.observe([node])[node]
+        assert isinstance(seen, NodeView)
+        assert [each.name for each in seen.gpu_pods] == [pod]
+        assert cluster.evict(seen.gpu_pods[0]).outcome is EvictionOutcome.EVICTED
+        cluster.write(node, None, cordoned=False)
+    with cluster.lease("ada@laptop"):  # it exists now
+        pass
+
+
+@pytest.mark.functional
+def test_a_service_account_with_that_role_can_do_all_of_it(stage: Stage) -> None:
+    upgrade_one(stage, stage.connect(operator(stage, "operator")))
+
+
+@pytest.mark.functional
+@pytest.mark.parametrize("missing", NEEDED, ids=str)
+def test_without_one_of_them_nothing_is_begun_and_it_is_named(stage: Stage, missing: Permission) -> None:
+    name = f"without-{NEEDED.index(missing)}"
+    cluster = stage.connect(operator(stage, name, without=missing))
+
+    with pytest.raises(ForbiddenError) as raised, cluster.lease("ada@laptop"):
+        pytest.fail("it begins all the same")
+
+    assert raised.value.message == f"these credentials may not {missing} on {cluster.name}"
+    assert raised.value.hint.endswith(f"what is missing:\n  - {missing.rule}")
+
+
+@pytest.mark.functional
+def test_a_permission_that_is_taken_away_meanwhile_is_named(stage: Stage) -> None:
+    cluster = stage.connect(operator(stage, "demoted"))
+    node = stage.make_node()
+    cluster.observe([node])
+    stage.kubectl("delete", "clusterrolebinding", "demoted")
+
+    refusals: list[ForbiddenError] = []
+
+    def is_refused() -> bool:  # the API server's authorizer learns of it after a moment
+        try:
+            cluster.write(node, None)
+        except ForbiddenError as error:
+            refusals.append(error)
+        return bool(refusals)
+
+    wait_until(is_refused, "the write is refused")
+
+    assert refusals[0].message == f"system:serviceaccount:default:demoted may not patch nodes on {cluster.name}"
+    assert '{apiGroups: [""], resources: ["nodes"], verbs: ["patch"]}' in refusals[0].hint
+
+
+@pytest.mark.functional
+def test_a_token_that_is_none_is_not_accepted(stage: Stage) -> None:
+    path = user(stage, "stranger", "not-to-be-seen")
+
+    with pytest.raises(KubeconfigError, match=r"cluster .* does not accept the credentials") as raised:
+        stage.connect(path)
+
+    assert "not-to-be-seen" not in raised.value.message + raised.value.hint
+
+
+@pytest.mark.functional
+def test_a_server_with_another_certificate_is_not_believed(stage: Stage) -> None:
+    config = json.loads(stage.control_plane.kubeconfig.read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    path = stage.control_plane.folder / "untrusting.kubeconfig"
+    path.write_text(json.dumps(config))
+
+    with pytest.raises(Exception, match=r"does not answer: its certificate is not trusted: "):
+        stage.connect(path)
+
+
+@pytest.mark.functional
+def test_the_lease_is_where_people_look_for_it(stage: Stage) -> None:
+    with stage.connect().lease("ada@laptop"):
+        lease = stage.get("lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE)
+
+    assert lease["spec"]["holderIdentity"] == "ada@laptop"
+    assert lease["spec"]["leaseDurationSeconds"] == 45
+    assert lease["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "grapnel"}

@@ -1,0 +1,124 @@
+"""How a record is written down, and what is not believed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provision.cluster.errors import RecordError
+from provision.cluster.marks import NVIDIA_WORDS, render_patch
+from provision.cluster.record import MAX_REASON, decode_record, encode_record
+from provision.rollout.model import Phase, Record
+from tests.provision.cluster.samples import CONTRACT, RECORD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = sorted(CONTRACT.joinpath("good").glob("*.json"))
+BAD = sorted(CONTRACT.joinpath("bad").glob("*.json"))
+SCHEMA = json.loads(CONTRACT.joinpath("schema.json").read_text())
+WORDS = {
+    "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
+    "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
+    "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
+    "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
+    "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
+    "time-without-zone": "expected `datetime` with a timezone component - at `$.began`",
+    "without-schema": "object missing required field `schema`",
+    "without-target": "object missing required field `target`",
+}
+moments = st.datetimes(timezones=st.just(UTC))
+records = st.builds(
+    Record,
+    phase=st.sampled_from(Phase),
+    target=st.text(),
+    origin=st.text(),
+    began=moments,
+    since=moments,
+    was_cordoned=st.booleans(),
+    reason=st.text(max_size=MAX_REASON),
+    failed_in=st.none() | st.sampled_from(Phase),
+)
+
+
+@pytest.mark.parametrize("sample", GOOD, ids=lambda path: path.stem)
+def test_good_samples_are_read_and_written_back(sample: Path) -> None:
+    read = decode_record(sample.read_bytes())
+
+    assert json.loads(encode_record(read)) == json.loads(sample.read_text())
+
+
+@pytest.mark.parametrize("sample", BAD, ids=lambda path: path.stem)
+def test_bad_samples_are_refused_with_the_key(sample: Path) -> None:
+    with pytest.raises(RecordError) as raised:
+        decode_record(sample.read_bytes())
+
+    assert raised.value.message == WORDS[sample.stem]
+
+
+@given(records)
+def test_what_is_written_is_read_back_and_follows_the_schema(record: Record) -> None:
+    text = encode_record(record)
+
+    assert decode_record(text) == record
+    assert "\n" not in text
+    jsonschema.validate(json.loads(text), SCHEMA)
+
+
+@given(st.binary() | st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
+def test_nonsense_is_an_error_and_not_a_crash(text: str | bytes) -> None:
+    with pytest.raises(RecordError):
+        decode_record(text)
+
+
+def test_what_a_newer_grapnel_says_besides_is_ignored() -> None:
+    newer = json.loads(encode_record(RECORD)) | {"wave": 3}
+
+    assert decode_record(json.dumps(newer)) == RECORD
+
+
+def test_a_reason_of_unusual_length_is_cut() -> None:
+    read = decode_record(encode_record(replace(RECORD, reason="x" * 100_000)))
+
+    assert len(read.reason) == MAX_REASON
+    assert read.reason.endswith("x…")
+
+
+def test_bytes_that_are_no_text_do_not_get_in_the_way_of_a_reason() -> None:
+    assert decode_record(encode_record(replace(RECORD, reason="a\udcffb"))).reason == "a?b"
+
+
+def test_every_phase_has_a_word_of_nvidia() -> None:
+    assert set(NVIDIA_WORDS) == set(Phase)
+
+
+def test_one_patch_sets_record_labels_and_cordon_on_that_version() -> None:
+    patch = render_patch(RECORD, cordoned=True, resource_version="7")
+
+    assert patch == {
+        "metadata": {
+            "resourceVersion": "7",
+            "labels": {"grapnel.dev/upgrade": "drain", "nvidia.com/gpu-driver-upgrade-state": "drain-required"},
+            "annotations": {"grapnel.dev/upgrade": encode_record(RECORD)},
+        },
+        "spec": {"unschedulable": True},
+    }
+
+
+def test_forgetting_takes_all_keys_away_and_leaves_the_cordon_unless_told() -> None:
+    patch = render_patch(None, cordoned=None, resource_version="7")
+
+    assert patch == {
+        "metadata": {
+            "resourceVersion": "7",
+            "labels": {"grapnel.dev/upgrade": None, "nvidia.com/gpu-driver-upgrade-state": None},
+            "annotations": {"grapnel.dev/upgrade": None},
+        }
+    }

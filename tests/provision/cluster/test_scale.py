@@ -1,0 +1,79 @@
+"""A thousand nodes: how often the API server is asked, and what reading the answers costs here."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.cluster.exchange import Request
+from provision.rollout.model import NodeView
+from tests.provision.cluster.samples import container
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.cluster.exchange import Answer
+    from provision.cluster.transport import Transport
+    from tests.provision.cluster.stage import Stage
+
+pytestmark = pytest.mark.functional
+
+NODES, GPU = 1000, "nvidia.com/gpu"
+NAMES = [f"fleet-{number:04}" for number in range(NODES)]
+IMAGES = [{"names": [f"registry.example/{number}@sha256:{'0' * 64}"], "sizeBytes": 1} for number in range(20)]
+
+
+class Counting:
+    """Counts what is sent."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.name = transport.name
+        self.requests: list[Request] = []
+        self._transport = transport
+
+    def send(self, request: Request) -> Answer:
+        """Send it."""
+        self.requests.append(request)
+        return self._transport.send(request)
+
+
+def make_fleet(transport: Transport) -> None:
+    """Make the nodes, with images in their status as real ones have, and two pods on each: one with a GPU."""
+    resources = {GPU: "8", "pods": "100"}
+    status = {"capacity": resources, "images": IMAGES, "conditions": [{"type": "Ready", "status": "True"}]}
+    posts = [("/api/v1/nodes", {"metadata": {"name": name}, "status": status}) for name in NAMES]
+    for name in NAMES:
+        for kind, limits in (("train", {GPU: "1"}), ("web", {})):
+            spec = {"nodeName": name, "containers": [container(limits=limits)]}
+            posts.append(("/api/v1/namespaces/default/pods", {"metadata": {"name": f"{kind}-{name}"}, "spec": spec}))
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda post: transport.send(Request(method="POST", path=post[0], body=post[1])), posts)
+        assert all(answer.is_success for answer in answers)
+
+
+@pytest.mark.timeout(600)
+def test_a_thousand_nodes_cost_eight_requests_and_one_costs_two(
+    stage: Stage, record_property: Callable[[str, object], None]
+) -> None:
+    cluster = stage.connect()
+    counting = Counting(cluster._api._sender)  # type: ignore[arg-type] # the real one
+    make_fleet(counting._transport)
+    cluster._api._sender = counting
+
+    began, wall = time.process_time(), time.monotonic()
+    seen = cluster.observe(NAMES)
+    cpu_s, wall_s = time.process_time() - began, time.monotonic() - wall
+
+    record_property("cpu_s", round(cpu_s, 3))
+    record_property("wall_s", round(wall_s, 3))
+    record_property("requests", len(counting.requests))
+    assert all(isinstance(view, NodeView) and len(view.gpu_pods) == 1 for view in seen.values())
+    assert len(counting.requests) <= 8  # pages of 500: three of nodes, since other tests have some, and five of pods
+    assert cpu_s < 3
+
+    counting.requests.clear()
+    cluster.observe(NAMES[:1])
+    assert [request.path for request in counting.requests] == ["/api/v1/nodes/fleet-0000", "/api/v1/pods"]

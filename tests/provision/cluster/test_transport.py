@@ -1,0 +1,229 @@
+"""Credentials and connections: what a person is told when they fail, and that no secret is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.cluster.errors import ClusterError, KubeconfigError, UnreachableError
+from provision.cluster.exchange import MERGE_PATCH, Request
+from provision.cluster.kubeconfig import Kubeconfig
+from provision.cluster.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECRET = "not-to-be-seen"  # noqa: S105 - stands for one
+GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=2.0)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with what it was asked; refuses every token that is not in ``accepted``."""
+
+    accepted: frozenset[str] | None = None
+
+    def do_GET(self) -> None:
+        """Answer."""
+        token = self.headers.get("Authorization", "")
+        self.send_response(200 if self.accepted is None or token in self.accepted else 401)
+        self.end_headers()
+        length = int(self.headers.get("Content-Length") or 0)
+        seen = {
+            "path": self.path,
+            "authorization": token,
+            "type": self.headers.get("Content-Type"),
+            "agent": self.headers.get("User-Agent"),
+            "body": self.rfile.read(length).decode(),
+        }
+        self.wfile.write(json.dumps(seen).encode())
+
+    do_PATCH = do_GET  # noqa: N815 - the name that the base class looks for
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    handler = type("OneEcho", (Echo,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def kubeconfig(server: ThreadingHTTPServer | str, **user: Any) -> Kubeconfig:  # noqa: ANN401 - any value of a file
+    url = server if isinstance(server, str) else f"http://127.0.0.1:{server.server_port}"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": url}}],
+        "users": [{"name": "x", "user": user}],
+    }
+    return Kubeconfig(context="x", server=url, document=document)
+
+
+def echo(transport: Transport, request: Request = GET) -> dict[str, Any]:
+    seen: dict[str, Any] = json.loads(transport.send(request).body)
+    return seen
+
+
+def plugin(folder: Path, code: str) -> dict[str, Any]:
+    """Return an exec plugin that runs ``code``."""
+    path = folder / "plugin.py"
+    path.write_text(code)
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(path)]}
+
+
+def test_a_request_arrives_as_it_was_meant(server: ThreadingHTTPServer) -> None:
+    transport = Transport(kubeconfig(server, token=SECRET))
+    patch = Request(method="PATCH", path="/api/v1/nodes/n1", body={"a": None}, content_type=MERGE_PATCH)
+
+    assert echo(transport) == {
+        "path": "/api/v1/nodes?limit=5&fieldSelector=a%21%3Db",
+        "authorization": f"Bearer {SECRET}",
+        "type": "application/json",
+        "agent": "grapnel",
+        "body": "",
+    }
+    seen = echo(transport, patch)
+    assert (seen["type"], json.loads(seen["body"])) == (MERGE_PATCH, {"a": None})
+
+
+def test_a_token_may_come_from_a_file_with_a_line_break(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{SECRET}\n")
+
+    assert echo(Transport(kubeconfig(server, tokenFile=str(file))))["authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_token_that_was_exchanged_meanwhile_is_read_again(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    server.RequestHandlerClass.accepted = frozenset({"Bearer old"})  # type: ignore[attr-defined] # it is an Echo
+    transport = Transport(kubeconfig(server, tokenFile=str(file)))
+    assert transport.send(GET).code == 200
+
+    file.write_text("new")
+    server.RequestHandlerClass.accepted = frozenset({"Bearer new"})  # type: ignore[attr-defined] # it is an Echo
+
+    assert transport.send(GET).code == 200
+
+
+def test_a_token_that_never_worked_is_not_asked_for_twice(server: ThreadingHTTPServer) -> None:
+    server.RequestHandlerClass.accepted = frozenset()  # type: ignore[attr-defined] # it is an Echo
+
+    assert Transport(kubeconfig(server, token=SECRET)).send(GET).code == 401
+
+
+def test_a_plugin_gives_the_token(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": SECRET},
+    }
+    code = f"print({json.dumps(credential)!r})"
+
+    assert echo(Transport(kubeconfig(server, exec=plugin(tmp_path, code))))["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param("raise SystemExit('log in first')", "exec: process returned 1. log in first", id="that fails"),
+        pytest.param("print('hello')", "exec: failed to decode process output", id="that talks nonsense"),
+    ],
+)
+def test_a_plugin_is_quoted(server: ThreadingHTTPServer, tmp_path: Path, code: str, reason: str) -> None:
+    with pytest.raises(KubeconfigError) as raised:
+        Transport(kubeconfig(server, exec=plugin(tmp_path, code)))
+
+    assert raised.value.message.startswith(
+        f"credentials of cluster x (http://127.0.0.1:{server.server_port}): {reason}"
+    )
+
+
+def test_a_plugin_that_is_not_there_is_named(server: ThreadingHTTPServer) -> None:
+    missing = {"apiVersion": "client.authentication.k8s.io/v1", "command": "grapnel-no-such-plugin"}
+
+    with pytest.raises(KubeconfigError, match="No such file or directory: 'grapnel-no-such-plugin'"):
+        Transport(kubeconfig(server, exec=missing))
+
+
+@pytest.mark.parametrize("key", ["tokenFile", "client-certificate"])
+def test_a_file_that_is_not_there_is_named(key: str) -> None:
+    with pytest.raises(KubeconfigError, match="/nowhere/file"):
+        Transport(kubeconfig("https://127.0.0.1:1", **{key: "/nowhere/file"}))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param({"client-certificate-data": f"%{SECRET}"}, id="data that is not base64"),
+        pytest.param({"token": f"{SECRET}\nX: y"}, id="a token with a line break"),
+        pytest.param({"token": f"{SECRET}\N{SNOWMAN}"}, id="a token beyond latin-1"),
+        pytest.param({"exec": SECRET}, id="a plugin that is a word"),
+        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="a certificate that is none"),
+    ],
+)
+def test_credentials_of_no_use_are_an_error_that_does_not_show_them(user: dict[str, Any]) -> None:
+    with pytest.raises(ClusterError) as raised:
+        Transport(kubeconfig("https://127.0.0.1:1", **user)).send(GET)
+
+    assert SECRET not in raised.value.message + raised.value.hint
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    with pytest.raises(UnreachableError) as raised:
+        Transport(kubeconfig(f"https://127.0.0.1:{port}")).send(GET)
+
+    assert raised.value.message == f"cluster x (https://127.0.0.1:{port}) does not answer: connection refused"
+    assert "kubectl version" in raised.value.hint
+
+
+def test_a_name_that_does_not_exist() -> None:
+    with pytest.raises(UnreachableError, match=r"does not answer: .*name"):
+        Transport(kubeconfig("https://no-such-host.invalid:6443")).send(GET)
+
+
+def _hang_up(listener: socket.socket) -> None:
+    connection, _address = listener.accept()
+    connection.recv(1000)  # reading first makes it an end, not a reset
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"), [("silent", "no answer in time"), ("rude", "the connection was closed")]
+)
+def test_somebody_listens_who_is(behaviour: str, reason: str) -> None:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        if behaviour == "rude":
+            thread = threading.Thread(target=_hang_up, args=(listener,))
+            thread.start()
+            stack.callback(thread.join)
+        transport = Transport(kubeconfig(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+        with pytest.raises(UnreachableError, match=reason):
+            transport.send(Request(method="GET", path="/", timeout_s=0.5))
+
+
+def test_something_answers_that_is_not_tls(server: ThreadingHTTPServer) -> None:
+    with pytest.raises(UnreachableError, match="does not answer: "):
+        Transport(kubeconfig(f"https://127.0.0.1:{server.server_port}")).send(GET)

@@ -1,0 +1,115 @@
+"""CRI-O as a node's engine: the same plan with other files, another unit, and no package to install."""
+
+from __future__ import annotations
+
+import pytest
+
+from provision.fleet.facts import Engine, NodeFacts
+from provision.planner.model import Disruption
+from provision.render.crio import DROP_IN_PATH
+from provision.render.hook_config import HOOK_CONFIG_PATH
+from provision.render.hooks_d import HOOK_FILE_PATH
+from tests.provision.samples import (
+    PAYLOAD,
+    RUNNING,
+    edit_file,
+    edit_service,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+)
+
+STACK = make_stack(driver={"enabled": False}, runtime={"engine": "crio"})
+SITE = "/etc/crio/crio.conf.d/10-site.conf"
+UNIT = "crio.service"
+
+
+def bare(*, config_error: str | None = None, version: str = "1.36.3") -> NodeFacts:
+    """Return a node on which CRI-O runs, and nothing of grapnel is."""
+    engine = Engine(binary="/usr/bin/crio", version=version, config_error=config_error)
+    facts = edit_file(make_facts(engines={"crio": engine}), SITE, '[crio.runtime.runtimes.crun]\nruntime_path = "/x"\n')
+    return replace(facts, services={UNIT: RUNNING})
+
+
+def configured() -> NodeFacts:
+    """Return the node after everything was carried out."""
+    facts = simulate_apply(bare(), plan(bare(), STACK))
+    assert plan(facts, STACK).is_empty
+    return facts
+
+
+def test_hook_handler_and_restart_are_one_pass() -> None:
+    result = plan(bare(), STACK)
+
+    assert steps(result.items)[:5] == [
+        ("release", "hook"),
+        ("write", HOOK_CONFIG_PATH),
+        ("write", HOOK_FILE_PATH),
+        ("write", DROP_IN_PATH),
+        ("restart", UNIT),
+    ]
+    assert not result.problems
+    variables = result.roles.runtime
+    assert variables is not None
+    assert (variables.runtime_engine, variables.runtime_service, variables.runtime_packages) == ("crio", UNIT, ())
+    assert variables.runtime_hook_archive == PAYLOAD.hook.path
+    assert result.disruption is Disruption.RESTART_RUNTIME
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "expected"),
+    [
+        pytest.param(DROP_IN_PATH, None, [("write", DROP_IN_PATH), ("restart", UNIT)], id="the drop-in is gone"),
+        pytest.param(HOOK_FILE_PATH, "{}", [("write", HOOK_FILE_PATH)], id="CRI-O notices hook files by itself"),
+        pytest.param(
+            SITE,
+            '[crio.runtime.runtimes.crun]\nruntime_path = "/y"\n',
+            [("write", DROP_IN_PATH), ("restart", UNIT)],
+            id="the default runtime moved",
+        ),
+        pytest.param(
+            SITE, "# crun's own\n[crio.runtime.runtimes.crun]\nruntime_path = '/x'\n", [], id="another layout"
+        ),
+    ],
+)
+def test_drift_is_put_right_with_no_more_than_it_needs(
+    path: str, content: str | None, expected: list[tuple[str, str]]
+) -> None:
+    assert steps(plan(edit_file(configured(), path, content), STACK).items) == expected
+
+
+def test_a_layout_of_our_own_file_is_written_without_a_restart() -> None:
+    facts = configured()
+    text = facts.content(DROP_IN_PATH)
+    assert text is not None
+
+    assert steps(plan(edit_file(facts, DROP_IN_PATH, f"# more\n{text}"), STACK).items) == [("write", DROP_IN_PATH)]
+
+
+def test_crios_own_complaint_stands_in_the_way_once_nothing_of_ours_could_be_the_cause() -> None:
+    facts = replace(configured(), engines=bare(config_error="level=fatal").engines)
+
+    (problem,) = plan(facts, STACK).problems
+
+    assert (problem.code, problem.hint) == ("engine-config", "put it right, then plan again; to see it: crio config")
+    assert problem.message == "crio on n1 refuses its configuration: level=fatal"
+    assert not plan(bare(config_error="level=fatal"), STACK).problems
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "message"),
+    [
+        pytest.param(bare(version="1.30.2"), "engine-config", "CRI-O 1.30.2 cannot tell the hook", id="too old"),
+        pytest.param(
+            edit_service(bare(), UNIT, load="not-found"), "engine-service", "crio.service is not-found", id="no unit"
+        ),
+    ],
+)
+def test_problems_name_crio(facts: NodeFacts, code: str, message: str) -> None:
+    (problem,) = plan(facts, STACK).problems
+
+    assert problem.code == code
+    assert message in problem.message

@@ -1,0 +1,66 @@
+"""The hook file: what is started, and when: never too seldom, whatever the author of a pod writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from provision.render.base_spec import base_spec
+from provision.render.hook_config import HOOK_TIMEOUT_S
+from provision.render.hooks_d import render_hooks_d
+from tests.provision.samples import make_stack
+
+KUBELET = {"runtime": {"engine": "crio"}}
+HANDLER, ALLOCATION = {"grapnel.dev/handler": "nvidia"}, {"grapnel.dev/allocation": "GPU-1"}
+
+
+def render(**sections: Any) -> dict[str, Any]:  # noqa: ANN401 - a declaration's sections
+    document: dict[str, Any] = json.loads(render_hooks_d(make_stack(**sections)))
+    return document
+
+
+def matches(when: dict[str, Any], annotations: dict[str, str]) -> bool:
+    """Tell what Podman and CRI-O say (``when.go``): all conditions hold, each by any annotation."""
+    if "always" in when:
+        return bool(when["always"])
+    return all(
+        any(re.search(key, name) and re.search(value, text) for name, text in annotations.items())
+        for key, value in when["annotations"].items()
+    )
+
+
+def test_the_hook_is_the_one_of_the_base_specification() -> None:
+    document = render(**KUBELET)
+
+    assert [document["hook"]] == base_spec(hook_timeout_s=HOOK_TIMEOUT_S)["hooks"]["prestart"]
+    assert (document["version"], document["stages"]) == ("1.0.0", ["prestart"])
+
+
+@pytest.mark.parametrize(
+    ("sections", "annotations", "is_started"),
+    [
+        pytest.param(KUBELET, HANDLER | ALLOCATION, True, id="a GPU in a pod of the handler"),
+        pytest.param(KUBELET, HANDLER, False, id="no GPU in a pod of the handler"),
+        pytest.param(KUBELET, ALLOCATION, False, id="a GPU in a pod of another handler"),
+        pytest.param(KUBELET, {}, False, id="neither"),
+        pytest.param(
+            KUBELET,
+            {"grapnel.dev/handler": "", "grapnel.dev/allocation": ""},
+            True,
+            id="a GPU, and the pod empties both annotations",
+        ),
+        pytest.param(
+            KUBELET, HANDLER | {"x.grapnel.dev/allocation": "a", "grapnel-dev/allocation": "a"}, False, id="like ours"
+        ),
+        pytest.param(KUBELET | {"plugin": {"enabled": False}}, HANDLER, True, id="another device plugin's GPU"),
+        pytest.param(
+            {"runtime": {"engine": "crio", "entitlement": "env"}}, HANDLER, True, id="environment under CRI-O"
+        ),
+        pytest.param({"runtime": {"engine": "podman", "entitlement": "env"}}, {}, True, id="environment under Podman"),
+    ],
+)
+def test_it_starts_for(sections: dict[str, Any], annotations: dict[str, str], is_started: bool) -> None:  # noqa: FBT001 - a table's column
+    assert matches(render(**sections)["when"], annotations) is is_started

@@ -1,0 +1,185 @@
+"""A rollout as people see it while it goes on, and at its end."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.apply.model import (
+    Failure,
+    NodeFinished,
+    NodeResult,
+    NodeTask,
+    NodeWaits,
+    Note,
+    PhaseEntered,
+    Status,
+    Upgrade,
+)
+from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, show
+from provision.rollout.model import Phase
+from provision.rollout.policy import Policy
+from provision.rollout.prepare import Prepared
+from provision.runner import TaskStarted
+from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
+
+if TYPE_CHECKING:
+    from provision.apply.model import Progress
+
+STORY: list[Progress] = [
+    Note("", "cluster test does not answer: trying again"),
+    PhaseEntered("n1", Phase.CORDON),
+    NodeWaits("n2", "waits for n1: cordon"),
+    NodeWaits("n3", "waits for n1: cordon"),
+    PhaseEntered("n1", Phase.DRAIN),
+    NodeWaits("n2", "waits for n1: drain"),
+    NodeWaits("n1", "pod shop/web-1 (budget web) still there", is_out=True),
+    PhaseEntered("n1", Phase.SWAP),
+    NodeTask(TaskStarted("n1", "install the packages", "grapnel.node.driver"), gathering=False),
+]
+FAILS: list[Progress] = [
+    PhaseEntered("n1", Phase.FAILED, "verify: 3 of 4 GPUs answer"),
+    NodeWaits("n2", "stopped: n1 failed in verify"),
+    NodeFinished(NodeResult("n1", Status.FAILED, failure=Failure(Status.FAILED, "3 of 4 GPUs answer"))),
+    NodeFinished(NodeResult("n2", Status.WAITING, failure=Failure(Status.WAITING, "stopped: n1 failed in verify"))),
+]
+
+
+class Clock:
+    """Two seconds pass between two looks."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 2
+        return self.now
+
+
+LOG = """\
+   2.0s     cluster test does not answer: trying again
+   4.0s n1  cordon: takes no new pods
+   6.0s n2  waits for n1: cordon
+   8.0s n3  waits for n1: cordon
+  10.0s n1  drain: pods with a GPU leave
+  12.0s n1  waits: pod shop/web-1 (budget web) still there
+  14.0s n1  swap: the driver is exchanged
+  16.0s n1  failed, stays out of service: verify: 3 of 4 GPUs answer
+  18.0s n2  stopped: n1 failed in verify
+  20.0s n2  waiting: stopped: n1 failed in verify
+"""
+
+
+def test_a_log_has_each_phase_and_each_new_reason_once() -> None:
+    stream = io.StringIO()
+    view = PlainView(make_console(stream, width=80), ["n1", "n2", "n3"], Clock())
+    for progress in STORY + FAILS:
+        view(progress)
+    assert stream.getvalue() == LOG
+
+
+def picture(view: LiveView) -> list[str]:
+    stream = io.StringIO()
+    make_console(stream, width=80).print(view.render())
+    return [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
+
+
+def test_a_terminal_shows_the_phase_and_who_waits_for_what() -> None:
+    scrolled = io.StringIO()
+    view = LiveView(make_console(scrolled, width=80), ["n1", "n2", "n3"], Clock())
+    for progress in STORY[:7]:
+        view(progress)
+    first, second, third, footer = picture(view)
+    assert "n1 drain  waits: pod shop/web-1 (budget web) still there" in first
+    assert first.endswith("2s, out for 8s")
+    assert [" ".join(line.split()) for line in (second, third)] == ["n2 waits for n1: drain", "n3 waits for n1: cordon"]
+    assert footer.startswith("0 of 3 done, 1 running, 2 waiting")
+    for progress in STORY[7:]:
+        view(progress)
+    assert "n1 swap  driver: install the packages" in picture(view)[0]
+    for progress in FAILS:
+        view(progress)
+    assert scrolled.getvalue().splitlines() == [
+        "· cluster test does not answer: trying again",
+        "✗ n1  failed, stays out of service: verify: 3 of 4 GPUs answer  16s",
+        "✗ n2  waiting: stopped: n1 failed in verify",
+    ]
+
+
+def test_a_large_fleet_that_waits_does_not_fill_the_terminal() -> None:
+    names = [f"n{number}" for number in range(100)]
+    view = LiveView(make_console(io.StringIO(), width=80), names, Clock())
+    for name in names:
+        view(NodeWaits(name, "waits for n0: swap"))
+    assert len(picture(view)) == 8
+    assert "and 94 more that wait" in picture(view)[-2]
+
+
+RESULTS = """\
+node  result     changes  driver                   out of service
+n1    converged       11  535.261.03 → 535.309.01             42s
+n2    failed           3  535.261.03 → 535.309.01    1m05s so far
+n3    waiting
+n4    waiting
+n5    unchanged
+
+n2: check the driver: 3 of 4 GPUs answer
+n3, n4: stopped: n2 failed in verify
+
+n2: output of 'check the driver'
+  nvidia-smi
+
+n2 stays out of service: repair what is said above, then `grapnel apply` goes on
+there first
+
+5 nodes: 1 unchanged, 1 converged, 2 waiting, 1 failed in 2m00s"""
+
+
+def test_results_tell_the_way_and_the_time_out_of_service() -> None:
+    stopped = Failure(Status.WAITING, "stopped: n2 failed in verify")
+    results = [
+        NodeResult("n1", Status.CONVERGED, 1, 11, None, Upgrade(OLD, NEW, 42)),
+        NodeResult(
+            "n2",
+            Status.FAILED,
+            1,
+            3,
+            Failure(Status.FAILED, "3 of 4 GPUs answer", "check the driver", ("nvidia-smi",)),
+            Upgrade(OLD, NEW, 65, is_out=True),
+        ),
+        *(NodeResult(name, Status.WAITING, failure=stopped) for name in ("n3", "n4")),
+        NodeResult("n5", Status.UNCHANGED),
+    ]
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_results(results, 120))
+    assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        pytest.param(state("n1"), "no pod has a GPU of it", id="idle"),
+        pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
+            "no pod has a GPU of it",
+            id="a DaemonSet's pod stays",
+        ),
+        pytest.param(state("n1", view("n1", record(Phase.SWAP))), "goes on from swap; ", id="unfinished"),
+        pytest.param(
+            state("n1", view("n1", record(Phase.FAILED, failed_in=Phase.VERIFY))),
+            "failed in verify, tried again; ",
+            id="failed",
+        ),
+        pytest.param(state("n1", view("n1", is_cordoned=True)), "is cordoned, stays so at the end; ", id="cordoned"),
+        pytest.param(state("n1", view("n1", is_ready=False)), "is not ready; ", id="not ready"),
+    ],
+)
+def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: str) -> None:
+    prepared = Prepared(states=(node,), rollout=("n1",), policy=Policy(soak=5 * MINUTE))  # type: ignore[arg-type]
+    stream = io.StringIO()
+    show(make_console(stream, width=120), render_rollout(prepared, "cluster test"))
+    head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
+    assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
+    assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())

@@ -1,0 +1,204 @@
+"""What happens next on one node that is out of service."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.rollout.advance import advance, begin
+from provision.rollout.model import Phase
+from provision.rollout.snapshot import Evict, Holder, RunStep, StepResult, Write
+from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+LATER = NOON + MINUTE
+TRAIN = Holder(pid=7, command="train", unit="train.service")
+
+
+def move(phase: Phase, *, now: datetime = LATER, **more: object) -> tuple[Any, str]:
+    """Return what is done on a node in a phase, and what holds it; ``more`` are fields of view or state."""
+    more = {"is_disruptive": phase not in (Phase.VERIFY, Phase.RESUME)} | more
+    seen = {name: more.pop(name) for name in ("gpu_pods", "is_cordoned", "is_ready") if name in more}
+    changes: dict[str, Any] = more.pop("remembered", {})  # type: ignore[assignment]  # the record's
+    remembered = record(phase, **changes)
+    node = state("n1", view("n1", remembered, **seen), **more)
+    return advance(node, remembered, now, NOON)
+
+
+def ended(phase: Phase, **more: object) -> StepResult:
+    return StepResult(phase=phase, ended=NOON, **more)  # type: ignore[arg-type]  # fields of the result, by name
+
+
+@pytest.mark.parametrize(
+    ("phase", "following"),
+    [
+        (Phase.CORDON, Phase.DRAIN),
+        (Phase.DRAIN, Phase.RELEASE),
+        (Phase.RELEASE, Phase.SWAP),
+        (Phase.SWAP, Phase.VERIFY),
+        (Phase.VERIFY, Phase.RESUME),
+        (Phase.RESUME, Phase.DONE),
+    ],
+)
+def test_phases_follow_one_another(phase: Phase, following: Phase) -> None:
+    action, held = move(phase, step=ended(phase, is_done=True))
+    assert isinstance(action, Write)
+    assert (action.record.phase, action.record.since, held) == (following, LATER, "")
+    assert action.record.began == NOON
+    assert action.cordoned is (following is not Phase.DONE)
+
+
+@pytest.mark.parametrize("phase", [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME])
+def test_after_a_crash_the_step_of_the_record_is_done_again(phase: Phase) -> None:
+    assert move(phase) == (RunStep("n1", phase), "")
+
+
+def test_a_step_of_another_phase_says_nothing_about_this_one() -> None:
+    assert move(Phase.SWAP, step=ended(Phase.RELEASE, is_done=True)) == (RunStep("n1", Phase.SWAP), "")
+
+
+def test_pods_are_evicted_before_the_daemon_lets_go() -> None:
+    stays, goes = pod("daemon", is_mirror_or_daemon=True), pod("web-1")
+    assert move(Phase.DRAIN, gpu_pods=(stays, goes)) == (Evict("n1", (goes,)), "pod shop/web-1 still there")
+    action, _ = move(Phase.DRAIN, gpu_pods=(stays,))
+    assert action.record.phase is Phase.RELEASE
+
+
+def test_terminating_pods_are_waited_for() -> None:
+    action, held = move(Phase.DRAIN, gpu_pods=(pod("web-1", is_terminating=True),))
+    assert (action, held) == (None, "pod shop/web-1 (terminating) still there")
+
+
+def test_a_blocked_pod_is_tried_again_and_its_budget_is_named() -> None:
+    action, held = move(Phase.DRAIN, gpu_pods=(pod("web-1"),), blocked={"uid-web-1": "budget web"})
+    assert action == Evict("n1", (pod("web-1"),))
+    assert held == "pod shop/web-1 (budget web) still there"
+
+
+def test_a_node_that_somebody_uncordoned_is_cordoned_before_pods_are_evicted() -> None:
+    action, _ = move(Phase.DRAIN, gpu_pods=(pod("web-1"),), is_cordoned=False)
+    assert isinstance(action, Write)
+    assert (action.record, action.cordoned) == (record(Phase.DRAIN), True)
+
+
+def test_pods_that_come_back_while_the_daemon_lets_go_are_evicted() -> None:
+    action, _ = move(Phase.RELEASE, gpu_pods=(pod("web-1"),), step=ended(Phase.RELEASE, is_done=True))
+    assert action == Evict("n1", (pod("web-1"),))
+
+
+def test_a_held_gpu_is_asked_for_again_after_a_while() -> None:
+    step = ended(Phase.RELEASE, holders=(TRAIN,))
+    soon = NOON + timedelta(seconds=1)
+    assert move(Phase.RELEASE, step=step, now=soon) == (None, "a GPU is held by train (7, train.service)")
+    assert move(Phase.RELEASE, step=step)[0] == RunStep("n1", Phase.RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "reason"),
+    [
+        pytest.param(
+            Phase.DRAIN,
+            {"gpu_pods": (pod("web-1"), pod("web-2")), "blocked": {"uid-web-2": "budget web"}},
+            "after 5 minutes: pod shop/web-1, pod shop/web-2 (budget web) still there",
+            id="pods that stay",
+        ),
+        pytest.param(
+            Phase.RELEASE,
+            {"step": ended(Phase.RELEASE, holders=(TRAIN,))},
+            "after 5 minutes: a GPU is held by train (7, train.service)",
+            id="a process that stays",
+        ),
+        pytest.param(
+            Phase.RELEASE,
+            {
+                "gpu_pods": (pod("agent", is_mirror_or_daemon=True),),
+                "step": ended(Phase.RELEASE, holders=(Holder(pid=8, command="dcgm", pod_uid="uid-agent"),)),
+            },
+            "after 5 minutes: a GPU is held by dcgm (8, pod shop/agent)",
+            id="a pod of a DaemonSet",
+        ),
+        pytest.param(
+            Phase.RELEASE,
+            {"step": ended(Phase.RELEASE, holders=(Holder(pid=8, command="dcgm", pod_uid="u9"),))},
+            "after 5 minutes: a GPU is held by dcgm (8, pod with UID u9)",
+            id="a pod that asked for no GPU",
+        ),
+        pytest.param(
+            Phase.RESUME,
+            {"is_ready": False, "step": ended(Phase.RESUME, is_done=True)},
+            "after 5 minutes: the kubelet is not ready",
+            id="a node that is not ready at the end",
+        ),
+    ],
+)
+def test_waiting_ends_with_a_reason(phase: Phase, more: dict[str, Any], reason: str) -> None:
+    _, held = move(phase, now=NOON + 4 * MINUTE, **more)
+    assert f"after 5 minutes: {held}" == reason
+    action, _ = move(phase, now=NOON + 5 * MINUTE, **more)
+    assert isinstance(action, Write)
+    failed = action.record
+    assert (failed.phase, failed.reason, failed.failed_in) == (Phase.FAILED, reason, phase)
+    assert action.cordoned is None, "a node that failed stays as it is"
+
+
+def test_time_that_passed_while_nobody_was_at_work_does_not_count() -> None:
+    remembered = record(Phase.DRAIN)
+    node = state("n1", view("n1", remembered, gpu_pods=(pod("web-1"),)))
+    tomorrow = NOON + timedelta(days=1)
+    action, _ = advance(node, remembered, tomorrow + MINUTE, tomorrow)
+    assert action == Evict("n1", (pod("web-1"),))
+
+
+def test_a_failed_step_fails_the_node() -> None:
+    action, held = move(Phase.VERIFY, step=ended(Phase.VERIFY, failure="3 of 4 GPUs answer"))
+    assert (action.record.phase, action.record.failed_in) == (Phase.FAILED, Phase.VERIFY)
+    assert (action.record.reason, held) == ("3 of 4 GPUs answer", "")
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP])
+def test_what_was_killed_after_the_swap_goes_on_with_verify(phase: Phase) -> None:
+    action, _ = move(phase, is_as_declared=True, is_disruptive=False, gpu_pods=(pod("web-1"),))
+    assert action.record.phase is Phase.VERIFY
+
+
+@pytest.mark.parametrize("phase", [Phase.VERIFY, Phase.RESUME])
+def test_a_driver_that_somebody_changed_back_is_swapped_again(phase: Phase) -> None:
+    assert move(phase, is_disruptive=True)[0].record.phase is Phase.DRAIN
+
+
+def test_pods_that_came_back_while_nobody_was_at_work_are_evicted_before_the_swap() -> None:
+    action, _ = move(Phase.SWAP, gpu_pods=(pod("web-1"),))
+    assert action.record.phase is Phase.DRAIN
+    assert move(Phase.SWAP, gpu_pods=(pod("agent", is_mirror_or_daemon=True),))[0] == RunStep("n1", Phase.SWAP)
+
+
+@pytest.mark.parametrize(
+    ("is_as_declared", "phase"),
+    [pytest.param(False, Phase.DRAIN, id="differs"), pytest.param(True, Phase.VERIFY, id="as declared")],
+)
+def test_another_target_begins_again(phase: Phase, *, is_as_declared: bool) -> None:
+    action, _ = move(Phase.SWAP, target="550.163.01", is_as_declared=is_as_declared)
+    assert (action.record.phase, action.record.target) == (phase, "550.163.01")
+    assert (action.record.began, action.record.since) == (NOON, LATER)
+
+
+def test_beginning_remembers_what_was_before() -> None:
+    action = begin(state("n1", view("n1", is_cordoned=True)), LATER)
+    assert action == Write(
+        "n1", record(Phase.CORDON, began=LATER, since=LATER, was_cordoned=True, target=NEW, origin=OLD), cordoned=True
+    )
+
+
+def test_a_node_that_somebody_else_cordoned_stays_cordoned() -> None:
+    action, _ = move(Phase.RESUME, step=ended(Phase.RESUME, is_done=True), remembered={"was_cordoned": True})
+    assert (action.record.phase, action.cordoned) == (Phase.DONE, None)
+
+
+def test_a_node_that_failed_is_tried_again_and_keeps_its_beginning() -> None:
+    remembered = record(Phase.FAILED, reason="no luck", failed_in=Phase.VERIFY, was_cordoned=True)
+    action = begin(state("n1", view("n1", remembered)), LATER)
+    assert action == Write("n1", record(Phase.DRAIN, since=LATER, was_cordoned=True), cordoned=True)

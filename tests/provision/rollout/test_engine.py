@@ -1,0 +1,240 @@
+"""Whole rollouts on a fleet in memory."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from datetime import timedelta
+
+import pytest
+
+from provision.apply.model import PhaseEntered, Status
+from provision.cluster.errors import ConflictError
+from provision.rollout.model import Phase
+from provision.rollout.outcome import results_of
+from provision.rollout.policy import Policy
+from tests.provision.rollout.fakes import (
+    NEW,
+    OLD,
+    FakeCluster,
+    FakeNode,
+    FakeSteps,
+    record,
+    view,
+)
+from tests.provision.rollout.process import Rollout, fleet, statuses
+
+WAY = [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.DONE]
+STEPS = [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME]
+
+
+def test_nodes_are_upgraded_one_after_the_other() -> None:
+    cluster = fleet("n1", "n2", "n3")
+    results = Rollout(cluster).run()
+    assert statuses(results) == ["converged"] * 3
+    assert [(node, phase) for node, phase, _ in cluster.writes] == list(itertools.product(cluster.nodes, WAY))
+    assert [cordoned for node, _, cordoned in cluster.writes if node == "n1"] == [True] * 6 + [False]
+    assert cluster.most_out == 1
+    for node in cluster.nodes.values():
+        assert (node.driver, node.is_cordoned, node.is_released, node.pods) == (NEW, False, False, [])
+        assert node.touched == STEPS
+
+
+def test_the_result_tells_versions_and_the_time_out_of_service() -> None:
+    result = Rollout(fleet("n1")).run()["n1"]
+    assert (result.passes, result.changes) == (1, 11)
+    upgrade = result.upgrade
+    assert upgrade is not None
+    assert (upgrade.origin, upgrade.target, upgrade.is_out) == (OLD, NEW, False)
+    assert upgrade.out_of_service_s > 0
+
+
+def test_progress_names_every_phase() -> None:
+    rollout = Rollout(fleet("n1"))
+    rollout.run()
+    assert [one.phase for one in rollout.seen if isinstance(one, PhaseEntered)] == WAY
+
+
+def test_a_node_that_fails_stops_the_rollout() -> None:
+    cluster = fleet("n1", "n2", "n3")
+    cluster.nodes["n2"].broken = Phase.VERIFY
+    results = Rollout(cluster).run()
+    assert statuses(results) == ["converged", "failed", "waiting"]
+    failed, untouched = cluster.nodes["n2"], cluster.nodes["n3"]
+    assert failed.record is not None
+    assert (failed.record.phase, failed.record.failed_in) == (Phase.FAILED, Phase.VERIFY)
+    assert failed.is_cordoned
+    assert failed.is_released, "nothing that was not verified is offered"
+    assert results["n2"].failure is not None
+    assert (results["n2"].failure.message, results["n2"].failure.tail) == ("verify is broken", ("E: broken",))
+    assert results["n3"].failure is not None
+    assert results["n3"].failure.message == "stopped: n2 failed in verify"
+    assert untouched == FakeNode(pods=untouched.pods)
+    assert len(untouched.pods) == 2
+
+
+def test_what_failed_is_tried_first_by_the_next_apply() -> None:
+    cluster = fleet("n1", "n2", "n3")
+    cluster.nodes["n2"].broken = Phase.SWAP
+    Rollout(cluster).run()
+    cluster.nodes["n2"].broken = None
+    cluster.writes.clear()
+    assert statuses(Rollout(cluster).run())[1:] == ["converged", "converged"]
+    assert list(dict.fromkeys(node for node, _, _ in cluster.writes)) == ["n2", "n3"]
+
+
+def test_budgets_are_respected_and_named() -> None:
+    cluster = fleet("n1", "n2")
+    cluster.budget = 1
+    results = Rollout(cluster).run()
+    assert statuses(results) == ["failed", "waiting"]
+    assert cluster.evicted == ["n1-a"]
+    assert results["n1"].failure is not None
+    message = "after 5 minutes: pod shop/n1-b (budget web allows no more) still there"
+    assert results["n1"].failure.message == message
+
+
+def test_a_budget_that_gives_way_is_waited_for() -> None:
+    cluster = fleet("n1")
+    cluster.budget = 1
+    looks = itertools.count()
+
+    def replace_pod() -> None:
+        cluster.budget = 1 if next(looks) == 20 else cluster.budget
+
+    cluster.on_observe = replace_pod
+    assert statuses(Rollout(cluster).run()) == ["converged"]
+
+
+def test_a_process_that_holds_a_gpu_is_waited_for() -> None:
+    cluster = fleet("n1")
+    cluster.nodes["n1"].held_for = 3
+    rollout = Rollout(cluster)
+    assert statuses(rollout.run()) == ["converged"]
+    assert cluster.nodes["n1"].touched == [Phase.RELEASE] * 3 + STEPS
+
+
+def test_a_process_that_stays_fails_the_node() -> None:
+    cluster = fleet("n1")
+    cluster.nodes["n1"].held_for = 10_000
+    result = Rollout(cluster).run()["n1"]
+    assert result.failure is not None
+    assert result.failure.message == "after 5 minutes: a GPU is held by train (7)"
+    assert Phase.SWAP not in cluster.nodes["n1"].touched
+
+
+def test_several_nodes_are_changed_at_the_same_time() -> None:
+    cluster = fleet("n1", "n2", "n3", "n4")
+    together = threading.Barrier(2, timeout=20)
+
+    def meet(_node: str, phase: Phase, _cancel: threading.Event) -> None:
+        if phase is Phase.SWAP:
+            together.wait()
+
+    rollout = Rollout(cluster, Policy(max_parallel=2, max_unavailable=2), FakeSteps(cluster, meet=meet))
+    assert statuses(rollout.run()) == ["converged"] * 4
+    assert cluster.most_out == 2
+
+
+def test_nodes_in_flight_are_finished_when_another_fails() -> None:
+    cluster = fleet("n1", "n2", "n3")
+    cluster.nodes["n1"].broken = Phase.SWAP
+    n1_has_failed = threading.Event()
+
+    def meet(node: str, phase: Phase, _cancel: threading.Event) -> None:
+        if node == "n2" and phase is Phase.SWAP:
+            assert n1_has_failed.wait(20)
+
+    cluster.effect = lambda what: n1_has_failed.set() if what == "write n1 failed" else None
+    rollout = Rollout(cluster, Policy(max_parallel=2, max_unavailable=2), FakeSteps(cluster, meet=meet))
+    assert statuses(rollout.run()) == ["failed", "converged", "waiting"]
+    assert cluster.nodes["n3"].touched == []
+
+
+def test_cancel_ends_the_running_step_and_keeps_the_record() -> None:
+    cluster = fleet("n1", "n2")
+
+    def interrupt(_node: str, phase: Phase, cancel: threading.Event) -> None:
+        if phase is Phase.SWAP:
+            cancel.set()
+
+    results = Rollout(cluster, steps=FakeSteps(cluster, meet=interrupt)).run()
+    assert statuses(results) == ["canceled", "canceled"]
+    assert results["n1"].failure is not None
+    assert results["n1"].failure.message == "in swap: `grapnel apply` goes on from there"
+    assert results["n2"].failure is not None
+    assert results["n2"].failure.message == "not begun"
+    assert cluster.nodes["n1"].record is not None
+    assert cluster.nodes["n1"].record.phase is Phase.SWAP
+    assert statuses(Rollout(cluster).run()) == ["converged", "converged"]
+
+
+def test_what_somebody_else_changed_is_looked_at_again() -> None:
+    cluster = fleet("n1")
+    once = iter([True])
+
+    def refuse(what: str) -> None:
+        if what == "write n1 swap" and next(once, False):
+            raise ConflictError("n1 was changed by somebody else")
+
+    cluster.effect = refuse
+    assert statuses(Rollout(cluster).run()) == ["converged"]
+
+
+def test_a_node_that_leaves_the_cluster_stops_the_rollout() -> None:
+    cluster = fleet("n1", "n2")
+
+    def leave(node: str, phase: Phase, _cancel: threading.Event) -> None:
+        if phase is Phase.RELEASE:
+            cluster.nodes[node].problem = "n1 is no node of cluster test"
+
+    results = Rollout(cluster, steps=FakeSteps(cluster, meet=leave)).run()
+    assert statuses(results) == ["unfinished", "waiting"]
+    assert results["n2"].failure is not None
+    assert "n1 is no node of cluster test" in results["n2"].failure.message
+
+
+def test_a_node_whose_kubelet_comes_back_is_waited_for() -> None:
+    cluster = fleet("n1")
+    looks = itertools.count()
+
+    def recover() -> None:
+        cluster.nodes["n1"].is_ready = cluster.nodes["n1"].driver == OLD or next(looks) > 10
+
+    cluster.on_observe = recover
+    assert statuses(Rollout(cluster).run()) == ["converged"]
+
+
+def test_nodes_that_nothing_can_be_done_about_are_told() -> None:
+    cluster = fleet("n1")
+    cluster.nodes["n7"] = FakeNode(driver=NEW, is_cordoned=True)
+    ending = Rollout(cluster).end()
+    assert ending.stop == "1 of 2 nodes may be unavailable: n7 is cordoned"
+    assert cluster.writes == []
+
+
+def test_soaking_takes_its_time() -> None:
+    cluster = fleet("n1", "n2")
+    rollout = Rollout(cluster, Policy(soak=timedelta(minutes=2)))
+    assert statuses(rollout.run()) == ["converged", "converged"]
+    first, second = (cluster.nodes[name].record for name in ("n1", "n2"))
+    assert first is not None
+    assert second is not None
+    assert second.began - first.since >= timedelta(minutes=2)
+
+
+def test_a_bug_in_a_step_is_not_swallowed() -> None:
+    def crash(_what: str) -> None:
+        raise ZeroDivisionError
+
+    cluster = fleet("n1")
+    with pytest.raises(ZeroDivisionError):
+        Rollout(cluster, steps=FakeSteps(cluster, crash)).end()
+
+
+def test_a_finished_fleet_is_left_alone() -> None:
+    cluster = FakeCluster({"n1": FakeNode(record=record(Phase.DONE), driver=NEW)})
+    ending = Rollout(cluster).end()
+    assert (ending.moved, cluster.writes) == (frozenset(), [])
+    assert ending.nodes[0].view == view("n1", record(Phase.DONE))
+    assert Status.WAITING not in {result.status for result in results_of(ending, [], canceled=False).values()}

@@ -1,0 +1,110 @@
+"""Steps as runs of playbooks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from provision.apply.model import Note, Status
+from provision.rollout.model import Phase
+from provision.rollout.node_steps import NodeSteps
+from provision.rollout.snapshot import Holder
+from provision.rollout.step import StepOutcome
+from provision.runner import RunStatus
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_drain
+from tests.provision.rollout.fakes import NEW
+from tests.provision.samples import make_stack
+
+TRAIN: dict[str, object] = {"pid": 7, "command": "train", "unit": None, "pod_uid": "u1", "devices": ["/dev/nvidia0"]}
+
+
+def carry_out(
+    node: FakeNode, phase: Phase, watcher: Watcher | None = None, **sections: dict[str, object]
+) -> StepOutcome:
+    fleet = FakeFleet({"n1": node})
+    declared: dict[str, dict[str, object]] = {"driver": {"version": NEW}, **sections}
+    stack = make_stack(**declared)
+    steps = NodeSteps(machinery(fleet, plan_drain), {"n1": stack})
+    return steps.carry_out("n1", phase, watcher or Watcher(), threading.Event())
+
+
+def test_release_tells_who_holds_a_gpu() -> None:
+    node = FakeNode(holders=[TRAIN])
+    assert carry_out(node, Phase.RELEASE) == StepOutcome(holders=(Holder(pid=7, command="train", pod_uid="u1"),))
+    assert carry_out(node, Phase.RELEASE) == StepOutcome()
+    assert node.verbs == ["release", "release"]
+
+
+def test_a_daemon_that_is_no_longer_declared_is_asked_as_well() -> None:
+    node = FakeNode()
+    for phase in (Phase.RELEASE, Phase.VERIFY, Phase.RESUME):
+        assert carry_out(node, phase, plugin={"enabled": False}) == StepOutcome()
+    assert node.verbs == ["release", "verify", "resume"]
+
+
+def test_a_driver_that_is_left_alone_is_not_verified() -> None:
+    node, watcher = FakeNode(), Watcher()
+    assert carry_out(node, Phase.VERIFY, watcher, driver={"enabled": False}) == StepOutcome()
+    assert node.verbs == []
+    assert watcher.seen == [Note("n1", "verify: nothing to compare, the declaration has no driver")]
+
+
+def test_swap_is_the_apply_of_every_day() -> None:
+    outcome = carry_out(FakeNode(), Phase.SWAP)
+    assert outcome.failure is None
+    assert outcome.swapped is not None
+    assert (outcome.swapped.status, outcome.swapped.passes) == (Status.CONVERGED, 1)
+
+
+def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
+    node = FakeNode(holders=[{"pid": 7, "command": "train"}])
+    outcome = carry_out(node, Phase.SWAP)
+    assert outcome.failure is not None
+    assert outcome.failure.message == "to install driver needs the GPUs to be free, and they are held by train (7)"
+    assert node.packages == []
+
+
+def test_verify_compares_with_what_is_declared() -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+    steps = NodeSteps(machinery(fleet), {"n1": make_stack(driver={"version": NEW})})
+    assert steps.carry_out("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
+    (request,) = fleet.requests
+    assert (request.playbook.name, request.nodes) == ("verify.yml", ("n1",))
+    expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW}
+    assert request.extra_vars == {"grapnel_expectation": expectation}
+
+
+@pytest.mark.parametrize(
+    ("phase", "verb"), [(Phase.RELEASE, "release"), (Phase.VERIFY, "verify"), (Phase.RESUME, "resume")]
+)
+def test_a_verb_that_fails_fails_the_step(phase: Phase, verb: str) -> None:
+    outcome = carry_out(FakeNode(broken=verb), phase)
+    assert outcome.failure is not None
+    assert (outcome.failure.status, outcome.failure.message) == (Status.FAILED, "3 of 4 GPUs answer")
+
+
+def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
+    outcome = carry_out(FakeNode(reachable=False), Phase.SWAP)
+    assert outcome.failure is not None
+    assert outcome.failure.status is Status.UNREACHABLE
+
+
+@pytest.mark.parametrize(("run", "status"), [(RunStatus.CANCELED, Status.CANCELED), (RunStatus.ERROR, Status.FAILED)])
+def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
+    fleet = FakeFleet({"n1": FakeNode()}, broken_run=run)
+    steps = NodeSteps(machinery(fleet), {"n1": make_stack()})
+    for phase in (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME):
+        outcome = steps.carry_out("n1", phase, Watcher(), threading.Event())
+        assert outcome.failure is not None
+        assert outcome.failure.status is status
+
+
+@pytest.mark.parametrize(
+    "holders",
+    [pytest.param([{"command": "x"}], id="a process without a number"), pytest.param("none", id="no list")],
+)
+def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, object]]) -> None:
+    outcome = carry_out(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
+    assert outcome.failure is not None
+    assert outcome.failure.message.startswith("the node daemon's answer to release cannot be read")

@@ -1,0 +1,91 @@
+"""Which nodes go through the rollout, and which do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.apply.model import Assessment, Failure, Status
+from provision.cluster.model import NodeProblem
+from provision.fleet.facts import KernelModule
+from provision.planner.model import Disruption, NodePlan, Problem
+from provision.rollout.model import NodeView, Phase
+from provision.rollout.policy import Policy
+from provision.rollout.prepare import Prepared, prepare, runtime_classes
+from tests.provision.apply.fakes import facts_of, item
+from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view
+from tests.provision.samples import make_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOADED = KernelModule(loaded=True, version=OLD)
+DRAIN = item("libcuda1", disruption=Disruption.DRAIN)
+QUIET = item("/etc/grapnel/node.toml")
+
+
+def assessed(name: str, *items: object, problem: str = "") -> Assessment:
+    problems = (Problem(code="cursed", message=problem, hint=""),) if problem else ()
+    plan = NodePlan(node=name, items=items, problems=problems)  # type: ignore[arg-type]  # items of the planner
+    return Assessment(msgspec.structs.replace(facts_of(name), module=LOADED), plan)
+
+
+def sort(answers: Mapping[str, Assessment | Failure], **views: NodeView | NodeProblem) -> Prepared:
+    stack = make_stack(driver={"version": NEW}, rollout={"maxUnavailable": "50%"})
+    stacks = dict.fromkeys(answers, stack)
+    return prepare(answers, stacks, {name: views.get(name) or view(name) for name in answers})
+
+
+def test_only_what_has_to_be_drained_is_taken_out_of_service() -> None:
+    prepared = sort({"n1": assessed("n1", QUIET), "n2": assessed("n2", QUIET, DRAIN), "n3": assessed("n3")})
+    assert (prepared.in_place, prepared.rollout, prepared.todo) == (("n1",), ("n2",), ("n1", "n2"))
+    assert [state.name for state in prepared.states] == ["n1", "n2", "n3"]
+    assert prepared.policy == Policy(max_unavailable=2)
+    first = prepared.states[1]
+    assert (first.origin, first.target, first.drain_timeout) == (OLD, NEW, 5 * MINUTE)
+
+
+def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:
+    prepared = sort(
+        {name: assessed(name, DRAIN) for name in ("n1", "n2")} | {"n3": assessed("n3"), "n4": assessed("n4", QUIET)},
+        n2=view("n2", record(Phase.FAILED, failed_in=Phase.SWAP)),
+        n3=view("n3", record(Phase.VERIFY)),
+        n4=view("n4", record(Phase.FAILED, failed_in=Phase.DRAIN)),
+    )
+    assert (prepared.rollout, prepared.in_place) == (("n3", "n2", "n4", "n1"), ())
+
+
+def test_a_node_that_is_in_no_cluster_is_not_drained() -> None:
+    lost = NodeProblem(name="n1", message="n1 is not a node of cluster test", hint="`--no-cluster`")
+    prepared = sort({"n1": assessed("n1", DRAIN), "n2": assessed("n2", QUIET)}, n1=lost, n2=lost)
+    assert prepared.refusals == {
+        "n1": Failure(
+            Status.REFUSED,
+            "it has to be drained first and cannot be: n1 is not a node of cluster test (`--no-cluster`)",
+        )
+    }
+    assert (prepared.in_place, prepared.rollout, prepared.states) == (("n2",), (), ())
+
+
+def test_what_cannot_be_done_is_left_alone_and_counts() -> None:
+    prepared = sort(
+        {"n1": assessed("n1", DRAIN, problem="the node is cursed"), "n2": Failure(Status.UNREACHABLE, "no route")}
+    )
+    assert prepared.todo == ()
+    assert [state.obstacle for state in prepared.states] == ["the node is cursed", "no route"]
+
+
+def test_a_plan_that_is_only_foreseen_needs_no_drain() -> None:
+    later = item("libcuda1", disruption=Disruption.DRAIN, deferred=True)
+    assert sort({"n1": assessed("n1", QUIET, later)}).in_place == ("n1",)
+
+
+def test_only_handlers_that_the_kubelet_reaches_need_a_class() -> None:
+    stacks = [
+        make_stack(),
+        make_stack(runtime={"handler": "gpu"}),
+        make_stack(runtime={"handler": "podman", "entitlement": "env"}, plugin={"enabled": False}),
+        make_stack(),
+    ]
+    assert runtime_classes(stacks) == ("nvidia", "gpu")

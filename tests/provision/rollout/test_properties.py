@@ -1,0 +1,195 @@
+"""What holds for every fleet, whatever state it is found in and in whatever order steps end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from provision.rollout.model import Phase, Record
+from provision.rollout.policy import Policy
+from tests.provision.rollout.fakes import (
+    MINUTE,
+    NEW,
+    NOON,
+    OLD,
+    Clock,
+    FakeCluster,
+    FakeNode,
+    FakeSteps,
+    make_engine,
+    pod,
+    state,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from provision.rollout.engine import Ending
+    from provision.rollout.snapshot import NodeState
+
+TURNS = 5_000
+TICK = timedelta(seconds=10)
+STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME)
+BEFORE_SWAP = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE)
+WIDE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def draw_node(draw: st.DrawFn, name: str, *, is_mended: bool) -> FakeNode:
+    """Return a node as an earlier apply, or somebody else, may have left it."""
+    phase = draw(st.sampled_from([None, None, None, *Phase]))
+    remembered = None
+    if phase is not None:
+        failed_in = draw(st.sampled_from(STEPS)) if phase is Phase.FAILED else None
+        target = draw(st.sampled_from([NEW, NEW, "525.1"]))
+        remembered = Record(phase=phase, target=target, origin=OLD, began=NOON, since=NOON, failed_in=failed_in)
+    is_out = remembered is not None and remembered.phase is not Phase.DONE
+    old = phase is None or phase in BEFORE_SWAP or draw(st.booleans())
+    return FakeNode(
+        record=remembered,
+        is_cordoned=is_out or (not is_mended and draw(st.integers(0, 5)) == 0),
+        is_ready=is_mended or draw(st.integers(0, 7)) > 0,
+        pods=[
+            pod(f"{name}-{index}", is_mirror_or_daemon=draw(st.integers(0, 3)) == 0)
+            for index in range(draw(st.integers(0, 2)))
+        ],
+        driver=OLD if old else NEW,
+        is_released=phase in STEPS,
+        held_for=draw(st.integers(0, 2)),
+        broken=None if is_mended or draw(st.integers(0, 3)) else draw(st.sampled_from(STEPS)),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, is_mended: bool = False) -> FakeCluster:
+    names = [f"n{number}" for number in range(1, draw(st.integers(1, 6)) + 1)]
+    nodes = {name: draw_node(draw, name, is_mended=is_mended) for name in draw(st.permutations(names))}
+    return FakeCluster(nodes, budget=99 if is_mended else draw(st.sampled_from([0, 1, 99])))
+
+
+policies = st.builds(
+    Policy,
+    max_parallel=st.integers(1, 3),
+    max_unavailable=st.integers(1, 4),
+    soak=st.sampled_from([0 * MINUTE, 2 * MINUTE]),
+)
+
+
+def seen_by(cluster: FakeCluster) -> list[NodeState]:
+    views = cluster.observe(tuple(cluster.nodes))
+    return [
+        state(
+            name,
+            views[name],  # type: ignore[arg-type]  # no node of these has a problem
+            is_disruptive=node.driver != NEW,
+            is_as_declared=node.driver == NEW,
+        )
+        for name, node in cluster.nodes.items()
+    ]
+
+
+@dataclass
+class Watch:
+    """Holds every change against what is allowed, at the moment at which it is made."""
+
+    cluster: FakeCluster
+    policy: Policy
+    failed: set[str] = field(default_factory=set)
+    turns: int = 0
+
+    def look(self) -> None:
+        self.turns += 1
+        assert self.turns < TURNS, "it neither ends nor says why"
+
+    def change(self, what: str) -> None:
+        verb, name, *rest = what.split()
+        if verb == "evict":
+            return
+        node = self.cluster.nodes[name]
+        begins = verb == "write" and (node.record is None or node.record.phase.is_over)
+        if begins:
+            self.begin(name, node)
+        if rest == ["failed"]:
+            self.failed.add(name)
+
+    def begin(self, name: str, node: FakeNode) -> None:
+        assert not self.failed, "nothing begins after a failure"
+        flying = [one for one in self.cluster.nodes.values() if one.record and not one.record.phase.is_over]
+        assert len(flying) < self.policy.max_parallel
+        if not node.is_cordoned:
+            others = [one for one in self.cluster.nodes.values() if one.is_cordoned or not one.is_ready]
+            assert len(others) < self.policy.max_unavailable, "one more would be out of service"
+        assert node.is_ready, name
+
+
+def roll_out(cluster: FakeCluster, policy: Policy) -> tuple[Ending, Watch]:
+    watch = Watch(cluster, policy)
+    cluster.effect, cluster.on_observe = watch.change, watch.look
+    before = seen_by(cluster)
+    engine = make_engine(cluster, FakeSteps(cluster, watch.change), before, policy, Clock(step=TICK))
+    return engine.run(), watch
+
+
+def unfinished(nodes: Iterable[NodeState]) -> list[str]:
+    return [node.name for node in nodes if node.is_in_flight or node.wants_to_begin]
+
+
+@WIDE
+@given(clusters(), policies)
+def test_limits_hold_and_every_node_comes_to_an_end_or_has_a_reason(cluster: FakeCluster, policy: Policy) -> None:
+    ending, watch = roll_out(cluster, policy)
+    assert not any(node.is_in_flight for node in ending.nodes), "nothing is left half-done"
+    for name in unfinished(ending.nodes):
+        assert ending.waiting.get(name)
+        assert ending.stop
+    for name, node in cluster.nodes.items():
+        remembered = node.record
+        if remembered is not None and remembered.phase is Phase.DONE and name in ending.moved:
+            assert (node.driver, node.is_released) == (NEW, False)
+            assert node.is_cordoned is remembered.was_cordoned
+        if name in watch.failed:
+            assert remembered is not None
+            assert remembered.reason
+            assert node.is_cordoned
+    assert not any("daemon" in name for name in cluster.evicted)
+
+
+@WIDE
+@given(clusters(is_mended=True), policies)
+def test_a_healthy_fleet_always_gets_there(cluster: FakeCluster, policy: Policy) -> None:
+    out = sum(node.is_cordoned for node in cluster.nodes.values())
+    ending, _ = roll_out(cluster, replace(policy, max_unavailable=max(policy.max_unavailable, out + 1)))
+    assert ending.stop == ""
+    assert {node.driver for node in cluster.nodes.values()} == {NEW}
+    assert not any(node.is_cordoned for node in cluster.nodes.values())
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+@WIDE
+@given(clusters(is_mended=True), policies, st.lists(st.integers(0, 30), max_size=4))
+def test_kills_do_not_change_where_it_ends(cluster: FakeCluster, policy: Policy, kills: list[int]) -> None:
+    out = sum(node.is_cordoned for node in cluster.nodes.values())
+    policy = replace(policy, max_unavailable=max(policy.max_unavailable, out + 1))
+    for kill in kills:
+        left = iter(range(kill + 1))
+
+        def die(what: str, left: Iterable[int] = left) -> None:
+            if next(iter(left), None) is None:
+                raise KilledError(what)
+
+        cluster.effect, cluster.on_observe = die, lambda: None
+        engine = make_engine(cluster, FakeSteps(cluster, die), seen_by(cluster), policy, Clock(step=TICK))
+        try:
+            engine.run()
+        except KilledError:
+            continue
+    ending, _ = roll_out(cluster, policy)
+    assert ending.stop == ""
+    assert {node.driver for node in cluster.nodes.values()} == {NEW}
+    assert not any(node.is_cordoned or node.is_released for node in cluster.nodes.values())

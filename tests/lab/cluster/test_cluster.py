@@ -16,6 +16,7 @@ import pytest
 
 from lab.cluster import Cluster, ClusterError, ClusterNode, ClusterSpec, StartError
 from lab.images import reference
+from lab.machine.errors import CommandError
 from lab.nodes.cgroup import hierarchies
 from lab.nodes.network import bridge_owners
 
@@ -74,6 +75,24 @@ def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
     cluster.kubectl(["wait", "--for=condition=Ready", WAIT, *(f"pod/{item['metadata']['name']}" for item in objects)])
 
 
+def wait_for_restart(cluster: Cluster, name: str) -> None:
+    """Wait until a pod runs again after its node's reboot; ``Ready`` alone may still be the status from before it."""
+    cluster.kubectl(["wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", WAIT, f"pod/{name}"])
+    cluster.kubectl(["wait", "--for=condition=Ready", WAIT, f"pod/{name}"])
+
+
+def execute(cluster: Cluster, name: str, command: list[str]) -> str:
+    """Run a command in a pod; a kubelet that has just started first has to find its containers again."""
+    limit = time.monotonic() + 30
+    while True:
+        try:
+            return cluster.kubectl(["exec", name, "--", *command])
+        except CommandError as error:
+            if "container not found" not in error.hint or time.monotonic() > limit:
+                raise
+            time.sleep(0.5)
+
+
 def test_every_engine_has_its_node(cluster: Cluster) -> None:
     nodes = {node.name: node for node in cluster.status().nodes}
     assert [nodes[name].engine.partition("://")[2][:3] for name in ("n1", "n2", "n3")] == ["2.2", "1.7", "1.6"]
@@ -99,8 +118,7 @@ def test_a_node_comes_back_from_a_reboot_by_itself(cluster: Cluster) -> None:
     cluster.site.reboot("n2")
     cluster.up()
     assert next(node.boot_id for node in cluster.status().nodes if node.name == "n2") != before
-    cluster.kubectl(["wait", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", WAIT, "pod/own-n2"])
-    cluster.kubectl(["wait", "--for=condition=Ready", WAIT, "pod/own-n2"])
+    wait_for_restart(cluster, "own-n2")
 
 
 def test_a_node_that_does_not_become_ready_shows_its_journals(cluster: Cluster) -> None:
@@ -114,14 +132,14 @@ def test_a_node_that_does_not_become_ready_shows_its_journals(cluster: Cluster) 
     assert "msg=" in failed.value.hint  # its lines, however much it has said since it started
     node.run(["systemctl", "enable", "--now", "kubelet"])
     cluster.up()
-    cluster.kubectl(["wait", "--for=condition=Ready", WAIT, "pod/own-n1"])
+    wait_for_restart(cluster, "own-n1")
 
 
 def test_engine_and_kubelet_restart_under_running_pods(cluster: Cluster) -> None:
     for name in ("n1", "n2", "n3"):
         cluster.site.node(name).run(["systemctl", "restart", "containerd", "kubelet"])
     cluster.up()
-    assert cluster.kubectl(["exec", "own-n1", "--", "echo", "alive"]) == "alive\n"
+    assert execute(cluster, "own-n1", ["echo", "alive"]) == "alive\n"
     restarts = ["get", "pod", "own-n3", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"]
     assert cluster.kubectl(restarts) == "0"
 

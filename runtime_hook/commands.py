@@ -9,15 +9,15 @@ from runtime_hook import VERSION
 from runtime_hook.config import INVENTORY_PATH, load_config
 from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError
 from runtime_hook.explain import Sources, explain
-from runtime_hook.hosttree import HostTree
+from runtime_hook.host.hosttree import HostTree
+from runtime_hook.host.store import check_versions, refresh
 from runtime_hook.jsonfast import dumps
-from runtime_hook.store import check_versions, refresh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runtime_hook.inventory import Inventory
+    from runtime_hook.host.inventory import Inventory
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Who gets a GPU: what the platform placed, never what an image says (unless the node is set to ``env``).
 
 Two steps, so that a container without a GPU costs little: ``find_claim`` looks at the container alone;
-``runtime_hook.allotment`` holds a claim against the inventory.
+``runtime_hook.request.allotment`` holds a claim against the inventory.
 
 ``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
 ``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``

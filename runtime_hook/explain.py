@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.allotment import allot
 from runtime_hook.bundle import read_container_file
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.entitlement import VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
-from runtime_hook.hosttree import HostTree
-from runtime_hook.plan import Planner, choose_layout
-from runtime_hook.platforms import this_platform
-from runtime_hook.request import CAPABILITIES_VARIABLE
-from runtime_hook.store import check_versions, current_inventory, read_inventory
+from runtime_hook.host.hosttree import HostTree
+from runtime_hook.host.platforms import this_platform
+from runtime_hook.host.store import check_versions, current_inventory, read_inventory
+from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.request.allotment import allot
+from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.allotment import Allotment
     from runtime_hook.bundle import ContainerConfig
     from runtime_hook.config import HookConfig
-    from runtime_hook.inventory import Inventory
+    from runtime_hook.host.inventory import Inventory
+    from runtime_hook.request.allotment import Allotment
 
 
 @value

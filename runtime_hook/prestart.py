@@ -15,12 +15,12 @@ from runtime_hook.errors import HookError, InventoryError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.allotment import Allotment
     from runtime_hook.bundle import ContainerConfig, State
     from runtime_hook.config import HookConfig
-    from runtime_hook.hosttree import HostTree
-    from runtime_hook.injection import Outcome
-    from runtime_hook.inventory import Inventory
+    from runtime_hook.container.injection import Outcome
+    from runtime_hook.host.hosttree import HostTree
+    from runtime_hook.host.inventory import Inventory
+    from runtime_hook.request.allotment import Allotment
 
 
 def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0) -> None:
@@ -84,9 +84,9 @@ def _pass_by(run: Run, claim: NoClaim) -> None:
 
 
 def _grant(run: Run, claim: Claim) -> None:
-    from runtime_hook.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
-    from runtime_hook.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
-    from runtime_hook.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
+    from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.host.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
+    from runtime_hook.request.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
 
     tree = HostTree(run.driver_root)
     try:
@@ -105,10 +105,10 @@ def _grant(run: Run, claim: Claim) -> None:
 
 
 def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
-    from runtime_hook.injection import carry_out, is_debian_root  # noqa: PLC0415 - start-up budget
-    from runtime_hook.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
-    from runtime_hook.plan import Planner, choose_layout  # noqa: PLC0415 - start-up budget
-    from runtime_hook.platforms import this_platform  # noqa: PLC0415 - start-up budget
+    from runtime_hook.container.injection import carry_out, is_debian_root  # noqa: PLC0415 - start-up budget
+    from runtime_hook.container.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
+    from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
+    from runtime_hook.plan.planner import Planner, choose_layout  # noqa: PLC0415 - start-up budget
 
     platform = this_platform()
     syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)

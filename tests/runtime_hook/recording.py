@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import stat
 
-from runtime_hook.syscalls import Occupant
+from runtime_hook.container.syscalls import Occupant
 
 FILE, FOLDER, LINK, DEVICE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666
 

@@ -9,7 +9,7 @@ import pytest
 
 from runtime_hook.config import HookConfig, load_config, parse_config
 from runtime_hook.errors import ConfigError, InventoryError
-from runtime_hook.inventory import parse_inventory, render_inventory
+from runtime_hook.host.inventory import parse_inventory, render_inventory
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs/contracts"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runtime_hook.allotment import Allotment, allot
 from runtime_hook.bundle import parse_container
 from runtime_hook.config import HookConfig
 from runtime_hook.entitlement import Claim, NoClaim, find_claim
 from runtime_hook.errors import RequestError
-from runtime_hook.inventory import parse_inventory
+from runtime_hook.host.inventory import parse_inventory
+from runtime_hook.request.allotment import Allotment, allot
 
 SAMPLE = Path(__file__).resolve().parents[2] / "docs/contracts/inventory/good/debian-one-gpu.json"
 INVENTORY = parse_inventory(json.loads(SAMPLE.read_text(encoding="utf-8")), "sample")

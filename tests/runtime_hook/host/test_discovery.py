@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.discovery import discover
 from runtime_hook.errors import InjectionError, InventoryError
-from runtime_hook.fingerprint import is_fresh, module_version
-from runtime_hook.hosttree import HostTree
-from runtime_hook.inventory import render_inventory
-from runtime_hook.store import check_versions, current_inventory, read_inventory, refresh, write_inventory
+from runtime_hook.host.discovery import discover
+from runtime_hook.host.fingerprint import is_fresh, module_version
+from runtime_hook.host.hosttree import HostTree
+from runtime_hook.host.inventory import render_inventory
+from runtime_hook.host.store import check_versions, current_inventory, read_inventory, refresh, write_inventory
 from tests.runtime_hook.containers import HOOK, host_mounts, run_hook
 from tests.runtime_hook.drivertree import MAJOR, MULTIARCH, VERSION, DriverTree, uuid
 
@@ -207,7 +207,7 @@ def test_an_entitled_container_is_refused_by_name(
 def test_the_kernel_side_refuses_the_hosts_own_namespace() -> None:
     script = (
         "import sys, os; sys.path.insert(0, sys.argv[1])\n"
-        "from runtime_hook.kernel import KernelSyscalls\n"
+        "from runtime_hook.container.kernel import KernelSyscalls\n"
         "KernelSyscalls(os.getpid(), '/')\n"
     )
     argv = ["/usr/bin/python3", "-IS", "-c", script, str(HOOK.parent.parent)]
@@ -218,7 +218,7 @@ def test_the_kernel_side_refuses_the_hosts_own_namespace() -> None:
 def test_the_kernel_side_refuses_the_host_as_root() -> None:
     script = (
         "import sys, os; sys.path.insert(0, sys.argv[1])\n"
-        "from runtime_hook.kernel import KernelSyscalls\n"
+        "from runtime_hook.container.kernel import KernelSyscalls\n"
         "KernelSyscalls(int(sys.argv[2]), '/').enter()\n"
     )
     with subprocess.Popen(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.cgroup import is_allowed
-from runtime_hook.driverfiles import CONTROL_NODES, REQUIRED_SONAMES
+from runtime_hook.container.devicerules import is_allowed
+from runtime_hook.container.operations import AddDeviceNode, AllowDevice, BindFile, LinkName, MergeLoaderCache
 from runtime_hook.errors import InventoryError
-from runtime_hook.loadercache import CacheEntry
-from runtime_hook.operations import AddDeviceNode, AllowDevice, BindFile, LinkName, MergeLoaderCache
+from runtime_hook.host.driverfiles import CONTROL_NODES, REQUIRED_SONAMES
+from runtime_hook.loadercache.cache import CacheEntry
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.allotment import Allotment
     from runtime_hook.bundle import DeviceRule
-    from runtime_hook.inventory import Inventory, Library
-    from runtime_hook.operations import Operation
-    from runtime_hook.platforms import Platform
+    from runtime_hook.container.operations import Operation
+    from runtime_hook.host.inventory import Inventory, Library
+    from runtime_hook.host.platforms import Platform
+    from runtime_hook.request.allotment import Allotment
 
 BINARY_FOLDER = "/usr/bin"
 _ELF_CLASS = 64

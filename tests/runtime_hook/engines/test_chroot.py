@@ -11,14 +11,14 @@ import pytest
 
 pytestmark = pytest.mark.functional
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 60
 # Everything is imported before the chroot, which has nothing but /proc and a mark.
 IN_CHROOT = """
 import json, os, sys
 sys.path.insert(0, sys.argv[3])
 from runtime_hook.errors import HookError
-from runtime_hook.kernel import KernelSyscalls
+from runtime_hook.container.kernel import KernelSyscalls
 os.chroot(sys.argv[2])
 os.chdir("/")
 kernel = KernelSyscalls(int(sys.argv[1]), "/nowhere")

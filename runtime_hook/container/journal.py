@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import stat
 
-from runtime_hook.loadercache import CACHE_LIMIT_BYTES
+from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES
 from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runtime_hook.container.syscalls import Occupant, Syscalls
     from runtime_hook.deadline import Deadline
-    from runtime_hook.syscalls import Occupant, Syscalls
 
     Undo = tuple[str, Callable[[], None]]
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from runtime_hook.allotment import Allotment
 from runtime_hook.bundle import DeviceRule
+from runtime_hook.container.injection import carry_out, is_debian_root
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError, InventoryError
-from runtime_hook.injection import carry_out, is_debian_root
-from runtime_hook.inventory import Inventory, parse_inventory
-from runtime_hook.loadercache import CacheEntry, LoaderCache, merge
-from runtime_hook.plan import Planner, choose_layout
-from runtime_hook.platforms import PLATFORMS
+from runtime_hook.host.inventory import Inventory, parse_inventory
+from runtime_hook.host.platforms import PLATFORMS
+from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.request.allotment import Allotment
 from tests.runtime_hook.recording import DEVICE, FILE, FOLDER, LINK, RecordingSyscalls
 
-SAMPLE = Path(__file__).resolve().parents[2] / "docs/contracts/inventory/good/debian-one-gpu.json"
+SAMPLE = Path(__file__).resolve().parents[3] / "docs/contracts/inventory/good/debian-one-gpu.json"
 CONTENT = json.loads(SAMPLE.read_text(encoding="utf-8"))
 PLATFORM = PLATFORMS["x86_64"]
 LAYOUT = choose_layout(PLATFORM, is_debian=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 
+from runtime_hook.container.journal import Journal
 from runtime_hook.errors import InjectionError
-from runtime_hook.journal import Journal
 from runtime_hook.reading import describe_error
 from runtime_hook.values import value
 
@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from runtime_hook.container.operations import Operation
+    from runtime_hook.container.syscalls import Syscalls
     from runtime_hook.deadline import Deadline
-    from runtime_hook.operations import Operation
-    from runtime_hook.syscalls import Syscalls
 
     class Namespaces(Syscalls, Protocol):
         """Syscalls that can go into the container's mount namespace and back."""

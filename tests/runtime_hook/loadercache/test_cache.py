@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache import MAGIC, CacheEntry, LoaderCache, merge, name_key
-from runtime_hook.platforms import this_platform
+from runtime_hook.host.platforms import this_platform
+from runtime_hook.loadercache.cache import MAGIC, CacheEntry, LoaderCache, merge, name_key
 from tests.runtime_hook.drivertree import compile_library
 
 if TYPE_CHECKING:

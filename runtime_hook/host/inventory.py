@@ -9,8 +9,23 @@ from runtime_hook.document import Document
 from runtime_hook.errors import InventoryError
 from runtime_hook.values import value
 
-INVENTORY_SCHEMA = "grapnel.dev/inventory/v1alpha1"
-CONTROL_KINDS = ("ctl", "uvm", "uvm-tools", "modeset")
+INVENTORY_SCHEMA = "grapnel.dev/inventory/v1alpha2"
+# Device nodes that belong to no single GPU. ``imex``: one per channel, whose number is its minor.
+CONTROL_KINDS = (
+    "ctl",
+    "uvm",
+    "uvm-tools",
+    "modeset",
+    "mig-config",
+    "mig-monitor",
+    "imex",
+    "nvidia-fs",
+    "gdrdrv",
+    "infiniband",
+    "nvswitch",
+)
+# ``socket``: of a running service; may be a folder (MPS). ``config``, ``firmware``: regular files.
+FILE_KINDS = ("config", "firmware", "socket")
 
 
 @value
@@ -24,8 +39,20 @@ class ControlDevice:
 
 
 @value
+class Node:
+    """A device node and its numbers."""
+
+    path: str
+    major: int
+    minor: int
+
+
+@value
 class Gpu:
-    """One GPU; major and minor are what stat says of its node, never computed."""
+    """One GPU; major and minor are what stat says of its node, never computed.
+
+    ``model``, ``brand`` and ``compute_capability`` (such as "8.0") are "" where they are not known.
+    """
 
     index: int
     uuid: str
@@ -34,17 +61,40 @@ class Gpu:
     path: str
     major: int
     minor: int
+    model: str = ""
+    brand: str = ""
+    compute_capability: str = ""
+    drm: tuple[Node, ...] = ()
+
+
+@value
+class MigDevice:
+    """A compute instance of a GPU in MIG mode: what opens it besides the GPU's own node.
+
+    ``index`` is NVML's number below its GPU, -1 where it is not known, as is an empty ``uuid``.
+    """
+
+    gpu_uuid: str
+    gpu_instance: int
+    compute_instance: int
+    nodes: tuple[Node, ...]
+    uuid: str = ""
+    index: int = -1
 
 
 @value
 class Library:
-    """A driver library: its real file, its SONAME, and further names that lead to it."""
+    """A driver library: its real file, its SONAME, and further names that lead to it.
+
+    ``subfolder`` counts from the container's library folder ("" or such as "vdpau").
+    """
 
     path: str
     soname: str
     links: tuple[str, ...]
     capability: str
     elf_class: int
+    subfolder: str = ""
 
 
 @value
@@ -53,6 +103,26 @@ class Binary:
 
     path: str
     name: str
+    capability: str
+
+
+@value
+class DriverFile:
+    """A file that has the same meaning at ``target`` in every container; ``kind`` is one of ``FILE_KINDS``."""
+
+    path: str
+    target: str
+    capability: str
+    kind: str
+
+
+@value
+class DriverLink:
+    """A symbolic link below the container's library folder that is no library's own name."""
+
+    subfolder: str
+    name: str
+    target: str
     capability: str
 
 
@@ -87,7 +157,7 @@ class Fingerprint:
 
 @value
 class Inventory:
-    """Everything of the host's driver that a container may be given."""
+    """Everything of the host's driver that a container may be given; ``cuda_version`` "" where it is not known."""
 
     driver_version: str
     control: tuple[ControlDevice, ...]
@@ -95,6 +165,10 @@ class Inventory:
     libraries: tuple[Library, ...]
     binaries: tuple[Binary, ...]
     fingerprint: Fingerprint
+    mig: tuple[MigDevice, ...] = ()
+    files: tuple[DriverFile, ...] = ()
+    links: tuple[DriverLink, ...] = ()
+    cuda_version: str = ""
 
 
 def parse_inventory(content: object, where: str) -> Inventory:
@@ -109,14 +183,18 @@ def parse_inventory(content: object, where: str) -> Inventory:
         gpus=tuple(_gpu(entry) for entry in devices.children("gpus")),
         libraries=tuple(_library(entry) for entry in document.children("libraries")),
         binaries=tuple(_binary(entry) for entry in document.children("binaries")),
+        mig=tuple(_mig(entry) for entry in devices.children("mig")),
+        files=tuple(_file(entry) for entry in document.children("files")),
+        links=tuple(_link(entry) for entry in document.children("links")),
+        cuda_version=document.text("cuda_version", ""),
         fingerprint=_fingerprint(document.child("fingerprint")),
     )
 
 
-def _path(entry: Document) -> str:
-    path = entry.text("path")
+def _path(entry: Document, key: str = "path") -> str:
+    path = entry.text(key)
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
-        raise InventoryError(f"{entry.where}: path {path!r} is not absolute and plain")
+        raise InventoryError(f"{entry.where}: {key} {path!r} is not absolute and plain")
     return path
 
 
@@ -139,6 +217,25 @@ def _gpu(entry: Document) -> Gpu:
         path=_path(entry),
         major=entry.number("major"),
         minor=entry.number("minor"),
+        model=entry.text("model", ""),
+        brand=entry.text("brand", ""),
+        compute_capability=entry.text("compute_capability", ""),
+        drm=_nodes(entry, "drm"),
+    )
+
+
+def _nodes(entry: Document, key: str) -> tuple[Node, ...]:
+    return tuple(Node(_path(node), node.number("major"), node.number("minor")) for node in entry.children(key))
+
+
+def _mig(entry: Document) -> MigDevice:
+    return MigDevice(
+        gpu_uuid=entry.text("gpu_uuid"),
+        gpu_instance=entry.number("gpu_instance"),
+        compute_instance=entry.number("compute_instance"),
+        nodes=_nodes(entry, "nodes"),
+        uuid=entry.text("uuid", ""),
+        index=entry.number("index", -1),
     )
 
 
@@ -149,11 +246,31 @@ def _library(entry: Document) -> Library:
         links=tuple(_name(entry, link) for link in entry.texts("links")),
         capability=entry.text("capability"),
         elf_class=entry.number("elf_class"),
+        subfolder=_subfolder(entry),
     )
 
 
 def _binary(entry: Document) -> Binary:
     return Binary(_path(entry), _name(entry, entry.text("name")), entry.text("capability"))
+
+
+def _subfolder(entry: Document) -> str:
+    subfolder = entry.text("subfolder", "")
+    return "/".join(_name(entry, part) for part in subfolder.split("/")) if subfolder else ""
+
+
+def _file(entry: Document) -> DriverFile:
+    kind = entry.text("kind")
+    if kind not in FILE_KINDS:
+        raise InventoryError(f"{entry.where}: kind {kind} is unknown", f"known are {', '.join(FILE_KINDS)}")
+    return DriverFile(_path(entry), _path(entry, "target"), entry.text("capability"), kind)
+
+
+def _link(entry: Document) -> DriverLink:
+    target = entry.text("target")
+    if not target or "\0" in target:
+        raise InventoryError(f"{entry.where}: target {target!r} is no link's text")
+    return DriverLink(_subfolder(entry), _name(entry, entry.text("name")), target, entry.text("capability"))
 
 
 def _fingerprint(entry: Document) -> Fingerprint:
@@ -177,12 +294,16 @@ def render_inventory(inventory: Inventory) -> dict[str, object]:
     return {
         "schema": INVENTORY_SCHEMA,
         "driver_version": inventory.driver_version,
+        "cuda_version": inventory.cuda_version,
         "devices": {
             "control": [dict(vars(device)) for device in inventory.control],
-            "gpus": [dict(vars(gpu)) for gpu in inventory.gpus],
+            "gpus": [{**vars(gpu), "drm": [dict(vars(node)) for node in gpu.drm]} for gpu in inventory.gpus],
+            "mig": [{**vars(mig), "nodes": [dict(vars(node)) for node in mig.nodes]} for mig in inventory.mig],
         },
         "libraries": [{**vars(library), "links": list(library.links)} for library in inventory.libraries],
         "binaries": [dict(vars(binary)) for binary in inventory.binaries],
+        "files": [dict(vars(file)) for file in inventory.files],
+        "links": [dict(vars(link)) for link in inventory.links],
         "fingerprint": {
             "module_version": fingerprint.module_version,
             "gpu_addresses": list(fingerprint.gpu_addresses),

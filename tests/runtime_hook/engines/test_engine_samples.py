@@ -11,7 +11,7 @@ import pytest
 
 from runtime_hook.explain import Sources, explain
 
-CONTRACTS = Path(__file__).resolve().parents[2] / "docs/contracts"
+CONTRACTS = Path(__file__).resolve().parents[3] / "docs/contracts"
 ENGINES = CONTRACTS / "allocation/engines"
 SCHEMA = json.loads((ENGINES / "schema.json").read_text(encoding="utf-8"))
 SAMPLES = sorted(ENGINES.glob("*/*/*.json"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runtime_hook.errors import RequestError
-from runtime_hook.inventory import Gpu
-from runtime_hook.request import parse_capabilities, select_visible
+from runtime_hook.host.inventory import Gpu
+from runtime_hook.request.capabilities import parse_capabilities
+from runtime_hook.request.visible import select_visible
 
 GPUS = tuple(
     Gpu(index, f"GPU-0000000{index}", index, f"0000:1{index}:00.0", f"/dev/nvidia{index}", 195, index)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 
 from runtime_hook.errors import InventoryError
-from runtime_hook.fingerprint import is_fresh
-from runtime_hook.inventory import parse_inventory, render_inventory
+from runtime_hook.host.fingerprint import is_fresh
+from runtime_hook.host.inventory import parse_inventory, render_inventory
 from runtime_hook.jsonfast import dumps, loads
 from runtime_hook.reading import describe_error, read_regular, read_trusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.hosttree import HostTree
-    from runtime_hook.inventory import Inventory
+    from runtime_hook.host.hosttree import HostTree
+    from runtime_hook.host.inventory import Inventory
 
 _LIMIT_BYTES = 4 << 20
 
@@ -104,6 +104,6 @@ def _remove(path: str) -> None:
 
 
 def _discover(tree: HostTree) -> Inventory:
-    from runtime_hook.discovery import discover  # noqa: PLC0415 - start-up budget: only where a scan is due
+    from runtime_hook.host.discovery import discover  # noqa: PLC0415 - start-up budget: only where a scan is due
 
     return discover(tree)

@@ -12,15 +12,15 @@ import os
 import stat
 
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache import CACHE_LIMIT_BYTES, LoaderCache, merge
+from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES, LoaderCache, merge
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from runtime_hook.loadercache import CacheEntry
-    from runtime_hook.syscalls import Syscalls
+    from runtime_hook.container.syscalls import Syscalls
+    from runtime_hook.loadercache.cache import CacheEntry
 else:
     Protocol = object
 

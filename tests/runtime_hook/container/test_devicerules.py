@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime_hook.bundle import DeviceRule
-from runtime_hook.cgroup import is_allowed, locate_device_group
+from runtime_hook.container.devicerules import is_allowed, locate_device_group
 
 DENY_ALL = DeviceRule(allow=False, type="a", major=-1, minor=-1, access="rwm")
 ALLOW_ALL = DeviceRule(allow=True, type="a", major=-1, minor=-1, access="rwm")

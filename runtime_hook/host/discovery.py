@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.driverfiles import ALWAYS_LINKED_STEMS, BINARY_NAMES, CONTROL_NODES, LIBRARY_STEMS
-from runtime_hook.elf import identify
 from runtime_hook.errors import CacheError, InventoryError
-from runtime_hook.fingerprint import module_version, take_fingerprint
-from runtime_hook.inventory import Binary, ControlDevice, Gpu, Inventory, Library
-from runtime_hook.loadercache import CACHE_LIMIT_BYTES, LoaderCache
-from runtime_hook.platforms import this_platform
+from runtime_hook.host.driverfiles import ALWAYS_LINKED_STEMS, BINARY_NAMES, CONTROL_NODES, LIBRARY_STEMS
+from runtime_hook.host.elf import identify
+from runtime_hook.host.fingerprint import module_version, take_fingerprint
+from runtime_hook.host.inventory import Binary, ControlDevice, Gpu, Inventory, Library
+from runtime_hook.host.platforms import this_platform
+from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES, LoaderCache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.elf import ElfIdentity
-    from runtime_hook.hosttree import HostTree
-    from runtime_hook.platforms import Platform
+    from runtime_hook.host.elf import ElfIdentity
+    from runtime_hook.host.hosttree import HostTree
+    from runtime_hook.host.platforms import Platform
 
 GPU_FOLDER = "/proc/driver/nvidia/gpus"
 _ANCHORS = ("libnvidia-ml.so.1", "libcuda.so.1")

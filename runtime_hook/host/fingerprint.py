@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.inventory import DeviceMark, FileMark, Fingerprint
+from runtime_hook.host.inventory import DeviceMark, FileMark, Fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runtime_hook.hosttree import HostTree
-    from runtime_hook.inventory import Inventory
+    from runtime_hook.host.hosttree import HostTree
+    from runtime_hook.host.inventory import Inventory
 
 _SYS_VERSION = "/sys/module/nvidia/version"
 _PROC_VERSION = "/proc/driver/nvidia/version"

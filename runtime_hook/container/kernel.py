@@ -13,10 +13,10 @@ import os
 import stat
 import struct
 
-from runtime_hook.cgroup import find_device_group
+from runtime_hook.container.devicerules import find_device_group
+from runtime_hook.container.syscalls import Occupant
 from runtime_hook.errors import InjectionError, StateError
 from runtime_hook.reading import describe_error, read_descriptor
-from runtime_hook.syscalls import Occupant
 
 NR_open_tree = 428
 NR_move_mount = 429

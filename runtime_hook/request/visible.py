@@ -1,46 +1,15 @@
-"""What a container asks for: ``NVIDIA_VISIBLE_DEVICES`` (``env`` mode) and ``NVIDIA_DRIVER_CAPABILITIES``. Pure.
-
-Room for the requirement grammar (``NVIDIA_REQUIRE_*``), MIG and IMEX requests, which a later release reads here.
-"""
+"""Names of GPUs, as ``NVIDIA_VISIBLE_DEVICES`` and allocations give them, held against the inventory. Pure."""
 
 from __future__ import annotations
 
-from runtime_hook.config import DRIVER_CAPABILITIES
-from runtime_hook.entitlement import is_legacy_image
 from runtime_hook.errors import RequestError, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.inventory import Gpu
+    from runtime_hook.host.inventory import Gpu
 
-CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
-_DEFAULT_CAPABILITIES = ("utility", "compute")
 _PCI_PARTS = 3
 _MAX_ELEMENTS = 4096
-
-
-def parse_capabilities(environment: dict[str, str], supported: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the driver capabilities asked for, in the order of ``DRIVER_CAPABILITIES``.
-
-    Unset or empty means utility and compute as far as supported; ``all`` everything that is supported; a legacy
-    image that says nothing gets everything, too. A name that is not supported refuses the container, as NVIDIA's
-    toolkit does.
-    """
-    text = environment.get(CAPABILITIES_VARIABLE)
-    if text is None and is_legacy_image(environment):
-        text = "all"
-    asked = {word for word in (text or "").split(",") if word}
-    if "all" in asked:
-        return supported
-    if not asked:
-        return tuple(word for word in supported if word in _DEFAULT_CAPABILITIES)
-    unsupported = sorted(asked.difference(supported))
-    if unsupported:
-        raise RequestError(
-            f"unsupported driver capabilities {one_line(', '.join(unsupported))}",
-            f"supported on this node are {', '.join(supported) or 'none'}",
-        )
-    return tuple(word for word in DRIVER_CAPABILITIES if word in asked)
 
 
 def select_visible(visible: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

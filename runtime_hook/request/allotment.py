@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runtime_hook.entitlement import NoClaim
-from runtime_hook.request import parse_capabilities, select_named, select_visible
+from runtime_hook.request.capabilities import parse_capabilities
+from runtime_hook.request.visible import select_named, select_visible
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from runtime_hook.bundle import ContainerConfig
     from runtime_hook.config import HookConfig
     from runtime_hook.entitlement import Claim
-    from runtime_hook.inventory import Gpu, Inventory
+    from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
 
 SOURCE_DEVICES = "devices"
 SOURCE_ANNOTATION = "annotation"
@@ -20,13 +21,21 @@ SOURCE_ENVIRONMENT = "environment"
 
 @value
 class Allotment:
-    """What a container is given. ``adds_devices``: device nodes are the hook's work, not the engine's."""
+    """What a container is given. ``adds_devices``: device nodes are the hook's work, not the engine's.
+
+    ``gpus`` are given whole; of the parents of ``mig`` only the node is. ``extras`` are kinds of control nodes that
+    were asked for besides (``mig-config``, ``mig-monitor``, ``nvidia-fs``, ``gdrdrv``, ``infiniband``, ``nvswitch``),
+    ``imex_channels`` the numbers of IMEX channels.
+    """
 
     source: str
     gpus: tuple[Gpu, ...]
     capabilities: tuple[str, ...]
     adds_devices: bool
     note: str = ""
+    mig: tuple[MigDevice, ...] = ()
+    extras: tuple[str, ...] = ()
+    imex_channels: tuple[int, ...] = ()
 
 
 def allot(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Allotment | NoClaim:

@@ -1,0 +1,1 @@
+"""From an allotment to the list of operations. Pure: what is planned can be shown before anything happens."""

@@ -12,7 +12,7 @@ test:       ## set everything up and pass every test
 	@$(SETUP) test
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(SETUP) e2e
-check:      ## format, lint, types, import contracts, unit tests: under a minute
+check:      ## format, lint, types, import contracts, unit tests: about two minutes
 	@$(SETUP) check
 lab:        ## build what the laboratory needs, once
 	@$(SETUP) lab

@@ -6,7 +6,7 @@ import os
 
 from runtime_hook.bundle import read_container_file
 from runtime_hook.config import CONFIG_PATH, load_config
-from runtime_hook.entitlement import VISIBLE_DEVICES, NoClaim, find_claim
+from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
@@ -88,9 +88,7 @@ def _request(container: ContainerConfig, config: HookConfig) -> dict[str, object
     environment = container.environment
     further = {*EXTRA_VARIABLES, *config.swarm_resources, IMEX_CHANNELS, "CUDA_VERSION", requirements.DISABLE_VARIABLE}
     asked: dict[str, object] = {name: environment.get(name) for name in (VISIBLE_DEVICES, CAPABILITIES_VARIABLE)}
-    asked |= {
-        name: text for name, text in environment.items() if name in further or name.startswith(requirements.PREFIX)
-    }
+    asked |= {name: text for name, text in environment.items() if name in further or name.startswith(REQUIRE_PREFIX)}
     annotations = {name: text for name, text in container.annotations.items() if name.startswith(CDI_ANNOTATION_PREFIX)}
     return {**asked, "mounts": list(container.mount_requests), "cdiAnnotations": annotations}
 

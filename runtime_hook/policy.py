@@ -1,12 +1,14 @@
-"""Rules of the node's configuration: which namespaces and users may have GPUs, and how they may ask. Pure.
+"""Rules of the node's configuration: which namespaces and users may have GPUs, and how they may ask.
 
-The first rule that matches a container decides. Where there are rules and none matches, the answer is no.
+Pure but for ``settle_here``, which asks the kernel who runs this process. The first rule that matches a
+container decides. Where there are rules and none matches, the answer is no.
 """
 
 from __future__ import annotations
 
 from runtime_hook.config import HookConfig, read_capabilities
 from runtime_hook.errors import ConfigError, one_line
+from runtime_hook.origin import find_origin, rootless_owner
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -92,6 +94,11 @@ def settle(config: HookConfig, container: ContainerConfig, origin: Origin, owner
     if not rule.allows:
         return _with(config, denial=f"rules[{number}] denies GPUs for {_who(origin, user)}")
     return _narrow(config, rule)
+
+
+def settle_here(config: HookConfig, container: ContainerConfig) -> HookConfig:
+    """Return the settings that hold for one container that this process is started for."""
+    return settle(config, container, find_origin(container.annotations), rootless_owner())
 
 
 def _matches(rule: Rule, origin: Origin, user: int) -> bool:

@@ -10,8 +10,8 @@ import os
 from runtime_hook.bundle import read_container, read_state
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
-from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace, is_legacy_image
-from runtime_hook.errors import HookError, InventoryError, RequirementError, one_line
+from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
+from runtime_hook.errors import HookError, InventoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,17 +36,12 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
         state = read_state(stdin)
         container = read_container(state.bundle)
         if config.rules:
-            config = _settle(config, container)
+            from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+
+            config = settle_here(config, container)
         _decide(Run(state, container, config, driver_root, deadline))
     finally:
         deadline.stop()
-
-
-def _settle(config: HookConfig, container: ContainerConfig) -> HookConfig:
-    from runtime_hook.origin import find_origin, rootless_owner  # noqa: PLC0415 - start-up budget: only for rules
-    from runtime_hook.policy import settle  # noqa: PLC0415 - start-up budget: only for rules
-
-    return settle(config, container, find_origin(container.annotations), rootless_owner())
 
 
 class Run:
@@ -69,11 +64,8 @@ class Run:
     def report(self, decision: str, fields: dict[str, str]) -> None:
         """Log a decision on this container."""
         from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
-        from runtime_hook.origin import find_origin  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        origin = find_origin(self.container.annotations)
-        whose = {"namespace": origin.namespace, "pod": origin.pod, "container": self.state.id}
-        report(self.config.log, decision, {**whose, **fields})
+        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container.annotations)
 
 
 def _decide(run: Run) -> None:
@@ -86,14 +78,10 @@ def _decide(run: Run) -> None:
     except HookError as refusal:
         run.deadline.stop()
         if claim.is_certain or has_trace(run.container):
-            run.report("refused", _refusal_fields(claim, refusal))
+            from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+
+            run.report("refused", refusal_fields(claim, refusal))
         raise
-
-
-def _refusal_fields(claim: Claim, refusal: HookError) -> dict[str, str]:
-    requirement = refusal.requirement if isinstance(refusal, RequirementError) else ""
-    source = claim.source or ("devices" if claim.devices else "annotation")
-    return {"source": source, "requirement": requirement, "reason": one_line(str(refusal))}
 
 
 def _pass_by(run: Run, claim: NoClaim) -> None:
@@ -104,7 +92,7 @@ def _pass_by(run: Run, claim: NoClaim) -> None:
 def _grant(run: Run, claim: Claim) -> None:
     from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
     from runtime_hook.host.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
-    from runtime_hook.request.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.request.allotment import allot, check_image  # noqa: PLC0415 - start-up budget: only for a claim
 
     tree = HostTree(run.driver_root)
     try:
@@ -118,23 +106,12 @@ def _grant(run: Run, claim: Claim) -> None:
         _pass_by(run, allotment)
         return
     check_versions(inventory)
-    notes = _check_requirements(run, allotment, inventory)
+    notes = check_image(allotment, run.container.environment, run.config, inventory)
     outcome = _inject(run, allotment, inventory, tree)
-    told = "; ".join(note for note in (allotment.note, *notes, *outcome.notes) if note)
-    done = {"driver": inventory.driver_version, "operations": str(outcome.applied), "notes": told}
-    run.report("granted", {**_grant_fields(allotment), **done})
+    from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
-
-def _check_requirements(run: Run, allotment: Allotment, inventory: Inventory) -> tuple[str, ...]:
-    """Refuse a container whose image says that it cannot run here; return notes."""
-    environment = run.container.environment
-    if not is_legacy_image(environment) and not any(name.startswith("NVIDIA_REQUIRE_") for name in environment):
-        return ()
-    from runtime_hook.request import requirements  # noqa: PLC0415 - start-up budget: only for an image that has some
-    from runtime_hook.request.allotment import gpus_of  # noqa: PLC0415 - start-up budget
-
-    found = requirements.find_requirements(environment, is_disabled=run.config.disable_require)
-    return requirements.check_requirements(found, inventory, gpus_of(allotment, inventory))
+    done = {"driver": inventory.driver_version, "operations": str(outcome.applied)}
+    run.report("granted", {**grant_fields(allotment, (*notes, *outcome.notes)), **done})
 
 
 def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
@@ -152,13 +129,3 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
         syscalls.leave()
     planner = Planner(inventory, platform, tree.host_path)
     return carry_out(planner.plan(allotment, layout, run.container.device_rules), syscalls, run.deadline)
-
-
-def _grant_fields(allotment: Allotment) -> dict[str, str]:
-    channels = (f"imex{number}" for number in allotment.imex_channels)
-    return {
-        "source": allotment.source,
-        "gpus": ",".join(allotment.names) or "none",
-        "capabilities": ",".join(allotment.capabilities) or "none",
-        "extras": ",".join((*allotment.extras, *channels)),
-    }

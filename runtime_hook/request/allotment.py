@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime_hook.entitlement import NoClaim
+from runtime_hook.entitlement import REQUIRE_PREFIX, NoClaim, is_legacy_image
 from runtime_hook.errors import RequestError
 from runtime_hook.request.capabilities import parse_capabilities
 from runtime_hook.request.visible import Selection, name_of_mig, select_named, select_visible
@@ -68,6 +68,18 @@ def gpus_of(allotment: Allotment, inventory: Inventory) -> tuple[Gpu, ...]:
         return allotment.gpus
     touched = {gpu.uuid for gpu in allotment.gpus} | {mig.gpu_uuid for mig in allotment.mig}
     return tuple(gpu for gpu in inventory.gpus if gpu.uuid in touched)
+
+
+def check_image(
+    allotment: Allotment, environment: dict[str, str], config: HookConfig, inventory: Inventory
+) -> tuple[str, ...]:
+    """Refuse a container whose image says that it cannot run on what it is given; return notes."""
+    if not is_legacy_image(environment) and not any(name.startswith(REQUIRE_PREFIX) for name in environment):
+        return ()
+    from runtime_hook.request import requirements  # noqa: PLC0415 - start-up budget: only for an image that has some
+
+    found = requirements.find_requirements(environment, is_disabled=config.disable_require)
+    return requirements.check_requirements(found, inventory, gpus_of(allotment, inventory))
 
 
 def _allot_request(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Allotment:

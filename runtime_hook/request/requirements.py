@@ -8,7 +8,7 @@ describes; as there, terms behind the first that holds are not looked at.
 
 from __future__ import annotations
 
-from runtime_hook.entitlement import is_legacy_image
+from runtime_hook.entitlement import REQUIRE_PREFIX, is_legacy_image
 from runtime_hook.errors import RequestError, RequirementError, one_line
 from runtime_hook.values import value
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from runtime_hook.host.inventory import Gpu, Inventory
 
-PREFIX = "NVIDIA_REQUIRE_"
 DISABLE_VARIABLE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK_PREFIX = "NVIDIA_REQUIRE_JETPACK"
 _LEGACY_VARIABLE = "CUDA_VERSION"
@@ -55,12 +54,12 @@ def find_requirements(environment: dict[str, str], *, is_disabled: bool) -> dict
     found = {
         name: text
         for name, text in environment.items()
-        if name.startswith(PREFIX) and not name.startswith(_JETPACK_PREFIX)
+        if name.startswith(REQUIRE_PREFIX) and not name.startswith(_JETPACK_PREFIX)
     }
     if is_legacy_image(environment):
         found[_LEGACY_VARIABLE] = f"cuda>={_legacy_version(environment[_LEGACY_VARIABLE])}"
     if sum(map(len, found.values())) > _LIMIT:
-        raise RequestError(f"the image's {PREFIX}* are longer than {_LIMIT >> 10} KiB")
+        raise RequestError(f"the image's {REQUIRE_PREFIX}* are longer than {_LIMIT >> 10} KiB")
     return found
 
 

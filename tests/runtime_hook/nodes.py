@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime_hook.bundle import ContainerConfig, parse_container
-from runtime_hook.host.inventory import ControlDevice, Fingerprint, Gpu, Inventory, MigDevice, Node
+from runtime_hook.host.inventory import ControlDevice, Fingerprint, Gpu, Inventory, Library, MigDevice, Node
 
 CAPS_MAJOR = 237
 
@@ -40,6 +40,10 @@ CONTROL = (
     ControlDevice("/dev/nvidia-fs0", 241, 0, "nvidia-fs"),
     ControlDevice("/dev/gdrdrv", 242, 0, "gdrdrv"),
 )
+LIBRARIES = (
+    Library("/usr/lib/libcuda.so.550.163.01", "libcuda.so.1", (), "compute", 64),
+    Library("/usr/lib/libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1", (), "utility", 64),
+)
 NUMBERS = {node.path: (node.major, node.minor) for node in (*GPUS, *CONTROL, *(cap(n) for n in (10, 11, 12, 20, 21)))}
 
 
@@ -50,7 +54,7 @@ def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventor
         "control": CONTROL,
         "gpus": GPUS,
         "mig": MIG,
-        "libraries": (),
+        "libraries": LIBRARIES,
         "binaries": (),
         "fingerprint": Fingerprint("550.163.01", (), (), ()),
     }

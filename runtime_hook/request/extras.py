@@ -25,6 +25,7 @@ GATED_VARIABLES = (
 _ENABLED = "enabled"
 _MAX_CHANNEL = (1 << 20) - 1
 _MAX_CHANNEL_DIGITS = 7
+_MAX_ELEMENTS = 4096
 
 
 def gated_extras(environment: dict[str, str]) -> tuple[str, ...]:
@@ -54,6 +55,8 @@ def mig_extras(environment: dict[str, str], *, is_privileged: bool, has_single_m
 
 def parse_channels(names: tuple[str, ...], inventory: Inventory) -> tuple[int, ...]:
     """Return the numbers of IMEX channels, each once, in order; RequestError for one that is none or not there."""
+    if len(names) > _MAX_ELEMENTS:
+        raise RequestError(f"the request lists {len(names)} IMEX channels", f"{_MAX_ELEMENTS} are allowed")
     present = {device.minor for device in inventory.control if device.kind == IMEX_KIND}
     found = set()
     for name in names:

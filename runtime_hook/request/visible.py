@@ -22,7 +22,7 @@ _MAX_NAME = 256
 
 @value
 class Selection:
-    """Chosen devices, each once, in the order of the inventory. A MIG device's GPU is not among ``gpus``."""
+    """Chosen devices, each once, in the order of the inventory; ``gpus`` are given whole."""
 
     gpus: tuple[Gpu, ...] = ()
     mig: tuple[MigDevice, ...] = ()
@@ -31,24 +31,18 @@ class Selection:
 def select_visible(names: tuple[str, ...], inventory: Inventory) -> Selection:
     """Return the devices that a request names.
 
-    The first of the words ``all`` and ``none`` in the list decides. ``all`` gives the MIG devices of a GPU that is
-    divided, and the other GPUs whole. Whatever matches nothing refuses the container.
+    The first of the words ``all`` and ``none`` in the list decides. ``all`` gives every GPU and every MIG device.
+    Whatever matches nothing refuses the container.
     """
     if len(names) > _MAX_ELEMENTS:
         raise RequestError(f"the request lists {len(names)} devices", f"{_MAX_ELEMENTS} are allowed")
     plain = tuple(_without_kind(name) for name in names)
     for name in plain:
         if name.lower() == "all":
-            return select_all(inventory)
+            return Selection(inventory.gpus, inventory.mig)
         if name.lower() == "none":
             return Selection()
     return select_named(plain, inventory)
-
-
-def select_all(inventory: Inventory) -> Selection:
-    """Return every device of the node."""
-    divided = {mig.gpu_uuid for mig in inventory.mig}
-    return Selection(tuple(gpu for gpu in inventory.gpus if gpu.uuid not in divided), inventory.mig)
 
 
 def select_named(names: tuple[str, ...], inventory: Inventory) -> Selection:

@@ -10,7 +10,6 @@ from runtime_hook.request.visible import select_visible
 from tests.runtime_hook.nodes import MIG, inventory, uuid
 
 NODE = inventory()
-WHOLE = inventory(mig=())
 
 
 def chosen(text: str) -> tuple[list[int], list[int]]:
@@ -45,22 +44,18 @@ def chosen(text: str) -> tuple[list[int], list[int]]:
         pytest.param("runtime.nvidia.com/gpu=1", [1], [], id="a CDI name for the runtime itself"),
         pytest.param("nvidia.com/gpu=2:1,runtime.nvidia.com/gpu=0,1", [0, 1], [1], id="CDI names and others"),
         pytest.param(f"nvidia.com/gpu={uuid(1)}", [1], [], id="a UUID as CDI name"),
-        pytest.param("all", [0, 1], [0, 1, 2], id="all: MIG devices of a divided GPU, others whole"),
-        pytest.param("ALL", [0, 1], [0, 1, 2], id="all in capitals"),
-        pytest.param("nvidia.com/gpu=all", [0, 1], [0, 1, 2], id="all as CDI name"),
+        pytest.param("all", [0, 1, 2], [0, 1, 2], id="all: every GPU and every MIG device"),
+        pytest.param("ALL", [0, 1, 2], [0, 1, 2], id="all in capitals"),
+        pytest.param("nvidia.com/gpu=all", [0, 1, 2], [0, 1, 2], id="all as CDI name"),
         pytest.param("none", [], [], id="none"),
-        pytest.param("0,all", [0, 1], [0, 1, 2], id="all in a list"),
+        pytest.param("0,all", [0, 1, 2], [0, 1, 2], id="all in a list"),
         pytest.param("none,all", [], [], id="none before all"),
-        pytest.param("all,none", [0, 1], [0, 1, 2], id="all before none"),
+        pytest.param("all,none", [0, 1, 2], [0, 1, 2], id="all before none"),
         pytest.param("nonsense,none", [], [], id="none behind a name that is not looked at"),
     ],
 )
 def test_names_select(text: str, gpus: list[int], mig: list[int]) -> None:
     assert chosen(text) == (gpus, mig)
-
-
-def test_all_of_a_node_without_mig_is_every_gpu() -> None:
-    assert select_visible(("all",), WHOLE).gpus == WHOLE.gpus
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.errors import one_line
+from runtime_hook.errors import HookError, RequirementError, one_line
+from runtime_hook.origin import find_origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
+
+    from runtime_hook.entitlement import Claim
+    from runtime_hook.request.allotment import Allotment
 else:
     import _socket as socket  # the C half; the Python half costs 5 ms
 
@@ -24,16 +28,39 @@ _LEVEL_WARNING = 4
 _VALUE_LIMIT = 1000
 
 
-def report(target: str, decision: str, fields: dict[str, str]) -> bool:
-    """Send one line; return whether a socket took it. ``target`` is the configuration's ``log``."""
+def report(target: str, decision: str, fields: dict[str, str], annotations: dict[str, str]) -> bool:
+    """Send one line; return whether a socket took it. ``target`` is the configuration's ``log``.
+
+    The container's annotations tell namespace and pod.
+    """
     level = _LEVEL_WARNING if decision == "refused" else _LEVEL_NOTICE
-    members = {"decision": decision, **fields}
+    origin = find_origin(annotations)
+    members = {"decision": decision, "namespace": origin.namespace, "pod": origin.pod, **fields}
     line = " ".join(f"{name}={_quote(content)}" for name, content in members.items() if content)
     for path in _sockets(target):
         message = _journal_message(level, line, members) if path == JOURNAL_SOCKET else _syslog_message(level, line)
         if _send(path, message):
             return True
     return False
+
+
+def grant_fields(allotment: Allotment, notes: tuple[str, ...]) -> dict[str, str]:
+    """Return what the line of a grant says of it."""
+    channels = (f"imex{number}" for number in allotment.imex_channels)
+    return {
+        "source": allotment.source,
+        "gpus": ",".join(allotment.names) or "none",
+        "capabilities": ",".join(allotment.capabilities) or "none",
+        "extras": ",".join((*allotment.extras, *channels)),
+        "notes": "; ".join(note for note in (allotment.note, *notes) if note),
+    }
+
+
+def refusal_fields(claim: Claim, refusal: HookError) -> dict[str, str]:
+    """Return what the line of a refusal says of it."""
+    requirement = refusal.requirement if isinstance(refusal, RequirementError) else ""
+    source = claim.source or ("devices" if claim.devices else "annotation")
+    return {"source": source, "requirement": requirement, "reason": one_line(str(refusal))}
 
 
 def _sockets(target: str) -> tuple[str, ...]:

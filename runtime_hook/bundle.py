@@ -18,6 +18,10 @@ STATE_LIMIT_BYTES = 4 << 20
 CONFIG_LIMIT_BYTES = 16 << 20
 _CAP_SYS_ADMIN = "CAP_SYS_ADMIN"
 _MAX_ID_LENGTH = 1024
+# NVIDIA's toolkit takes an empty mount below this folder as a request for the device that it is named after.
+_REQUEST_FOLDER = "nvidia-container-devices"
+REQUEST_MOUNTS = f"/var/run/{_REQUEST_FOLDER}/"
+_REQUEST_SOURCE = "/dev/null"
 
 
 @value
@@ -52,7 +56,11 @@ class DeviceRule:
 
 @value
 class ContainerConfig:
-    """The part of ``config.json`` that decides what the hook does."""
+    """The part of ``config.json`` that decides what the hook does.
+
+    ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
+    has it.
+    """
 
     rootfs: str
     environment: dict[str, str]
@@ -60,6 +68,8 @@ class ContainerConfig:
     devices: tuple[DeviceNode, ...]
     device_rules: tuple[DeviceRule, ...]
     is_privileged: bool
+    mount_requests: tuple[str, ...] = ()
+    user: int = 0
 
 
 def read_state(descriptor: int) -> State:
@@ -124,6 +134,8 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         devices=tuple(_device(entry) for entry in linux.children("devices")),
         device_rules=tuple(_rule(entry) for entry in linux.child("resources").children("devices")),
         is_privileged=_CAP_SYS_ADMIN in process.child("capabilities").texts("bounding"),
+        mount_requests=_mount_requests(document.items("mounts")),
+        user=_host_user(process.child("user").number("uid", 0), linux),
     )
 
 
@@ -131,6 +143,37 @@ def _environment(entries: list[str]) -> dict[str, str]:
     """Return the environment; the last of several entries for one name counts, as NVIDIA's toolkit reads it."""
     pairs = (entry.partition("=") for entry in entries)
     return {name: content for name, _, content in pairs}
+
+
+def _mount_requests(mounts: list[object]) -> tuple[str, ...]:
+    """Return what mounts of /dev/null below NVIDIA's folder are named after; other mounts are nobody's business here.
+
+    Paths count as they are cleaned up, and ``nvidia-container-devicesX`` is another folder.
+    """
+    found = []
+    for mount in mounts:
+        if not isinstance(mount, dict):
+            continue
+        destination, source = mount.get("destination"), mount.get("source")
+        if not isinstance(destination, str) or _REQUEST_FOLDER not in destination:
+            continue
+        path = _clean(destination)
+        if path.startswith(REQUEST_MOUNTS) and isinstance(source, str) and _clean(source) == _REQUEST_SOURCE:
+            found.append(path[len(REQUEST_MOUNTS) :])
+    return tuple(found)
+
+
+def _clean(path: str) -> str:
+    return os.path.normpath("/" + path.lstrip("/"))
+
+
+def _host_user(user: int, linux: Document) -> int:
+    """Return the host's id of a user of the container's user namespace; the id itself where there is none."""
+    for mapping in linux.children("uidMappings"):
+        inside = mapping.number("containerID", 0)
+        if inside <= user < inside + mapping.number("size", 0):
+            return mapping.number("hostID", 0) + user - inside
+    return user
 
 
 def _device(entry: Document) -> DeviceNode:

@@ -48,7 +48,10 @@ def _parser() -> argparse.ArgumentParser:
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="BUNDLE|CONFIG.json")
     parser.add_argument("--inventory", metavar="FILE", help="inventory to use instead of the node's own")
-    parser.add_argument("--config", metavar="FILE", help="hook configuration instead of the node's own")
+    parser.add_argument(
+        "--policy", "--config", metavar="FILE", dest="policy", help="hook configuration instead of the node's own"
+    )
+    parser.add_argument("--owner", metavar="UID", type=int, help="the user who runs a rootless engine")
     parser.add_argument("--root", metavar="DIR", default="/", help="where the host's driver tree is seen")
 
 
@@ -58,7 +61,7 @@ def _add_refresh(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    sources = Sources(options.target, options.inventory, options.config, options.root)
+    sources = Sources(options.target, options.inventory, options.policy, options.root, options.owner)
     print(dumps(explain(sources)), end="")
     return EXIT_OK
 

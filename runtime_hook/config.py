@@ -13,6 +13,10 @@ from runtime_hook.jsonfast import loads
 from runtime_hook.reading import read_regular, read_trusted
 from runtime_hook.values import value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.policy import Rule
+
 CONFIG_PATH = "/etc/grapnel/hook.json"
 CONFIG_SCHEMA = "grapnel.dev/hook-config/v1alpha1"
 INVENTORY_PATH = "/run/grapnel/inventory.json"
@@ -28,6 +32,12 @@ _KEYS = (
     "entitlement",
     "supportedDriverCapabilities",
     "acceptEnvvarUnprivileged",
+    "acceptVolumeMounts",
+    "acceptCdiAnnotations",
+    "swarmResources",
+    "disableRequire",
+    "ignoreImexChannelRequests",
+    "rules",
     "inventory",
     "log",
     "timeoutS",
@@ -37,11 +47,21 @@ _LIMIT_BYTES = 1 << 20
 
 @value
 class HookConfig:
-    """Settings of one node."""
+    """Settings of one node; ``policy.settle`` makes of them what holds for one container.
+
+    ``denial`` says why this container may have nothing, "" where it may.
+    """
 
     entitlement: str = ENTITLEMENT_KUBELET
     supported_capabilities: tuple[str, ...] = ("compute", "utility")
     accept_envvar_unprivileged: bool = True
+    accept_volume_mounts: bool = False
+    accept_cdi_annotations: bool = False
+    swarm_resources: tuple[str, ...] = ()
+    disable_require: bool = False
+    ignore_imex_channels: bool = False
+    rules: tuple[Rule, ...] = ()
+    denial: str = ""
     inventory_path: str = INVENTORY_PATH
     log: str = "auto"
     timeout_s: int = DEFAULT_TIMEOUT_S
@@ -75,6 +95,12 @@ def parse_config(content: object, where: str) -> HookConfig:
         entitlement=_entitlement(document),
         supported_capabilities=_capabilities(document),
         accept_envvar_unprivileged=document.flag("acceptEnvvarUnprivileged", default=True),
+        accept_volume_mounts=document.flag("acceptVolumeMounts", default=False),
+        accept_cdi_annotations=document.flag("acceptCdiAnnotations", default=False),
+        swarm_resources=_variables(document, "swarmResources"),
+        disable_require=document.flag("disableRequire", default=False),
+        ignore_imex_channels=document.flag("ignoreImexChannelRequests", default=False),
+        rules=_rules(document),
         inventory_path=_absolute(document, "inventory", INVENTORY_PATH),
         log=_log_target(document),
         timeout_s=_timeout(document),
@@ -92,12 +118,33 @@ def _entitlement(document: Document) -> str:
 def _capabilities(document: Document) -> tuple[str, ...]:
     if "supportedDriverCapabilities" not in document.content:
         return HookConfig().supported_capabilities
-    listed = document.texts("supportedDriverCapabilities")
+    return read_capabilities(document, "supportedDriverCapabilities")
+
+
+def read_capabilities(document: Document, key: str) -> tuple[str, ...]:
+    """Return a list of driver capabilities in the order in which they are reported."""
+    listed = document.texts(key)
     for word in listed:
         if word not in DRIVER_CAPABILITIES:
             known = ", ".join(DRIVER_CAPABILITIES)
             raise ConfigError(f"{document.where}: driver capability {word} is unknown", f"known are {known}")
     return tuple(word for word in DRIVER_CAPABILITIES if word in listed)
+
+
+def _variables(document: Document, key: str) -> tuple[str, ...]:
+    names = document.texts(key)
+    for name in names:
+        if not name or "=" in name or "\0" in name:
+            raise ConfigError(f"{document.where}: {key}: {name!r} is no variable's name")
+    return tuple(names)
+
+
+def _rules(document: Document) -> tuple[Rule, ...]:
+    if "rules" not in document.content:
+        return ()
+    from runtime_hook.policy import parse_rule  # noqa: PLC0415 - start-up budget: only where there are rules
+
+    return tuple(parse_rule(entry) for entry in document.children("rules"))
 
 
 def _absolute(document: Document, key: str, default: str) -> str:

@@ -10,7 +10,7 @@ the latter. CRI-O writes both to the same place, but keeps the container's own, 
 pod can set: where it is the engine, the annotation counts from there alone. A privileged container has every device of
 the host in its list, so its list proves nothing.
 
-``env``: ``NVIDIA_VISIBLE_DEVICES`` as NVIDIA defines it.
+``env``: what the container asks for, as NVIDIA defines it (``runtime_hook.request.sources``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
 CRIO_KEYS = "io.kubernetes.cri-o."
 CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
 _DEVICE_PATH_HINT = "/dev/nvidia"
 _CHARACTER_TYPES = ("c", "u")
 
@@ -36,12 +37,15 @@ _CHARACTER_TYPES = ("c", "u")
 class Claim:
     """Grounds on which a container may be entitled, to be held against the inventory.
 
-    ``visible`` is the environment's text in ``env`` mode, else None; ``allocation`` the annotation's ids.
+    ``devices`` and ``allocation`` (the annotation's ids) are the platform's. In ``env`` mode ``visible`` are the names
+    of devices asked for, else None; ``imex`` those of IMEX channels, and ``source`` where the request stands.
     """
 
     devices: tuple[DeviceNode, ...] = ()
     allocation: tuple[str, ...] = ()
-    visible: str | None = None
+    visible: tuple[str, ...] | None = None
+    imex: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def is_certain(self) -> bool:
@@ -61,13 +65,13 @@ class NoClaim:
 def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
     """Look for grounds of entitlement in the container's own configuration."""
     if config.entitlement == ENTITLEMENT_ENV:
-        return _claim_by_environment(container, config)
+        return _claim_by_request(container, config)
     return _claim_by_platform(container)
 
 
 def has_trace(container: ContainerConfig) -> bool:
     """Tell whether anything in the container's configuration speaks of NVIDIA devices."""
-    if container.environment.get(VISIBLE_DEVICES) not in {None, "", "void"}:
+    if container.environment.get(VISIBLE_DEVICES) not in {None, "", "void"} or container.mount_requests:
         return True
     if ALLOCATION_ANNOTATION in container.annotations:
         return True
@@ -85,6 +89,8 @@ def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
         return NoClaim("no GPU was allocated", is_traced=False)
     if container.is_privileged:
         return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
+    if VISIBLE_DEVICES not in container.environment and container.mount_requests:
+        return NoClaim("volume mounts are no entitlement on this node", is_traced=True)
     return NoClaim(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
 
 
@@ -105,19 +111,16 @@ def _allocation(annotations: dict[str, str]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _claim_by_environment(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
-    visible = container.environment.get(VISIBLE_DEVICES)
-    if visible is None and is_legacy_image(container.environment):
-        visible = "all"
-    if visible is None or not visible.replace(",", ""):
+def _claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+    environment = container.environment
+    is_asked = VISIBLE_DEVICES in environment or "CUDA_VERSION" in environment or bool(container.mount_requests)
+    if not is_asked and not config.swarm_resources and not config.accept_cdi_annotations:
         return NoClaim(f"{VISIBLE_DEVICES} is not set", is_traced=False)
-    if "void" in visible.split(","):
-        return NoClaim(f"{VISIBLE_DEVICES} is void", is_traced=False)
-    if not container.is_privileged and not config.accept_envvar_unprivileged:
-        return NoClaim(f"{VISIBLE_DEVICES} of unprivileged containers is not accepted", is_traced=True)
-    return Claim(visible=visible)
+    from runtime_hook.request.sources import claim_by_request  # noqa: PLC0415 - start-up budget: only for a request
+
+    return claim_by_request(container, config)
 
 
 def is_legacy_image(environment: dict[str, str]) -> bool:
     """Tell whether an image is of NVIDIA's first kind, which says CUDA_VERSION and no NVIDIA_REQUIRE_CUDA."""
-    return "CUDA_VERSION" in environment and "NVIDIA_REQUIRE_CUDA" not in environment
+    return bool(environment.get("CUDA_VERSION")) and "NVIDIA_REQUIRE_CUDA" not in environment

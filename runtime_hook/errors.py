@@ -6,6 +6,7 @@
     ├── StateError                what the runtime put on stdin, or the bundle it points to
     ├── ConfigError               /etc/grapnel/hook.json
     ├── RequestError              what the container asks for cannot be given
+    │   └── RequirementError      the container says itself that it cannot run here
     ├── InventoryError            the host's driver files, or the inventory of them
     ├── CacheError                a loader cache that is not one
     ├── InjectionError            an operation on the container failed
@@ -42,6 +43,14 @@ class ConfigError(HookError):
 
 class RequestError(HookError):
     """The container asks for something that this node cannot or may not give."""
+
+
+class RequirementError(RequestError):
+    """A requirement of the image is not met; ``requirement`` is its variable and the term that fails."""
+
+    def __init__(self, what: str, hint: str, requirement: str) -> None:
+        super().__init__(what, hint)
+        self.requirement = requirement
 
 
 class InventoryError(HookError):

@@ -11,7 +11,7 @@ from runtime_hook.bundle import read_container, read_state
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
-from runtime_hook.errors import HookError, InventoryError, one_line
+from runtime_hook.errors import HookError, InventoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         container = read_container(state.bundle)
+        if config.rules:
+            from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+
+            config = settle_here(config, container)
         _decide(Run(state, container, config, driver_root, deadline))
     finally:
         deadline.stop()
@@ -61,7 +65,7 @@ class Run:
         """Log a decision on this container."""
         from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        report(self.config.log, decision, {"container": self.state.id, **fields})
+        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container.annotations)
 
 
 def _decide(run: Run) -> None:
@@ -74,7 +78,9 @@ def _decide(run: Run) -> None:
     except HookError as refusal:
         run.deadline.stop()
         if claim.is_certain or has_trace(run.container):
-            run.report("refused", {"reason": one_line(str(refusal))})
+            from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+
+            run.report("refused", refusal_fields(claim, refusal))
         raise
 
 
@@ -86,7 +92,7 @@ def _pass_by(run: Run, claim: NoClaim) -> None:
 def _grant(run: Run, claim: Claim) -> None:
     from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
     from runtime_hook.host.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
-    from runtime_hook.request.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
+    from runtime_hook.request.allotment import allot, check_image  # noqa: PLC0415 - start-up budget: only for a claim
 
     tree = HostTree(run.driver_root)
     try:
@@ -100,8 +106,12 @@ def _grant(run: Run, claim: Claim) -> None:
         _pass_by(run, allotment)
         return
     check_versions(inventory)
+    notes = check_image(allotment, run.container.environment, run.config, inventory)
     outcome = _inject(run, allotment, inventory, tree)
-    _report_grant(run, allotment, outcome, inventory.driver_version)
+    from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+
+    done = {"driver": inventory.driver_version, "operations": str(outcome.applied)}
+    run.report("granted", {**grant_fields(allotment, (*notes, *outcome.notes)), **done})
 
 
 def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
@@ -119,18 +129,3 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
         syscalls.leave()
     planner = Planner(inventory, platform, tree.host_path)
     return carry_out(planner.plan(allotment, layout, run.container.device_rules), syscalls, run.deadline)
-
-
-def _report_grant(run: Run, allotment: Allotment, outcome: Outcome, version: str) -> None:
-    notes = "; ".join((*((allotment.note,) if allotment.note else ()), *outcome.notes))
-    run.report(
-        "granted",
-        {
-            "source": allotment.source,
-            "gpus": ",".join(gpu.uuid for gpu in allotment.gpus) or "none",
-            "capabilities": ",".join(allotment.capabilities) or "none",
-            "driver": version,
-            "operations": str(outcome.applied),
-            "notes": notes,
-        },
-    )

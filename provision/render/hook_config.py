@@ -13,11 +13,13 @@ HOOK_TIMEOUT_S = 30
 
 
 def render_hook_config(stack: StackSpec) -> str:
-    """Return the file's text: what entitles a container, and which parts of the driver the node has for it."""
-    config = {
+    """Return the file's text: what entitles a container, which parts of the driver the node has, and for whom."""
+    config: dict[str, object] = {
         "schema": "grapnel.dev/hook-config/v1alpha1",
         "entitlement": stack.runtime.entitlement.value,
         "supportedDriverCapabilities": sorted(each.value for each in stack.driver.capabilities),
         "timeoutS": HOOK_TIMEOUT_S,
     }
+    if stack.tenancy.namespaces:
+        config["rules"] = [{"decision": "allow", "namespaces": sorted(stack.tenancy.namespaces)}]
     return json.dumps(config, indent=2) + "\n"

@@ -99,7 +99,6 @@ def _not_yet(spec: StackSpec) -> Iterator[Remark]:
         ("runtime", "engine"): spec.runtime.engine not in {Engine.CONTAINERD, Engine.CRIO},
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
-        ("tenancy", "namespaces"): bool(spec.tenancy.namespaces),
     }
     for path, is_told in told.items():
         if is_told:

@@ -20,7 +20,7 @@ def parse_capabilities(environment: dict[str, str], supported: tuple[str, ...]) 
     text = environment.get(CAPABILITIES_VARIABLE)
     if text is None and is_legacy_image(environment):
         text = "all"
-    asked = {word for word in (text or "").split(",") if word}
+    asked = {word for word in (part.strip() for part in (text or "").split(",")) if word}
     if "all" in asked:
         return supported
     if not asked:

@@ -1,60 +1,111 @@
-"""Names of GPUs, as ``NVIDIA_VISIBLE_DEVICES`` and allocations give them, held against the inventory. Pure."""
+"""Names of GPUs and MIG devices, as requests and allocations give them, held against the inventory. Pure.
+
+Forms: an index, ``GPU-<uuid>``, a PCI address in any padding, ``<GPU index>:<MIG index>``, ``MIG-<uuid>``,
+``MIG-GPU-<uuid>/<GPU instance>/<compute instance>``, each also as CDI name ``nvidia.com/gpu=<form>``. Case does not
+count. Source: NVIDIA's libnvidia-container, ``src/cli/common.c``, and its toolkit for CDI names.
+"""
 
 from __future__ import annotations
 
 from runtime_hook.errors import RequestError, one_line
+from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.host.inventory import Gpu
+    from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
 
+CDI_KINDS = ("nvidia.com/gpu", "runtime.nvidia.com/gpu")
 _PCI_PARTS = 3
 _MAX_ELEMENTS = 4096
+_MAX_NAME = 256
 
 
-def select_visible(visible: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Return the GPUs that ``NVIDIA_VISIBLE_DEVICES`` names, each once, in the order of the inventory.
+@value
+class Selection:
+    """Chosen devices, each once, in the order of the inventory; ``gpus`` are given whole."""
 
-    The first of the words ``all`` and ``none`` in the list decides; empty elements are skipped. An element is an
-    index, a UUID (any case) or a PCI address (any padding). Whatever matches no GPU refuses the container.
+    gpus: tuple[Gpu, ...] = ()
+    mig: tuple[MigDevice, ...] = ()
+
+
+def select_visible(names: tuple[str, ...], inventory: Inventory) -> Selection:
+    """Return the devices that a request names.
+
+    The first of the words ``all`` and ``none`` in the list decides. ``all`` gives every GPU and every MIG device.
+    Whatever matches nothing refuses the container.
     """
-    words = [word for word in visible.split(",") if word]
-    if len(words) > _MAX_ELEMENTS:
-        raise RequestError(f"NVIDIA_VISIBLE_DEVICES lists {len(words)} devices", f"{_MAX_ELEMENTS} are allowed")
-    for word in words:
-        if word.lower() == "all":
-            return gpus
-        if word.lower() == "none":
-            return ()
-    return select_named(tuple(words), gpus)
+    if len(names) > _MAX_ELEMENTS:
+        raise RequestError(f"the request lists {len(names)} devices", f"{_MAX_ELEMENTS} are allowed")
+    plain = tuple(_without_kind(name) for name in names)
+    for name in plain:
+        if name.lower() == "all":
+            return Selection(inventory.gpus, inventory.mig)
+        if name.lower() == "none":
+            return Selection()
+    return select_named(plain, inventory)
 
 
-def select_named(names: tuple[str, ...], gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Return the GPUs with these names, each once, in the order of the inventory."""
-    by_name = {name: gpu for gpu in gpus for name in _names_of(gpu)}
-    chosen = set()
+def select_named(names: tuple[str, ...], inventory: Inventory) -> Selection:
+    """Return the devices with these names."""
+    by_name: dict[str, str | MigDevice] = {name: gpu.uuid for gpu in inventory.gpus for name in _names_of(gpu)}
+    if inventory.mig:
+        indices = {gpu.uuid: gpu.index for gpu in inventory.gpus}
+        by_name.update((name, mig) for mig in inventory.mig for name in _names_of_mig(mig, indices))
+    chosen: set[str | MigDevice] = set()
     for name in names:
-        gpu = by_name.get(_normalise(name))
-        if gpu is None:
-            raise RequestError(f"unknown GPU {one_line(name, 100)}", _hint_for(name, gpus))
-        chosen.add(gpu.index)
-    return tuple(gpu for gpu in gpus if gpu.index in chosen)
+        spelled = _normalise(name)
+        found = by_name.get(spelled) if spelled else None
+        if found is None:
+            raise RequestError(f"unknown GPU {one_line(name, 100)}", _hint_for(inventory))
+        chosen.add(found)
+    return Selection(
+        tuple(gpu for gpu in inventory.gpus if gpu.uuid in chosen), tuple(mig for mig in inventory.mig if mig in chosen)
+    )
+
+
+def name_of_mig(mig: MigDevice) -> str:
+    """Return the name by which a MIG device is reported: its UUID, or its place where that is not known."""
+    return mig.uuid or f"MIG-{mig.gpu_uuid}/{mig.gpu_instance}/{mig.compute_instance}"
 
 
 def _names_of(gpu: Gpu) -> tuple[str, str, str]:
     return str(gpu.index), gpu.uuid.lower(), _normalise(gpu.pci_address)
 
 
+def _names_of_mig(mig: MigDevice, indices: dict[str, int]) -> list[str]:
+    names = [f"mig-{mig.gpu_uuid}/{mig.gpu_instance}/{mig.compute_instance}".lower()]
+    if mig.uuid:
+        names.append(mig.uuid.lower())
+    if mig.index >= 0 and mig.gpu_uuid in indices:
+        names.append(f"{indices[mig.gpu_uuid]}:{mig.index}")
+    return names
+
+
+def _without_kind(name: str) -> str:
+    """Return a name without its CDI kind; one of another vendor or class refuses the container."""
+    kind, equals, device = name.partition("=")
+    if not equals:
+        return name
+    if kind.lower() not in CDI_KINDS:
+        raise RequestError(f"unknown CDI device {one_line(name, 100)}", f"known kinds are {', '.join(CDI_KINDS)}")
+    return device
+
+
 def _normalise(name: str) -> str:
-    """Return a name in the spelling of the table: lower case, PCI addresses with a domain of eight digits."""
-    lowered = name.lower()
+    """Return a name in the spelling of the table: lower case, PCI addresses as ``00000000:00:00.0``."""
+    lowered = name.lower() if len(name) <= _MAX_NAME else ""
     parts = lowered.split(":")
     if "." not in parts[-1] or not 1 < len(parts) <= _PCI_PARTS:
         return lowered
-    return ":".join([parts[0].zfill(8) if len(parts) == _PCI_PARTS else "0" * 8, *parts[-2:]])
+    device, _, function = parts[-1].partition(".")
+    domain = parts[0] if len(parts) == _PCI_PARTS else ""
+    return f"{_pad(domain, 8)}:{_pad(parts[-2], 2)}:{_pad(device, 2)}.{function}"
 
 
-def _hint_for(name: str, gpus: tuple[Gpu, ...]) -> str:
-    if name.startswith("MIG-") or (":" in name and "." not in name):
-        return "MIG devices cannot be given yet"
-    return f"this node has {', '.join(gpu.uuid for gpu in gpus) or 'no GPU'}"
+def _pad(digits: str, width: int) -> str:
+    return digits.lstrip("0").zfill(width)
+
+
+def _hint_for(inventory: Inventory) -> str:
+    names = [gpu.uuid for gpu in inventory.gpus] + [name_of_mig(mig) for mig in inventory.mig]
+    return f"this node has {', '.join(names[:32]) or 'no GPU'}"

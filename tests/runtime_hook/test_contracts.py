@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 
 from runtime_hook.config import HookConfig, load_config, parse_config
 from runtime_hook.errors import ConfigError, InventoryError
 from runtime_hook.host.inventory import parse_inventory, render_inventory
 
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs/contracts"
 
 
-def samples(contract: str, kind: str) -> list[object]:
+def samples(contract: str, kind: str) -> list[ParameterSet]:
     paths = sorted((CONTRACTS / contract / kind).glob("*.json"))
     assert paths
     return [pytest.param(json.loads(path.read_text(encoding="utf-8")), id=path.stem) for path in paths]
@@ -29,6 +34,18 @@ def test_good_configurations_are_read(content: object) -> None:
 def test_bad_configurations_are_refused_by_name(content: object) -> None:
     with pytest.raises(ConfigError, match=r"hook\.json"):
         parse_config(content, "hook.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "is_good"),
+    [
+        *(pytest.param(sample.values[0], True, id=f"good {sample.id}") for sample in samples("hook-config", "good")),
+        *(pytest.param(sample.values[0], False, id=f"bad {sample.id}") for sample in samples("hook-config", "bad")),
+    ],
+)
+def test_the_schema_of_the_configuration_says_the_same(content: object, *, is_good: bool) -> None:
+    schema = json.loads((CONTRACTS / "hook-config/schema.json").read_text(encoding="utf-8"))
+    assert jsonschema.Draft202012Validator(schema).is_valid(content) == is_good
 
 
 @pytest.mark.parametrize("content", samples("inventory", "good"))

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runtime_hook.containers import HOOK, REPOSITORY, run_hook
+from tests.runtime_hook.drivertree import uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.runtime_hook.drivertree import DriverTree
 
 # What the way of a container without a GPU may not import (module docstring of runtime_hook has the prices).
 FORBIDDEN = {
@@ -177,6 +180,39 @@ def test_a_refusal_is_logged_and_its_text_stays_one_line(
     line = log()
     assert "decision=refused container=c1" in line
     assert line.isprintable()
+
+
+GPU = {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 4, "minor": 16}]}
+CONTAINERD = {"io.kubernetes.cri.sandbox-namespace": "web", "io.kubernetes.cri.sandbox-name": "pod-1"}
+
+
+def test_a_requirement_that_is_not_met_is_refused_and_logged(
+    configure: Callable[..., list[str]], tmp_path: Path, driver: DriverTree, log: Callable[[], str]
+) -> None:
+    made = bundle(tmp_path / "b", env=["NVIDIA_REQUIRE_X=driver>=999"], linux=GPU, annotations=CONTAINERD)
+    done = run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made))
+    where = f"NVIDIA_REQUIRE_X is not met on {uuid(0)}: driver>=999 fails, as driver is {driver.version}"
+    assert_one_line(done, where)
+    line = log()
+    assert line.startswith("<84>grapnel-hook[")
+    assert "decision=refused namespace=web pod=pod-1 container=c1 source=devices requirement=" in line
+    assert f'requirement="NVIDIA_REQUIRE_X: driver>=999 fails, as driver is {driver.version}"' in line
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_namespace_that_no_rule_allows_is_refused_and_logged(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    rules = [{"decision": "allow", "namespaces": ["training"]}]
+    made = bundle(tmp_path / "b", linux=GPU, annotations=CONTAINERD)
+    done = run_hook(["prestart", *configure(log=str(tmp_path / "log"), rules=rules)], state(made))
+    assert_one_line(done, "no rule allows GPUs for namespace web")
+    assert "decision=refused namespace=web pod=pod-1 container=c1 source=devices reason=" in log()
+
+
+def test_rules_concern_nobody_who_asks_for_nothing(configure: Callable[..., list[str]], tmp_path: Path) -> None:
+    made = bundle(tmp_path / "b", annotations=CONTAINERD)
+    assert run_hook(["prestart", *configure(rules=[{"decision": "deny"}])], state(made)).returncode == 0
 
 
 def test_a_container_of_the_hosts_own_namespace_is_refused(configure: Callable[..., list[str]], tmp_path: Path) -> None:

@@ -20,6 +20,12 @@ def test_the_hook_learns_who_entitles_and_what_the_node_has() -> None:
     }
 
 
+def test_the_hook_learns_whose_pods_may_have_gpus() -> None:
+    stack = make_stack(tenancy={"namespaces": ["web", "training"]})
+
+    assert json.loads(render_hook_config(stack))["rules"] == [{"decision": "allow", "namespaces": ["training", "web"]}]
+
+
 def test_the_daemon_learns_its_resource_and_where_the_kubelet_is() -> None:
     stack = make_stack(plugin={"resource": "example.com/gpu", "kubeletRoot": "/srv/kubelet"})
 

@@ -58,7 +58,6 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         pytest.param(
             {"runtime": {"engine": "docker"}}, ("warning", "runtime.engine"), id="an engine of later releases"
         ),
-        pytest.param({"tenancy": {"namespaces": ["a"]}}, ("warning", "tenancy.namespaces"), id="tenancy, later"),
     ],
 )
 def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: tuple[str, str]) -> None:
@@ -74,6 +73,7 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
         ),
         pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
         pytest.param({"rollout": {"soakMinutes": 5, "drainTimeoutMinutes": 60}}, id="a patient rollout"),
+        pytest.param({"tenancy": {"namespaces": ["a"]}}, id="tenants"),
     ],
 )
 def test_what_looks_odd_and_is_fine(sections: dict[str, Any]) -> None:

@@ -1,0 +1,113 @@
+"""Where a container's own request stands, in ``env`` mode, and which of several counts. Pure.
+
+In NVIDIA's order: CDI annotations, volume mounts, swarm resource variables, ``NVIDIA_VISIBLE_DEVICES``; the first that
+is there and accepted decides alone. Source: NVIDIA's container toolkit, ``internal/config/image`` (VisibleDevices).
+"""
+
+from __future__ import annotations
+
+from runtime_hook.entitlement import VISIBLE_DEVICES, Claim, NoClaim, is_legacy_image
+from runtime_hook.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.bundle import ContainerConfig
+    from runtime_hook.config import HookConfig
+
+SOURCE_CDI = "cdi-annotation"
+SOURCE_MOUNT = "volume-mount"
+SOURCE_SWARM = "swarm-resource"
+SOURCE_ENVIRONMENT = "environment"
+CDI_ANNOTATION_PREFIX = "cdi.k8s.io/"
+IMEX_CHANNELS = "NVIDIA_IMEX_CHANNELS"
+_CDI_MOUNT = "cdi/"
+_IMEX_MOUNT = "imex/"
+_CDI_PARTS = 3
+
+
+@value
+class _Wish:
+    """One source's request: device names, and the words that name the source in the log."""
+
+    source: str
+    names: tuple[str, ...]
+    words: str
+
+
+def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+    """Return what the container asks for where that entitles it, or why it does not."""
+    wish = (
+        _from_cdi_annotations(container, config)
+        or _from_mounts(container, config)
+        or _from_environment(container, config)
+    )
+    if not wish.names:
+        return NoClaim(f"{wish.words} is not set", is_traced=False)
+    if "void" in wish.names:
+        return NoClaim(f"{wish.words} is void", is_traced=False)
+    if wish.source in {SOURCE_ENVIRONMENT, SOURCE_SWARM} and not accepts_environment(container, config):
+        return NoClaim(f"{wish.words} of unprivileged containers is not accepted", is_traced=True)
+    if config.denial:
+        return NoClaim(config.denial, is_traced=True)
+    return Claim(visible=wish.names, imex=_imex_channels(container, config), source=wish.source)
+
+
+def accepts_environment(container: ContainerConfig, config: HookConfig) -> bool:
+    """Tell whether what a container's environment asks for counts (a privileged one could take it anyway)."""
+    return container.is_privileged or config.accept_envvar_unprivileged
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the elements of a comma-separated list; white space around them and empty ones do not count."""
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def _from_cdi_annotations(container: ContainerConfig, config: HookConfig) -> _Wish | None:
+    """Return the request of CDI annotations (CDI specification, "Annotations"), in the order of their keys."""
+    if not config.accept_cdi_annotations:
+        return None
+    found = sorted(item for item in container.annotations.items() if item[0].startswith(CDI_ANNOTATION_PREFIX))
+    names = tuple(name for _, text in found for name in split_names(text))
+    return _Wish(SOURCE_CDI, names, "the CDI annotation") if names else None
+
+
+def _from_mounts(container: ContainerConfig, config: HookConfig) -> _Wish | None:
+    if not config.accept_volume_mounts:
+        return None
+    requests = [name for name in container.mount_requests if not name.startswith(_IMEX_MOUNT)]
+    names = tuple(_cdi_name(name) if name.startswith(_CDI_MOUNT) else name for name in requests)
+    return _Wish(SOURCE_MOUNT, names, "the volume mount") if names else None
+
+
+def _cdi_name(path: str) -> str:
+    """Return ``vendor/class=device`` for ``cdi/vendor/class/device``; one that has its equals sign already stays."""
+    name = path[len(_CDI_MOUNT) :]
+    parts = name.split("/", _CDI_PARTS - 1)
+    if "=" in name or len(parts) != _CDI_PARTS:
+        return name
+    return f"{parts[0]}/{parts[1]}={parts[2]}"
+
+
+def _from_environment(container: ContainerConfig, config: HookConfig) -> _Wish:
+    environment = container.environment
+    swarm = [name for name in config.swarm_resources if name in environment]
+    if swarm:
+        names = tuple(name for variable in swarm for name in split_names(environment[variable]))
+        return _Wish(SOURCE_SWARM, names, ", ".join(swarm))
+    text = environment.get(VISIBLE_DEVICES)
+    if text is None and is_legacy_image(environment):
+        text = "all"
+    return _Wish(SOURCE_ENVIRONMENT, split_names(text or ""), VISIBLE_DEVICES)
+
+
+def _imex_channels(container: ContainerConfig, config: HookConfig) -> tuple[str, ...]:
+    """Return the IMEX channels asked for: by mounts where there are any, else by environment, there not ``all``."""
+    if config.ignore_imex_channels:
+        return ()
+    if config.accept_volume_mounts:
+        mounted = [name for name in container.mount_requests if name.startswith(_IMEX_MOUNT)]
+        if mounted:
+            return tuple(name[len(_IMEX_MOUNT) :] for name in mounted)
+    if not accepts_environment(container, config):
+        return ()
+    return tuple(name for name in split_names(container.environment.get(IMEX_CHANNELS, "")) if name != "all")

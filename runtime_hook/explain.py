@@ -10,7 +10,7 @@ from runtime_hook.entitlement import VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
-from runtime_hook.host.store import check_versions, current_inventory, read_inventory
+from runtime_hook.host.store import check_nodes, check_versions, current_inventory, read_inventory
 from runtime_hook.plan.planner import Planner, choose_layout
 from runtime_hook.request.allotment import allot
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE
@@ -73,6 +73,7 @@ def _decide(sources: Sources, container: ContainerConfig, config: HookConfig) ->
     if isinstance(allotment, NoClaim):
         return {"reason": allotment.reason}
     check_versions(inventory)
+    check_nodes(inventory, container.devices)
     return _granted(allotment, container, inventory, tree)
 
 

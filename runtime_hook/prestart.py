@@ -85,7 +85,7 @@ def _pass_by(run: Run, claim: NoClaim) -> None:
 
 def _grant(run: Run, claim: Claim) -> None:
     from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
-    from runtime_hook.host.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
+    from runtime_hook.host.store import check_nodes, check_versions, current_inventory  # noqa: PLC0415 - start-up budget
     from runtime_hook.request.allotment import allot  # noqa: PLC0415 - start-up budget: only for a claim
 
     tree = HostTree(run.driver_root)
@@ -100,6 +100,7 @@ def _grant(run: Run, claim: Claim) -> None:
         _pass_by(run, allotment)
         return
     check_versions(inventory)
+    check_nodes(inventory, run.container.devices)
     outcome = _inject(run, allotment, inventory, tree)
     _report_grant(run, allotment, outcome, inventory.driver_version)
 

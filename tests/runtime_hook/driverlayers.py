@@ -97,6 +97,7 @@ STAND_INS = {
     "nvidia-nvswitchctl": 48,
     "nvidia-nvswitch0": 49,
 }
+MAJOR_NAMES = ("nvidia", "nvidia-uvm", "nvidia-caps", "nvidia-caps-imex-channels", "nvidia-nvswitch")
 DRM_CARDS, DRM_RENDER = 24, 32  # of GPU 0, the next one's number is the next; for eight GPUs
 IMEX_CHANNELS = (0, 1)
 # Of GPU 0 in MIG mode: GPU instance, compute instance.
@@ -120,7 +121,7 @@ def _add_tiny(tree: DriverTree, libraries: dict[str, str]) -> None:
 def add_compute(tree: DriverTree) -> None:
     """Add the rest of utility and compute, programs included."""
     _add_tiny(tree, {**MORE_UTILITY, **MORE_COMPUTE})
-    _tiny(tree.folder / f"libnvidia-nvvm70.so.{tree.version.partition('.')[0]}", "libnvidia-nvvm70.so.4")
+    _tiny(tree.folder / "libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4")
     for name in MORE_BINARIES:
         path = tree.root / "usr/bin" / name
         path.write_text(f"#!/bin/sh\necho {name} of the host\n")
@@ -244,7 +245,7 @@ def add_extras(tree: DriverTree) -> None:
 
 def add_proc_devices(tree: DriverTree) -> None:
     """Add the kernel's list of majors, in which every stand-in is NVIDIA's."""
-    tree.set_majors({"nvidia": 4, "nvidia-uvm": 4, "nvidia-caps": 4, "nvidia-caps-imex-channels": 4})
+    tree.set_majors(dict.fromkeys(MAJOR_NAMES, 4))
 
 
 LAYERS = {

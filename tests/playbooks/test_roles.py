@@ -59,9 +59,8 @@ def test_every_role_is_a_table_of_contents() -> None:
         assert all({"ansible.builtin.import_tasks", "ansible.builtin.meta"} & task.keys() for task in tasks)
 
 
-def test_the_units_that_are_enabled_travel_in_the_hooks_archive() -> None:
+def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
     (block,) = (task["block"] for task in read("roles/runtime/tasks/hook.yml"))
-    (enable,) = (task["ansible.builtin.command"]["argv"] for task in block if "ansible.builtin.command" in task)
-    units = find_sources(Path(__file__).parents[2]).hook_units
+    (linked,) = (task["loop"] for task in block if "ansible.builtin.file" in task)
 
-    assert enable[3:] == [f"/usr/lib/grapnel/hook/systemd/{unit.name}" for unit in units]
+    assert linked == [unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units]

@@ -41,6 +41,11 @@ class NodeConfig:
     refresh_s: float = 5.0
     retry_s: float = 15.0
 
+    @property
+    def facts_path(self) -> Path:
+        """Where the hook finds what NVML said: beside its inventory, in the folder of the socket."""
+        return self.admin_socket.parent / "nvml.json"
+
     def to_json(self) -> dict[str, object]:
         """Return the configuration in the form of the file, defaults included."""
         values = {_key_of(field.name): getattr(self, field.name) for field in fields(self)}

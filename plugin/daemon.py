@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from plugin.admin.answers import Answers
 from plugin.admin.server import AdminServer
 from plugin.errors import ConfigError
+from plugin.facts import render_facts, write_facts
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.notify import ServiceStatus
@@ -59,6 +60,7 @@ class Daemon:
         self.release: Release | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._refreshed_for = ""
+        self._facts = ""  # what the hook was told
         self._kubelet = "registering with the kubelet"
         self._service = ServiceStatus(surroundings.notify)
         self._crash: BaseException | None = None
@@ -122,13 +124,21 @@ class Daemon:
         self.observation = self.last_seen = observation
         self.observed.set()
         inventory = observation.inventory
-        if not observation.waiting_for and inventory.driver_version != self._refreshed_for:
-            self._refreshed_for = inventory.driver_version
-            self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
-            self._spawn(self._refresh_hook())
+        if not observation.waiting_for:
+            self._tell_hook(inventory)
         self.offering.show(self._config, inventory)
         if self._service.is_ready or observation.waiting_for or not inventory.devices:
             self._tell_systemd()
+
+    def _tell_hook(self, inventory: Inventory) -> None:
+        """Have the hook look anew at another driver, and at anything else that only NVML tells it."""
+        facts, is_new_driver = render_facts(inventory), inventory.driver_version != self._refreshed_for
+        if is_new_driver:
+            self._refreshed_for = inventory.driver_version
+            self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
+        if is_new_driver or facts != self._facts:
+            self._facts = facts
+            self._spawn(self._refresh_hook())
 
     # The release
 
@@ -218,6 +228,12 @@ class Daemon:
         self.follow_release()
 
     async def _refresh_hook(self) -> None:
+        path = self._config.facts_path
+        try:
+            await asyncio.to_thread(write_facts, path, self._facts)
+        except OSError as error:
+            problem = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
+            self._journal.warning(problem, hint="the hook estimates what NVML would say")
         await refresh_host_inventory(self._config.hook_path, self._config.hook_timeout_s, self._journal)
 
     def _spawn(self, work: object) -> None:

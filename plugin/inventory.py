@@ -87,6 +87,7 @@ class Inventory:
     devices: tuple[Device, ...] = ()
     control: tuple[ControlNode, ...] = ()
     findings: tuple[tuple[str, str], ...] = ()
+    cuda_version: str = ""
 
 
 def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> Inventory:
@@ -112,7 +113,7 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     findings.extend(_lost(snapshot))
     control = _control_nodes(tree, findings)
     ordered = tuple(sorted(devices.values(), key=lambda device: (device.gpu.index, device.gpu.uuid)))
-    return Inventory(snapshot.driver_version, ordered, control, tuple(findings))
+    return Inventory(snapshot.driver_version, ordered, control, tuple(findings), snapshot.cuda_version)
 
 
 def without_driver(previous: Inventory, reason: str) -> Inventory:

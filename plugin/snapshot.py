@@ -10,6 +10,16 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
+class MigFacts:
+    """One MIG device, as NVML numbers it: its index counts from its GPU."""
+
+    uuid: str
+    index: int
+    gpu_instance: int
+    compute_instance: int
+
+
+@dataclass(frozen=True)
 class GpuFacts:
     """One GPU that answered."""
 
@@ -19,6 +29,9 @@ class GpuFacts:
     pci_address: str  # as in sysfs: 0000:10:00.0
     memory_bytes: int | None  # None where the driver does not say
     model: str
+    brand: str = ""  # this and the next are "" where the driver does not say
+    compute_capability: str = ""
+    mig: tuple[MigFacts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class Snapshot:
     driver_version: str
     gpus: tuple[GpuFacts, ...]
     lost: tuple[LostGpu, ...] = ()
+    cuda_version: str = ""
 
 
 class GpuSource(Protocol):

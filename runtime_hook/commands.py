@@ -10,6 +10,7 @@ from runtime_hook.config import INVENTORY_PATH, load_config
 from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError
 from runtime_hook.explain import Sources, explain
 from runtime_hook.host.hosttree import HostTree
+from runtime_hook.host.inventory import missing_node
 from runtime_hook.host.store import check_versions, refresh
 from runtime_hook.jsonfast import dumps
 
@@ -72,9 +73,9 @@ def _refresh(options: argparse.Namespace) -> int:
     inventory = refresh(path, tree)
     print(
         f"{path}: driver {inventory.driver_version}, {len(inventory.gpus)} GPUs, "
-        f"{len(inventory.libraries)} libraries, {len(inventory.binaries)} programs"
+        f"{len({library.path for library in inventory.libraries})} libraries, {len(inventory.binaries)} programs"
     )
-    _warn_of_mismatch(inventory)
+    _warn(inventory)
     return EXIT_OK
 
 
@@ -83,8 +84,11 @@ def _inventory_path(tree: HostTree) -> str:
     return load_config().inventory_path if tree.root == "/" else tree.host_path(INVENTORY_PATH)
 
 
-def _warn_of_mismatch(inventory: Inventory) -> None:
+def _warn(inventory: Inventory) -> None:
+    """Name what will refuse containers."""
     try:
         check_versions(inventory)
     except InventoryError as mismatch:
         print(f"grapnel-hook: {mismatch}", file=sys.stderr)
+    for node in inventory.stale:
+        print(f"grapnel-hook: {missing_node(inventory, node.path)}", file=sys.stderr)

@@ -10,7 +10,7 @@ from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, f
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
-from runtime_hook.host.store import check_versions, current_inventory, read_inventory
+from runtime_hook.host.store import check_nodes, check_versions, current_inventory, read_inventory
 from runtime_hook.origin import find_origin
 from runtime_hook.plan.planner import Planner, choose_layout
 from runtime_hook.policy import settle
@@ -106,6 +106,7 @@ def _decide(sources: Sources, container: ContainerConfig, config: HookConfig, an
         answer["reason"] = allotment.reason
         return
     check_versions(inventory)
+    check_nodes(inventory, container.devices)
     found = requirements.find_requirements(container.environment, is_disabled=config.disable_require)
     gpus = gpus_of(allotment, inventory)
     answer["requirements"] = [dict(vars(each)) for each in requirements.evaluate(found, inventory, gpus)]

@@ -91,7 +91,7 @@ def _pass_by(run: Run, claim: NoClaim) -> None:
 
 def _grant(run: Run, claim: Claim) -> None:
     from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
-    from runtime_hook.host.store import check_versions, current_inventory  # noqa: PLC0415 - start-up budget
+    from runtime_hook.host.store import check_nodes, check_versions, current_inventory  # noqa: PLC0415 - start-up budget
     from runtime_hook.request.allotment import allot, check_image  # noqa: PLC0415 - start-up budget: only for a claim
 
     tree = HostTree(run.driver_root)
@@ -106,6 +106,7 @@ def _grant(run: Run, claim: Claim) -> None:
         _pass_by(run, allotment)
         return
     check_versions(inventory)
+    check_nodes(inventory, run.container.devices)
     notes = check_image(allotment, run.container.environment, run.config, inventory)
     outcome = _inject(run, allotment, inventory, tree)
     from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due

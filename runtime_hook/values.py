@@ -37,6 +37,9 @@ def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, obje
     def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 - it becomes the method
         if len(positional) > len(fields):
             raise TypeError(f"{name} takes {len(fields)} fields, {len(positional)} were given")
+        if len(positional) == len(fields) and not named:  # the common case: the inventory is hundreds of values
+            self.__dict__.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked
+            return
         given = dict(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked above
         for field in named:
             if field in given or field not in fields:

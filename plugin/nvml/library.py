@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pynvml
 
 from plugin.errors import DriverNotReady
+from plugin.nvml import details
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
             pci_address=sysfs_address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
             memory_bytes=None if memory is None else int(memory.total),
             model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
+            brand=details.brand(handle),
+            compute_capability=details.compute_capability(handle),
+            mig=details.mig_devices(handle),
         )
     except pynvml.NVMLError as error:
         return LostGpu(index, uuid, _reason(error))
@@ -113,6 +117,7 @@ class NvmlSource:
             driver_version=version,
             gpus=tuple(answer for answer in answers if isinstance(answer, GpuFacts)),
             lost=tuple(answer for answer in answers if isinstance(answer, LostGpu)),
+            cuda_version=details.cuda_version(),
         )
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LAUNCHER = "launcher.py"
+_HOOK_UNITS = ("grapnel-inventory.path", "grapnel-inventory.service")
 # Of the libraries: what only type checkers, test runners and package managers read.
 _UNUSED_FOLDERS = {"__pycache__", "tests", "bin"}
 _UNUSED_SUFFIXES = {".pyi", ".pyc"}
@@ -28,12 +29,14 @@ class Sources:
     plugin: Path
     requirements: Path
     unit: Path
+    hook_units: tuple[Path, ...] = ()
 
     def hook_entries(self) -> list[Entry]:
         """Return the files of the hook's archive."""
         return [
             *_package(self.hook, "runtime_hook"),
             Entry("grapnel-hook", _existing(self.hook / _LAUNCHER), executable=True),
+            *(Entry(f"systemd/{unit.name}", unit) for unit in self.hook_units),
         ]
 
     def node_entries(self, site: Path) -> list[Entry]:
@@ -48,14 +51,15 @@ class Sources:
 def find_sources(root: Path) -> Sources:
     """Return the sources below the folder that holds grapnel's packages; raises `PayloadError` naming what is missing.
 
-    A checkout has requirements and unit in their own folders, an installed grapnel inside its package.
+    A checkout has requirements and units in their own folders, an installed grapnel inside its package.
     """
-    installed = root / "provision" / "_payload"
+    installed, units = root / "provision" / "_payload", root / "deploy" / "systemd"
     return Sources(
         hook=_existing(root / "runtime_hook"),
         plugin=_existing(root / "plugin"),
         requirements=_existing(root / "requirements" / "node.txt", installed / "node.txt"),
-        unit=_existing(root / "deploy" / "systemd" / "grapnel-node.service", installed / "grapnel-node.service"),
+        unit=_existing(units / "grapnel-node.service", installed / "grapnel-node.service"),
+        hook_units=tuple(_existing(units / name, installed / name) for name in _HOOK_UNITS),
     )
 
 

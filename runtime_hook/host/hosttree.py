@@ -19,34 +19,43 @@ class HostTree:
 
     def __init__(self, root: str = "/") -> None:
         self.root = "/" if root == "/" else os.path.abspath(root)
+        self._folders: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Look anew at where folders lead: called at the beginning of every look at the whole host."""
+        self._folders.clear()
 
     def host_path(self, path: str) -> str:
         """Return where the host sees a path of the tree (links in it are not followed)."""
         return path if self.root == "/" else self.root + path
 
+    def _followed(self, path: str) -> str:
+        """Return where the host sees what a path leads to; below / the kernel follows links itself, and cheaply."""
+        return path if self.root == "/" else self.root + self.resolve(path)
+
     def resolve(self, path: str) -> str:
         """Return the path in the tree with every symbolic link followed; a missing tail stays as it is."""
-        if self.root == "/":
-            return os.path.realpath(path)
-        done, todo, links = "/", path.split("/"), 0
-        while todo:
-            name = todo.pop(0)
-            if name in {"", "."}:
-                continue
-            if name == "..":
-                done = os.path.dirname(done)
-                continue
-            here = os.path.join(done, name)
-            target = self._link(here)
-            if target is None:
-                done = here
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                raise InventoryError(f"{path} is a loop of symbolic links")
-            done = "/" if target.startswith("/") else done
-            todo = target.split("/") + todo
-        return done
+        return os.path.realpath(path) if self.root == "/" else self._resolve(path, 0)
+
+    def _resolve(self, path: str, links: int) -> str:
+        folder, name = os.path.split(path)
+        done = self._resolve_folder(folder, links)
+        if name == "..":
+            return os.path.dirname(done)
+        here = done if name in {"", "."} else os.path.join(done, name)
+        target = self._link(here)
+        if target is None:
+            return here
+        if links == _MAX_LINKS:
+            raise InventoryError(f"{path} is a loop of symbolic links")
+        return self._resolve(os.path.join(done, target), links + 1)
+
+    def _resolve_folder(self, folder: str, links: int) -> str:
+        if folder in {"", "/"}:
+            return "/"
+        if folder not in self._folders:
+            self._folders[folder] = self._resolve(folder, links)
+        return self._folders[folder]
 
     def _link(self, path: str) -> str | None:
         try:
@@ -57,7 +66,14 @@ class HostTree:
     def status(self, path: str) -> os.stat_result | None:
         """Return stat of what a path leads to, or None."""
         try:
-            return os.lstat(self.host_path(self.resolve(path)))
+            return os.stat(path) if self.root == "/" else os.lstat(self._followed(path))
+        except OSError:
+            return None
+
+    def own_status(self, path: str) -> os.stat_result | None:
+        """Return stat of a name itself, be it a symbolic link; links in its folder's path are followed."""
+        try:
+            return os.lstat(os.path.join(self._followed(os.path.dirname(path)), os.path.basename(path)))
         except OSError:
             return None
 
@@ -68,20 +84,18 @@ class HostTree:
 
     def has(self, path: str) -> bool:
         """Tell whether something has this name, even a dangling link."""
-        return os.path.lexists(
-            self.host_path(os.path.join(self.resolve(os.path.dirname(path)), os.path.basename(path)))
-        )
+        return self.own_status(path) is not None
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names in a folder; none where there is no folder."""
         try:
-            return sorted(os.listdir(self.host_path(self.resolve(folder))))
+            return sorted(os.listdir(self._followed(folder)))
         except OSError:
             return []
 
     def read(self, path: str, limit_bytes: int) -> bytes | None:
         """Return a regular file's content, or None where there is none."""
         try:
-            return read_regular(self.host_path(self.resolve(path)), limit_bytes, InventoryError)
+            return read_regular(self._followed(path), limit_bytes, InventoryError)
         except FileNotFoundError:
             return None

@@ -147,17 +147,27 @@ class DeviceMark:
 
 @value
 class Fingerprint:
-    """What must still hold for the inventory to be true; an empty module version means: not loaded."""
+    """What must still hold for the inventory to be true; an empty module version means: not loaded.
+
+    ``majors`` are NVIDIA's in the kernel's list, ``mig`` instances such as "gpu0/gi1/ci0"; ``outside`` are files that
+    are not below the driver's root.
+    """
 
     module_version: str
     gpu_addresses: tuple[str, ...]
     files: tuple[FileMark, ...]
     devices: tuple[DeviceMark, ...]
+    majors: tuple[tuple[str, int], ...] = ()
+    mig: tuple[str, ...] = ()
+    outside: tuple[FileMark, ...] = ()
 
 
 @value
 class Inventory:
-    """Everything of the host's driver that a container may be given; ``cuda_version`` "" where it is not known."""
+    """Everything of the host's driver that a container may be given; ``cuda_version`` "" where it is not known.
+
+    ``stale`` are device nodes with a major that the kernel has given to another driver since: nobody gets them.
+    """
 
     driver_version: str
     control: tuple[ControlDevice, ...]
@@ -169,6 +179,20 @@ class Inventory:
     files: tuple[DriverFile, ...] = ()
     links: tuple[DriverLink, ...] = ()
     cuda_version: str = ""
+    stale: tuple[Node, ...] = ()
+
+
+def missing_node(inventory: Inventory, path: str) -> InventoryError:
+    """Return the error for a device node that a container needs and that this host lacks, or has with a stale major.
+
+    A node outlives its module; when the module is loaded again with another major, the node opens nothing, or the
+    device of another driver.
+    """
+    hint = "nvidia-modprobe -c0 -u makes it"
+    for node in inventory.stale:
+        if node.path == path:
+            return InventoryError(f"device node {path} is stale: major {node.major} is not its driver's any more", hint)
+    return InventoryError(f"device node {path} is missing on this host", hint)
 
 
 def parse_inventory(content: object, where: str) -> Inventory:
@@ -187,6 +211,7 @@ def parse_inventory(content: object, where: str) -> Inventory:
         files=tuple(_file(entry) for entry in document.children("files")),
         links=tuple(_link(entry) for entry in document.children("links")),
         cuda_version=document.text("cuda_version", ""),
+        stale=_nodes(devices, "stale"),
         fingerprint=_fingerprint(document.child("fingerprint")),
     )
 
@@ -274,17 +299,25 @@ def _link(entry: Document) -> DriverLink:
 
 
 def _fingerprint(entry: Document) -> Fingerprint:
+    majors = entry.child("majors")
     return Fingerprint(
         module_version=entry.text("module_version"),
         gpu_addresses=tuple(entry.texts("gpu_addresses")),
-        files=tuple(
-            FileMark(mark.text("path"), mark.number("inode"), mark.number("size"), mark.number("mtime_ns"))
-            for mark in entry.children("files")
-        ),
+        files=_file_marks(entry, "files"),
         devices=tuple(
             DeviceMark(mark.text("path"), mark.number("major"), mark.number("minor"))
             for mark in entry.children("devices")
         ),
+        majors=tuple((name, majors.number(name)) for name in majors.content),
+        mig=tuple(entry.texts("mig")),
+        outside=_file_marks(entry, "outside"),
+    )
+
+
+def _file_marks(entry: Document, key: str) -> tuple[FileMark, ...]:
+    return tuple(
+        FileMark(mark.text("path"), mark.number("inode"), mark.number("size"), mark.number("mtime_ns"))
+        for mark in entry.children(key)
     )
 
 
@@ -299,6 +332,7 @@ def render_inventory(inventory: Inventory) -> dict[str, object]:
             "control": [dict(vars(device)) for device in inventory.control],
             "gpus": [{**vars(gpu), "drm": [dict(vars(node)) for node in gpu.drm]} for gpu in inventory.gpus],
             "mig": [{**vars(mig), "nodes": [dict(vars(node)) for node in mig.nodes]} for mig in inventory.mig],
+            "stale": [dict(vars(node)) for node in inventory.stale],
         },
         "libraries": [{**vars(library), "links": list(library.links)} for library in inventory.libraries],
         "binaries": [dict(vars(binary)) for binary in inventory.binaries],
@@ -309,5 +343,8 @@ def render_inventory(inventory: Inventory) -> dict[str, object]:
             "gpu_addresses": list(fingerprint.gpu_addresses),
             "files": [dict(vars(mark)) for mark in fingerprint.files],
             "devices": [dict(vars(mark)) for mark in fingerprint.devices],
+            "majors": dict(fingerprint.majors),
+            "mig": list(fingerprint.mig),
+            "outside": [dict(vars(mark)) for mark in fingerprint.outside],
         },
     }

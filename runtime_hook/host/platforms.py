@@ -10,17 +10,23 @@ from runtime_hook.values import value
 
 @value
 class Platform:
-    """One architecture: Debian's multiarch folder, flags in a loader cache, e_machine in an ELF header."""
+    """One architecture: Debian's multiarch folder, flags in a loader cache, e_machine in an ELF header.
+
+    The same again for the 32-bit programs that it runs, too.
+    """
 
     multiarch: str
     cache_flags: int
     elf_machine: int
+    multiarch32: str
+    cache_flags32: int
+    elf_machine32: int
 
 
 # Sources: glibc, sysdeps/generic/ldconfig.h (FLAG_*); elf.h (EM_*); Debian's multiarch tuples.
 PLATFORMS = {
-    "x86_64": Platform("x86_64-linux-gnu", 0x0303, 62),
-    "aarch64": Platform("aarch64-linux-gnu", 0x0A03, 183),
+    "x86_64": Platform("x86_64-linux-gnu", 0x0303, 62, "i386-linux-gnu", 0x0003, 3),
+    "aarch64": Platform("aarch64-linux-gnu", 0x0A03, 183, "arm-linux-gnueabihf", 0x0903, 40),
 }
 
 

@@ -6,12 +6,13 @@ import os
 
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.fingerprint import is_fresh
-from runtime_hook.host.inventory import parse_inventory, render_inventory
+from runtime_hook.host.inventory import missing_node, parse_inventory, render_inventory
 from runtime_hook.jsonfast import dumps, loads
 from runtime_hook.reading import describe_error, read_regular, read_trusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from runtime_hook.bundle import DeviceNode
     from runtime_hook.host.hosttree import HostTree
     from runtime_hook.host.inventory import Inventory
 
@@ -40,7 +41,7 @@ def current_inventory(path: str, tree: HostTree, *, write: bool) -> Inventory:
         stored = None
     if stored is not None and is_fresh(stored, tree):
         return stored
-    inventory = _discover(tree)
+    inventory = _discover(tree, path)
     if write:
         _store_if_possible(inventory, path)
     return inventory
@@ -49,7 +50,7 @@ def current_inventory(path: str, tree: HostTree, *, write: bool) -> Inventory:
 def refresh(path: str, tree: HostTree) -> Inventory:
     """Make the inventory anew; on a host without a driver the old one is removed and InventoryError raised."""
     try:
-        inventory = _discover(tree)
+        inventory = _discover(tree, path)
     except InventoryError:
         _remove(path)
         raise
@@ -65,6 +66,14 @@ def check_versions(inventory: Inventory) -> None:
             f"kernel module nvidia is {loaded}, the libraries are {inventory.driver_version}",
             "reload the module or reboot to finish the driver change",
         )
+
+
+def check_nodes(inventory: Inventory, devices: tuple[DeviceNode, ...]) -> None:
+    """Refuse when the engine gave a node whose major belongs to another driver by now: CUDA would not start."""
+    stale = {(node.path, node.major, node.minor) for node in inventory.stale}
+    for device in devices if stale else ():
+        if (device.path, device.major, device.minor) in stale:
+            raise missing_node(inventory, device.path)
 
 
 def write_inventory(inventory: Inventory, path: str) -> None:
@@ -103,7 +112,9 @@ def _remove(path: str) -> None:
         raise InventoryError(f"cannot remove {path}: {describe_error(reason)}") from reason
 
 
-def _discover(tree: HostTree) -> Inventory:
+def _discover(tree: HostTree, path: str) -> Inventory:
+    """Scan the host; the node daemon keeps its facts beside the inventory."""
     from runtime_hook.host.discovery import discover  # noqa: PLC0415 - start-up budget: only where a scan is due
+    from runtime_hook.host.nvmlfacts import FACTS_NAME  # noqa: PLC0415 - start-up budget
 
-    return discover(tree)
+    return discover(tree, os.path.join(os.path.dirname(path), FACTS_NAME))

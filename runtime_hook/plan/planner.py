@@ -8,6 +8,7 @@ from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.container.operations import AddDeviceNode, AllowDevice, BindFile, LinkName, MergeLoaderCache
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.driverfiles import CONTROL_NODES, REQUIRED_SONAMES
+from runtime_hook.host.inventory import missing_node
 from runtime_hook.loadercache.cache import CacheEntry
 from runtime_hook.values import value
 
@@ -97,8 +98,7 @@ class Planner:
             if device is not None:
                 wanted.append((device.path, device.major, device.minor))
             elif kind != "uvm-tools":  # only profilers need it
-                path = CONTROL_NODES[kind]
-                raise InventoryError(f"device node {path} is missing on this host", "nvidia-modprobe -c0 -u makes it")
+                raise missing_node(self._inventory, CONTROL_NODES[kind])
         operations: list[Operation] = [AddDeviceNode(*device) for device in wanted]
         operations += [AllowDevice(*device) for device in wanted if not is_allowed(rules, *device[1:])]
         return operations

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import yaml
 
+from provision.payload.sources import find_sources
 from provision.planner.model import DriverVariables, NodeDaemonVariables, RuntimeVariables
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
@@ -56,3 +57,10 @@ def test_every_role_is_a_table_of_contents() -> None:
     for role in VARIABLES:
         tasks = read(f"roles/{role}/tasks/main.yml")
         assert all({"ansible.builtin.import_tasks", "ansible.builtin.meta"} & task.keys() for task in tasks)
+
+
+def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
+    (block,) = (task["block"] for task in read("roles/runtime/tasks/hook.yml"))
+    (linked,) = (task["loop"] for task in block if "ansible.builtin.file" in task)
+
+    assert linked == [unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
-from plugin.snapshot import GpuFacts, LostGpu, Snapshot
+from plugin.snapshot import GpuFacts, LostGpu, MigFacts, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,10 @@ def write_driver(path: Path, snapshot: Snapshot | None) -> None:
     beside.rename(path)
 
 
+def _gpu_of(found: dict[str, Any]) -> GpuFacts:
+    return GpuFacts(**{**found, "mig": tuple(MigFacts(**mig) for mig in found["mig"])})
+
+
 @dataclass
 class FileSource:
     """A GpuSource that says what a file says; no file is no driver."""
@@ -63,8 +67,9 @@ class FileSource:
             raise DriverNotReady("nvml does not answer: driver not loaded", "load it") from error
         return Snapshot(
             state["driver_version"],
-            tuple(GpuFacts(**found) for found in state["gpus"]),
+            tuple(_gpu_of(found) for found in state["gpus"]),
             tuple(LostGpu(**found) for found in state["lost"]),
+            state["cuda_version"],
         )
 
     def close(self) -> None:

@@ -53,6 +53,18 @@ def test_good_inventories_survive_a_round_trip(content: object) -> None:
     assert render_inventory(parse_inventory(content, "inventory.json")) == content
 
 
+@pytest.mark.parametrize("content", samples("inventory", "good"))
+def test_good_inventories_have_the_schemas_shape(content: object) -> None:
+    jsonschema.validate(content, json.loads((CONTRACTS / "inventory/schema.json").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("content", samples("inventory", "bad"))
+def test_bad_inventories_have_not(content: object) -> None:
+    schema = json.loads((CONTRACTS / "inventory/schema.json").read_text(encoding="utf-8"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema)
+
+
 @pytest.mark.parametrize("content", samples("inventory", "bad"))
 def test_bad_inventories_are_refused_by_name(content: object) -> None:
     with pytest.raises(InventoryError, match=r"inventory\.json"):

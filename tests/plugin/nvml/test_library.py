@@ -52,6 +52,36 @@ def test_a_snapshot_has_every_gpu(tmp_path: Path) -> None:
     assert run(tmp_path, LOOK) == [VERSION, *expected]
 
 
+DETAILS = """
+source = NvmlSource()
+source.open()
+snapshot = source.snapshot()
+source.close()
+print(snapshot.cuda_version)
+for gpu in snapshot.gpus:
+    mig = [f"{device.index}:{device.gpu_instance}:{device.compute_instance}:{device.uuid}" for device in gpu.mig]
+    print(gpu.brand, gpu.compute_capability, *mig)
+for lost in snapshot.lost:
+    print("lost", lost.index)
+"""
+
+
+def test_a_snapshot_says_what_the_hook_cannot_read_from_files(tmp_path: Path) -> None:
+    machine = models.with_mig(models.machine("a100-40gb", 2), 0, ["3g.20gb", "1g.5gb"])
+    install(tmp_path, VERSION, machine)
+    named = [f"{mig.index}:{mig.gpu_instance}:{mig.compute_instance}:{mig.uuid}" for mig in machine.gpus[0].migs]
+    assert len(named) == 2
+    assert run(tmp_path, DETAILS) == ["12.4", f"Nvidia 8.0 {' '.join(named)}", "Nvidia 8.0"]
+
+
+@pytest.mark.parametrize(
+    "question", ["nvmlDeviceGetBrand", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode"]
+)
+def test_a_detail_that_cannot_be_had_is_no_loss(tmp_path: Path, question: str) -> None:
+    install(tmp_path, VERSION, models.machine("a100-40gb", 1).with_failure(question, 999))
+    assert "lost" not in run(tmp_path, DETAILS)[1]
+
+
 def test_a_gpu_that_is_lost_does_not_hide_the_others(tmp_path: Path) -> None:
     install(tmp_path, VERSION, models.machine("a100-40gb", 3).with_gpu_lost(1))
     lines = run(tmp_path, LOOK)

@@ -37,7 +37,7 @@ def write(path: Path, text: str = "") -> None:
 
 
 def make_checkout(root: Path) -> Path:
-    """Make a small grapnel: two packages with their launchers, requirements, the unit."""
+    """Make a small grapnel: two packages with their launchers, requirements, units."""
     for package in ("runtime_hook", "plugin"):
         write(root / package / "__init__.py")
         write(root / package / "launcher.py", LAUNCHER.format(package=package))
@@ -46,7 +46,8 @@ def make_checkout(root: Path) -> Path:
         write(root / package / "__pycache__" / "cli.cpython-311.py", "stays here")
     write(root / "plugin" / "kubelet" / "__init__.py")
     write(root / "requirements" / "node.txt", "grpcio==1\n")
-    write(root / "deploy" / "systemd" / "grapnel-node.service", "[Service]\n")
+    for unit in ("grapnel-node.service", "grapnel-inventory.path", "grapnel-inventory.service"):
+        write(root / "deploy" / "systemd" / unit, "[Service]\n")
     return root
 
 

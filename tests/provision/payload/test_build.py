@@ -77,6 +77,9 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         "runtime_hook",
         "runtime_hook/__init__.py",
         "runtime_hook/cli.py",
+        "systemd",
+        "systemd/grapnel-inventory.path",
+        "systemd/grapnel-inventory.service",
     ]
     assert names(payload.node["3.13"].path) == [
         "grapnel-node",
@@ -162,7 +165,13 @@ def test_the_executable_runs_from_wherever_it_is_unpacked(
 
 @pytest.mark.parametrize(
     "missing",
-    ["runtime_hook", "plugin", "requirements/node.txt", "deploy/systemd/grapnel-node.service"],
+    [
+        "runtime_hook",
+        "plugin",
+        "requirements/node.txt",
+        "deploy/systemd/grapnel-node.service",
+        "deploy/systemd/grapnel-inventory.path",
+    ],
 )
 def test_an_incomplete_checkout_is_named(missing: str, tmp_path: Path) -> None:
     root = make_checkout(tmp_path / "checkout")
@@ -186,11 +195,13 @@ def test_an_installed_grapnel_has_the_same_files_in_its_package(tmp_path: Path) 
     installed = root / "provision" / "_payload"
     installed.mkdir(parents=True)
     (root / "requirements" / "node.txt").rename(installed / "node.txt")
-    (root / "deploy" / "systemd" / "grapnel-node.service").rename(installed / "grapnel-node.service")
+    for unit in (root / "deploy" / "systemd").iterdir():
+        unit.rename(installed / unit.name)
 
     sources = find_sources(root)
 
     assert (sources.requirements, sources.unit) == (installed / "node.txt", installed / "grapnel-node.service")
+    assert {unit.parent for unit in sources.hook_units} == {installed}
 
 
 def test_a_folder_that_cannot_be_written_is_named(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:

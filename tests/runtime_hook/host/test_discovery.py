@@ -103,7 +103,7 @@ def test_a_damaged_inventory_counts_as_missing(driver: DriverTree, tmp_path: Pat
     path.write_text(content)
     tree = HostTree(str(driver.root))
     assert current_inventory(str(path), tree, write=True).driver_version == VERSION
-    assert read_inventory(str(path), trusted=True) == discover(tree)
+    assert read_inventory(str(path), trusted=True) == discover(tree, str(tmp_path / "nvml.json"))
 
 
 def test_an_inventory_that_others_could_have_written_is_not_believed(driver: DriverTree, tmp_path: Path) -> None:

@@ -64,13 +64,9 @@ def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -
     notes: list[str] = []
     staged = [operation for operation in plan if _stage(operation, syscalls, notes)]
     journal = Journal(syscalls, deadline)
-    syscalls.enter()
     try:
-        for operation in staged:
-            _apply(operation, journal, notes)
-        deadline.stop()
-    except BaseException as reason:
-        deadline.stop()
+        _apply_all(staged, journal, syscalls, deadline, notes)
+    except BaseException as reason:  # the timer is off, or has gone off for its only time: undoing is not disturbed
         left = journal.undo_to(0)
         syscalls.leave()
         if left:
@@ -78,6 +74,19 @@ def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -
         raise
     syscalls.leave()
     return Outcome(len(staged), tuple(notes))
+
+
+def _apply_all(
+    staged: list[Operation], journal: Journal, syscalls: Namespaces, deadline: Deadline, notes: list[str]
+) -> None:
+    try:
+        syscalls.enter()
+        for operation in staged:
+            _apply(operation, journal, notes)
+        deadline.stop()
+    except BaseException:
+        deadline.stop()
+        raise
 
 
 def _stage(operation: Operation, syscalls: Syscalls, notes: list[str]) -> bool:

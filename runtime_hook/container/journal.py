@@ -29,6 +29,11 @@ class Journal:
         self._deadline = deadline
         self._undo: list[Undo] = []
 
+    @property
+    def makes_nodes(self) -> bool:
+        """Whether device nodes that are made here can be opened."""
+        return self._syscalls.makes_nodes
+
     def mark(self) -> int:
         """Return a place to which ``undo_to`` can go back."""
         return len(self._undo)
@@ -36,12 +41,16 @@ class Journal:
     def undo_to(self, mark: int) -> list[str]:
         """Undo every change since a mark, newest first; return what could not be undone."""
         failed = []
-        while len(self._undo) > mark:
-            name, undo = self._undo.pop()
-            try:
-                undo()
-            except OSError as reason:
-                failed.append(f"{name}: {describe_error(reason)}")
+        self._deadline.hold()
+        try:
+            while len(self._undo) > mark:
+                name, undo = self._undo.pop()
+                try:
+                    undo()
+                except OSError as reason:
+                    failed.append(f"{name}: {describe_error(reason)}")
+        finally:
+            self._deadline.release()
         return failed
 
     def _change(self, name: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
@@ -55,6 +64,10 @@ class Journal:
     def stage_file(self, source: str) -> None:
         """Stage a host file; a detached clone goes away with the process."""
         self._syscalls.stage_file(source)
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        """Stage a host's device node; a detached clone goes away with the process."""
+        self._syscalls.stage_node(source, major, minor)
 
     def stage_device_rules(self) -> None:
         """Make sure that device rules can be set."""

@@ -109,11 +109,12 @@ class LinkName:
 
 @value
 class AddDeviceNode:
-    """Make a device node in the container's ``/dev``."""
+    """Put a device node into the container's ``/dev``: a new one, or the host's where new ones cannot be opened."""
 
     path: str
     major: int
     minor: int
+    source: str = ""
     is_mandatory: bool = True
 
     def describe(self) -> str:
@@ -121,14 +122,19 @@ class AddDeviceNode:
         return f"make device node {self.path} {self.major}:{self.minor}"
 
     def stage(self, syscalls: Syscalls) -> None:
-        """Need nothing of the host."""
+        """Clone the host's node where a new one could not be opened."""
+        if not syscalls.makes_nodes:
+            syscalls.stage_node(self.source or self.path, self.major, self.minor)
 
     def apply(self, syscalls: Syscalls) -> str:
         """Make the node; one that is there already must be the same device."""
         folder, name = syscalls.open_device_folder(), os.path.basename(self.path)
         occupant = syscalls.occupant(folder, name)
-        if occupant is None:
+        if occupant is None and syscalls.makes_nodes:
             syscalls.make_node(folder, name, self.major, self.minor)
+        elif occupant is None:
+            syscalls.create_file(folder, name)
+            syscalls.attach(self.source or self.path, folder, name)
         elif not stat.S_ISCHR(occupant.mode) or (occupant.major, occupant.minor) != (self.major, self.minor):
             raise _occupied(occupant.mode)
         return ""

@@ -28,8 +28,15 @@ class Occupant:
 class Syscalls(Protocol):
     """Everything an operation can ask of the kernel."""
 
+    @property
+    def makes_nodes(self) -> bool:
+        """Whether device nodes that are made here can be opened: not in a user namespace."""
+
     def stage_file(self, source: str) -> None:
         """Clone a regular file of the host as a detached mount, read-only, nosuid, nodev. On the host's side."""
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        """Clone a device node of the host as a detached mount; ENXIO when it is another device."""
 
     def stage_device_rules(self) -> None:
         """Make sure that device rules can be set at all. On the host's side."""
@@ -53,7 +60,7 @@ class Syscalls(Protocol):
         """Create an empty file that does not exist."""
 
     def attach(self, source: str, folder: int, name: str) -> int:
-        """Attach a staged host file over a regular file; return a handle to detach it with."""
+        """Attach a staged host file or node over a regular file; return a handle to detach it with."""
 
     def detach(self, handle: int) -> None:
         """Take an attached host file away."""

@@ -99,7 +99,7 @@ class Planner:
             elif kind != "uvm-tools":  # only profilers need it
                 path = CONTROL_NODES[kind]
                 raise InventoryError(f"device node {path} is missing on this host", "nvidia-modprobe -c0 -u makes it")
-        operations: list[Operation] = [AddDeviceNode(*device) for device in wanted]
+        operations: list[Operation] = [AddDeviceNode(*device, source=self._host_path(device[0])) for device in wanted]
         operations += [AllowDevice(*device) for device in wanted if not is_allowed(rules, *device[1:])]
         return operations
 

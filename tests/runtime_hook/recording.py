@@ -23,6 +23,7 @@ class RecordingSyscalls:
         self.staged: set[str] = set()
         self.calls: list[str] = []
         self.is_inside = False
+        self.makes_nodes = True
         self._folders: list[str] = []
         self._fail_at = fail_at
         self._error = error
@@ -54,6 +55,11 @@ class RecordingSyscalls:
 
     def stage_file(self, source: str) -> None:
         assert not self.is_inside, "host files are cloned on the host's side"
+        self.staged.add(source)
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        assert not self.is_inside, "host nodes are cloned on the host's side"
+        assert (major, minor) != (0, 0)
         self.staged.add(source)
 
     def stage_device_rules(self) -> None:

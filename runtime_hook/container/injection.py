@@ -39,6 +39,7 @@ _HINTS = {
     errno.ELOOP: "a symbolic link of the image leads into the kernel's own files, or in a circle",
     errno.ENOTDIR: "the image has something else than a folder on the way",
     errno.EEXIST: "the image stands in the way",
+    errno.EACCES: "in a user namespace the host's own nodes are shown: they must be readable and writable for all",
     errno.ENOSYS: "needs Linux 5.12 or later",
 }
 

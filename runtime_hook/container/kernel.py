@@ -99,6 +99,8 @@ class KernelSyscalls:
         status = os.fstat(tree)
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(major, minor):
             raise OSError(errno.ENXIO, f"not the device {major}:{minor}", source)
+        if not self._namespaces.may_open(source, status):
+            raise OSError(errno.EACCES, f"mode {status.st_mode & 0o777:o} keeps the container's users out", source)
         libc.set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
         self._staged[source] = tree
 

@@ -11,12 +11,14 @@ Three cases (docs/hook/unusual.md):
 from __future__ import annotations
 
 import os
+import stat
 
 from runtime_hook.container import libc
 from runtime_hook.errors import InjectionError, StateError
 from runtime_hook.reading import describe_error
 
 _INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode number, include/linux/proc_ns.h
+_FOR_ALL = stat.S_IROTH | stat.S_IWOTH
 
 
 class ContainerNamespaces:
@@ -49,6 +51,12 @@ class ContainerNamespaces:
         except OSError as reason:
             raise InjectionError(f"container's user namespace: {describe_error(reason)}") from reason
         self._own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def may_open(self, path: str, status: os.stat_result) -> bool:
+        """Tell whether a device node of the host can be opened in the container, before it is bound there."""
+        if self.is_rootless:
+            return os.access(path, os.R_OK | os.W_OK)
+        return status.st_mode & _FOR_ALL == _FOR_ALL
 
     def enter(self) -> None:
         """Go into the container; what is made there belongs to its root."""

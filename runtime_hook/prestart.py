@@ -107,10 +107,12 @@ def _grant(run: Run, claim: Claim) -> None:
 def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
     from runtime_hook.container.injection import carry_out, is_debian_root  # noqa: PLC0415 - start-up budget
     from runtime_hook.container.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
+    from runtime_hook.container.libc import kill_after  # noqa: PLC0415 - start-up budget: ctypes after the decision
     from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
     from runtime_hook.plan.planner import Planner, choose_layout  # noqa: PLC0415 - start-up budget
 
     platform = this_platform()
+    kill_after(run.deadline.last_s())
     syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)
     try:
         syscalls.enter()

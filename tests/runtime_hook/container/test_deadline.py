@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import runtime_hook
-from runtime_hook.container.injection import carry_out
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError
-from runtime_hook.host.inventory import parse_inventory
-from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.plan.planner import Planner, choose_layout
-from runtime_hook.request.allotment import Allotment
+from tests.runtime_hook.container.test_injection import carry
 from tests.runtime_hook.containers import run_hook
 from tests.runtime_hook.drivertree import uuid
 from tests.runtime_hook.recording import RecordingSyscalls
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     from tests.runtime_hook.drivertree import DriverTree
 
 HOOK_FOLDER = str(Path(runtime_hook.__file__).parent)
-SAMPLE = Path(__file__).resolve().parents[3] / "docs/contracts/inventory/good/debian-one-gpu.json"
 STRIDE = 3  # of lines, for time
 LONG_S = 300
 
@@ -43,14 +38,6 @@ def no_timer() -> Iterator[None]:
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
-
-
-def inject(syscalls: RecordingSyscalls, deadline: Deadline) -> None:
-    platform = PLATFORMS["x86_64"]
-    host = parse_inventory(json.loads(SAMPLE.read_text(encoding="utf-8")), "sample")
-    allotment = Allotment("environment", host.gpus, ("compute", "utility"), adds_devices=True)
-    plan = Planner(host, platform, str).plan(allotment, choose_layout(platform, is_debian=True), ())
-    carry_out(plan, syscalls, deadline)
 
 
 class Alarm:
@@ -80,7 +67,7 @@ def strike(syscalls: RecordingSyscalls, line: int) -> tuple[int, BaseException |
     before = sys.gettrace()
     sys.settrace(alarm.trace)
     try:
-        inject(syscalls, deadline)
+        carry(syscalls, deadline=deadline)
     except (DeadlineError, InjectionError) as reason:
         return alarm.lines, reason
     finally:
@@ -95,7 +82,7 @@ def all_lines(fail_at: int = -1) -> int:
 
 def test_an_alarm_at_any_line_leaves_all_or_nothing() -> None:
     complete = RecordingSyscalls()
-    inject(complete, Deadline())
+    carry(complete)
     struck = 0
     for line in range(1, all_lines(), STRIDE):
         syscalls = RecordingSyscalls()
@@ -135,7 +122,7 @@ def test_an_alarm_while_an_optional_step_is_undone_loses_no_step() -> None:
 
 def _calls() -> list[str]:
     syscalls = RecordingSyscalls()
-    inject(syscalls, Deadline())
+    carry(syscalls)
     return syscalls.calls
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -112,6 +113,36 @@ def test_what_the_hook_makes_belongs_to_the_containers_root(ground: Ground) -> N
     made = [Path(path) for path in set(snapshot(ground.root)) - before]
     assert ground.root / MULTIARCH / "libcuda.so.1" in made
     assert {(path.lstat().st_uid, path.lstat().st_gid) for path in made} == {(RANGE, RANGE)}
+
+
+IDMAP = """
+import ctypes, os, struct, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+root, first = os.fsencode(sys.argv[1]), sys.argv[2]
+holder = subprocess.Popen(["unshare", "--user", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+holder.stdin.write(b"x\\n"), holder.stdin.flush(), holder.stdout.read(2)
+for kind in ("uid", "gid"):
+    open(f"/proc/{holder.pid}/{kind}_map", "w").write(f"0 {first} 65536")
+users = os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY)
+tree = libc.syscall(428, -100, root, 1)
+attributes = struct.pack("QQQQ", 0x100000, 0, 0, users)
+assert libc.syscall(442, tree, b"", 0x1000, attributes, len(attributes)) == 0, os.strerror(ctypes.get_errno())
+assert libc.syscall(429, tree, b"", -100, root, 4) == 0, os.strerror(ctypes.get_errno())
+holder.stdin.close()
+os.execvp("runc", ["runc", *sys.argv[3:]])
+"""
+
+
+def test_a_root_whose_owners_are_mapped_by_its_mount(ground: Ground) -> None:
+    """On such a mount root of the host has no id: what it makes there fails with EOVERFLOW."""
+    made = ground.container(RANGE, 65536)
+    ground.give_to(0)
+    state = str(ground.path / "state")
+    runc = ["--root", state, "run", "--bundle", str(made.write()), f"grapnel-{os.getpid()}-idmap"]
+    argv = ["unshare", "--mount", sys.executable, "-c", IDMAP, str(ground.root), str(RANGE), *runc]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, GIVEN), done.stderr
+    assert (ground.root / MULTIARCH / "libcuda.so.1").lstat().st_uid == 0, "on disk it is root's, as the rest is"
 
 
 def test_the_hosts_device_nodes_keep_their_mode(ground: Ground) -> None:

@@ -114,11 +114,13 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
     platform = this_platform()
     kill_after(run.deadline.last_s())
     syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)
+    run.deadline.hold()  # an expiry on the way back would leave us there
     try:
         syscalls.enter()
         layout = choose_layout(platform, is_debian=is_debian_root(syscalls))
     finally:
         syscalls.leave()
+        run.deadline.release()
     planner = Planner(inventory, platform, tree.host_path)
     return carry_out(planner.plan(allotment, layout, run.container.device_rules), syscalls, run.deadline)
 

@@ -111,3 +111,30 @@ def test_a_root_that_becomes_read_only_is_no_hindrance(
     made.changes = {"root": {"path": str(root), "readonly": True}}
     done = made.run(runtime)
     assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
+
+
+# An engine in a container: a root, processes and mounts of its own, on the host's files.
+INSIDE = """
+set -e
+mount --rbind / "$1"
+cd "$1"
+pivot_root . ".$2"
+umount --lazy "$2"
+mount -t proc proc /proc
+cd /
+shift 2
+exec "$@"
+"""
+
+
+def test_an_engine_in_a_container_gives_what_it_sees(container: Callable[..., Container], tmp_path: Path) -> None:
+    made = container(PROBE, devices=ALLOCATED)
+    for name in ("inside", "old"):
+        (tmp_path / name).mkdir()
+    engine = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", INSIDE, "sh"]
+    places = [str(tmp_path / "inside"), str(tmp_path / "old")]
+    runc = ["runc", "--root", str(tmp_path / "state"), "run", "--bundle", str(made.write()), f"nested-{tmp_path.name}"]
+    mounts = host_mounts()
+    done = subprocess.run([*engine, *places, *runc], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
+    assert host_mounts() == mounts

@@ -50,7 +50,7 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def _syscall(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+def _syscall(number: int, *arguments: int | bytes | None) -> int:
     converted = [ctypes.c_long(part) if isinstance(part, int) else part for part in arguments]
     return _checked(int(_libc.syscall(ctypes.c_long(number), *converted)), "")
 
@@ -124,19 +124,19 @@ def set_file_ids(uid: int, gid: int) -> None:
 
 def bpf(command: int, attribute: bytearray) -> int:
     """Run one command on BPF programs; its answers are in the attribute afterwards."""
-    return _syscall(_old_number(0), command, (ctypes.c_char * len(attribute)).from_buffer(attribute), len(attribute))
+    return _syscall(_old_number(0), command, address_of(attribute), len(attribute))
 
 
 def address_of(memory: bytearray) -> int:
     """Return where memory lies, for an attribute that points to it. The memory must not be resized after that."""
-    return ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def kill_after(seconds: float) -> None:
     """Have the kernel kill this process some time from now, also out of a call that no other signal interrupts."""
     timer = bytearray(4)
     event = _SIGEVENT.pack(0, SIGKILL, _SIGEV_SIGNAL)
-    _syscall(_old_number(1), CLOCK_MONOTONIC, event, (ctypes.c_char * 4).from_buffer(timer))
+    _syscall(_old_number(1), CLOCK_MONOTONIC, event, address_of(timer))
     whole = int(seconds)
     setting = _ITIMERSPEC.pack(0, 0, whole, int((seconds - whole) * 1e9))
     _syscall(_old_number(2), int.from_bytes(timer, "little"), 0, setting, None)

@@ -91,7 +91,9 @@ def test_links_by_pci_path_lead_to_the_nodes_that_are_given() -> None:
 
 
 def test_an_extra_that_the_host_has_not_is_said_and_no_refusal() -> None:
-    described = [operation.describe() for operation in plan_devices(allotment("utility", extras=("gdrdrv",)), FULL, (), str)]
+    described = [
+        operation.describe() for operation in plan_devices(allotment("utility", extras=("gdrdrv",)), FULL, (), str)
+    ]
     assert "give gdrdrv devices" in described
 
 

@@ -27,8 +27,8 @@ def choose_layout(platform: Platform, has: Callable[[str], bool]) -> Layout:
 
     Debian's multiarch folder where ``/etc/debian_version`` is, as libnvidia-container decides it, or where the C
     library lies there (images cut down to less than that file); ``/usr/lib`` of an image whose only loader is
-    musl's; ``/usr/lib64``, with ``/usr/lib`` for 32 bits, of all others. The loader cache makes any folder do for
-    glibc; musl has none, and ``/usr/lib`` is on its path without one.
+    musl's; ``/usr/lib64`` of all others, with ``/usr/lib32`` (Arch) or ``/usr/lib`` for 32 bits. The loader cache
+    makes any folder do for glibc; musl has none, and ``/usr/lib`` is on its path without one.
     """
     multiarch = f"/usr/lib/{platform.multiarch}"
     if has("/etc/debian_version") or has(f"{multiarch}/libc.so.6"):
@@ -36,4 +36,4 @@ def choose_layout(platform: Platform, has: Callable[[str], bool]) -> Layout:
     machine = platform.multiarch.partition("-")[0]
     if has(f"/lib/ld-musl-{machine}.so.1") and not (has("/usr/lib64/libc.so.6") or has("/lib64/libc.so.6")):
         return Layout("/usr/lib", is_musl=True)
-    return Layout("/usr/lib64", "/usr/lib")
+    return Layout("/usr/lib64", "/usr/lib32" if has("/usr/lib32") else "/usr/lib")

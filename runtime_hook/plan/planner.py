@@ -61,7 +61,7 @@ class Planner:
         entries = self._cache_entries(libraries, layout.library_folder, self._platform.cache_flags)
         if COMPAT32 in wanted and layout.library_folder_32:
             libraries = self._libraries(wanted, 32)
-            operations += self._give_libraries(libraries, layout.library_folder_32)
+            operations += self._give_libraries(libraries, layout.library_folder_32, is_mandatory=False)
             entries += self._cache_entries(libraries, layout.library_folder_32, _FLAGS_I386)
         operations += self._give_links(wanted, layout.library_folder)
         operations += self._give_binaries(wanted)
@@ -86,14 +86,17 @@ class Planner:
                     f"install {package} of the same version",
                 )
 
-    def _give_libraries(self, libraries: list[Library], library_folder: str) -> list[Operation]:
+    def _give_libraries(
+        self, libraries: list[Library], library_folder: str, *, is_mandatory: bool = True
+    ) -> list[Operation]:
+        """Return what shows libraries and leads their names to them; those of 32 bits are not worth a refusal."""
         operations: list[Operation] = []
         for library in libraries:
             folder = f"{library_folder}/{library.subfolder}" if library.subfolder else library_folder
             source, name = self._host_path(library.path), os.path.basename(library.path)
-            operations.append(BindFile(source, folder, name, is_mandatory=True))
+            operations.append(BindFile(source, folder, name, is_mandatory=is_mandatory))
             if library.soname != name:
-                operations.append(LinkName(folder, library.soname, name, source, is_mandatory=True))
+                operations.append(LinkName(folder, library.soname, name, source, is_mandatory=is_mandatory))
             operations += [LinkName(folder, link, library.soname, source, is_mandatory=False) for link in library.links]
         return operations
 

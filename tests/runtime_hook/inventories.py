@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
 from runtime_hook.host.inventory import (
     Binary,
     ControlDevice,
@@ -14,6 +18,9 @@ from runtime_hook.host.inventory import (
     MigDevice,
     Node,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSION = "550.163.01"
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -93,3 +100,24 @@ FULL = Inventory(
 def changed(inventory: Inventory, **fields: object) -> Inventory:
     """Return an inventory with other fields."""
     return Inventory(**{**vars(inventory), **fields})
+
+
+def make_files(inventory: Inventory, root: Path) -> None:
+    """Make every file, socket and device node of an inventory below a root; each file holds its own path."""
+    files = [*inventory.libraries, *inventory.binaries, *(file for file in inventory.files if file.kind != "socket")]
+    for path in [file.path for file in files] + ["/etc/cufile.json", "/run/udev/data"]:
+        place = root / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{path}\n")
+    for file in inventory.files:
+        if file.kind == "socket" and file.path.endswith("/socket"):
+            bind_socket(root / file.path[1:])
+        elif file.kind == "socket":
+            (root / file.path[1:]).mkdir(parents=True)
+
+
+def bind_socket(path: Path) -> None:
+    """Make a socket, whose path may be longer than an address can hold."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)

@@ -24,6 +24,7 @@ MUSL = Layout("/usr/lib", is_musl=True)
         pytest.param({"/lib64/libc.so.6", "/lib/ld-musl-x86_64.so.1"}, OTHERS, id="an unmerged one with musl"),
         pytest.param({"/lib/ld-musl-x86_64.so.1"}, MUSL, id="Alpine"),
         pytest.param({"/lib/ld-musl-aarch64.so.1"}, OTHERS, id="the loader of another architecture"),
+        pytest.param({"/usr/lib32"}, Layout("/usr/lib64", "/usr/lib32"), id="Arch"),
         pytest.param(set(), OTHERS, id="an image with nothing"),
     ],
 )

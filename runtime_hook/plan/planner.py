@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from runtime_hook.bundle import DeviceNode, DeviceRule
     from runtime_hook.container.operations.operation import Operation
-    from runtime_hook.host.inventory import Inventory, Library
+    from runtime_hook.host.inventory import DriverLink, Inventory, Library
     from runtime_hook.host.platforms import Platform
     from runtime_hook.plan.layout import Layout
     from runtime_hook.request.allotment import Allotment
@@ -63,7 +63,13 @@ class Planner:
             libraries = self._libraries(wanted, 32)
             operations += self._give_libraries(libraries, layout.library_folder_32, is_mandatory=False)
             entries += self._cache_entries(libraries, layout.library_folder_32, _FLAGS_I386)
-        operations += self._give_links(wanted, layout.library_folder)
+        links = [link for link in self._inventory.links if link.capability in wanted]
+        operations += [_lead(link, layout.library_folder) for link in links]
+        entries += [
+            CacheEntry(link.name, f"{layout.library_folder}/{link.name}", self._platform.cache_flags)
+            for link in links
+            if not link.subfolder
+        ]
         operations += self._give_binaries(wanted)
         operations += self._give_files(wanted)
         operations += self._give_devices(allotment, rules, devices)
@@ -73,8 +79,13 @@ class Planner:
         return operations
 
     def _libraries(self, wanted: frozenset[str], elf_class: int) -> list[Library]:
-        libraries = self._inventory.libraries
-        return [library for library in libraries if library.elf_class == elf_class and library.capability in wanted]
+        """Return the libraries of these capabilities, each once: some are listed for two."""
+        chosen = {
+            library.path: library
+            for library in self._inventory.libraries
+            if library.elf_class == elf_class and library.capability in wanted
+        }
+        return list(chosen.values())
 
     def _check_complete(self, libraries: list[Library], capabilities: tuple[str, ...]) -> None:
         present = {library.soname for library in libraries}
@@ -109,14 +120,6 @@ class Planner:
             if not library.subfolder
             for name in (library.soname, *library.links)
         ]
-
-    def _give_links(self, wanted: frozenset[str], library_folder: str) -> list[Operation]:
-        operations: list[Operation] = []
-        for link in self._inventory.links:
-            if link.capability in wanted:
-                folder = f"{library_folder}/{link.subfolder}" if link.subfolder else library_folder
-                operations.append(LinkName(folder, link.name, link.target, "", is_mandatory=False))
-        return operations
 
     def _give_binaries(self, wanted: frozenset[str]) -> list[Operation]:
         return [
@@ -168,6 +171,11 @@ class Planner:
             text = render_profile({gpu.minor_number for gpu in gpus})
             operations.append(WriteText(_PROFILE_FOLDER, _PROFILE_NAME, text))
         return operations
+
+
+def _lead(link: DriverLink, library_folder: str) -> Operation:
+    folder = f"{library_folder}/{link.subfolder}" if link.subfolder else library_folder
+    return LinkName(folder, link.name, link.target, "", is_mandatory=False)
 
 
 def with_implied(capabilities: tuple[str, ...]) -> frozenset[str]:

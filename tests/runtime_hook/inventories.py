@@ -69,6 +69,8 @@ FULL = Inventory(
         library("libnvidia-encode", "video"),
         library("libvdpau_nvidia", "video", subfolder="vdpau"),
         library("libGLX_nvidia", "graphics"),
+        library("libnvidia-gpucomp", "compute"),
+        library("libnvidia-gpucomp", "graphics"),
         library("libcuda", "compute", links=("libcuda.so",), bits=32),
     ),
     binaries=(
@@ -91,7 +93,10 @@ FULL = Inventory(
             "config",
         ),
     ),
-    links=(DriverLink("gbm", "nvidia-drm_gbm.so", "../libnvidia-allocator.so.1", "graphics"),),
+    links=(
+        DriverLink("gbm", "nvidia-drm_gbm.so", "../libnvidia-allocator.so.1", "graphics"),
+        DriverLink("", "libGLX_indirect.so.0", f"libGLX_nvidia.so.{VERSION}", "graphics"),
+    ),
     mig=(MIG,),
     fingerprint=Fingerprint(VERSION, ("0000:10:00.0", "0000:20:00.0"), (), ()),
 )

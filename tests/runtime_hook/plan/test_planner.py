@@ -42,6 +42,7 @@ def test_compute_and_utility_bring_their_own_files_alone() -> None:
     described = plan("compute", "utility")
     assert targets(described, "bind") == {
         f"{LIBRARIES}/libcuda.so.{VERSION}",
+        f"{LIBRARIES}/libnvidia-gpucomp.so.{VERSION}",
         f"{LIBRARIES}/libnvidia-ml.so.{VERSION}",
         "/usr/bin/nvidia-smi",
         "/usr/bin/nvidia-cuda-mps-control",
@@ -52,9 +53,10 @@ def test_compute_and_utility_bring_their_own_files_alone() -> None:
     assert targets(described, "link") == {
         f"{LIBRARIES}/libcuda.so.1",
         f"{LIBRARIES}/libcuda.so",
+        f"{LIBRARIES}/libnvidia-gpucomp.so.1",
         f"{LIBRARIES}/libnvidia-ml.so.1",
     }
-    assert described[-1] == "merge 3 names into /etc/ld.so.cache"
+    assert described[-1] == "merge 4 names into /etc/ld.so.cache"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_video_has_its_folder_which_is_not_in_the_loader_cache() -> None:
     described = plan("video")
     assert f"{LIBRARIES}/vdpau/libvdpau_nvidia.so.{VERSION}" in targets(described, "bind")
     assert f"{LIBRARIES}/vdpau/libvdpau_nvidia.so.1" in targets(described, "link")
-    assert described[-1] == "merge 3 names into /etc/ld.so.cache"
+    assert described[-1] == "merge 4 names into /etc/ld.so.cache"
 
 
 def test_sockets_stay_writable_and_belong_to_a_capability() -> None:
@@ -90,7 +92,7 @@ def test_32_bit_libraries_come_with_compat32_alone(layout: Layout, folder: str) 
     path = f"{folder}/libcuda.so.{VERSION}"
     assert path in targets(plan("compute", "compat32", layout=layout), "bind")
     assert path not in targets(plan("compute", layout=layout), "bind")
-    assert plan("compute", "compat32", layout=layout)[-1] == "merge 4 names into /etc/ld.so.cache"
+    assert plan("compute", "compat32", layout=layout)[-1] == "merge 5 names into /etc/ld.so.cache"
 
 
 def test_a_musl_image_has_no_place_for_32_bits() -> None:
@@ -98,9 +100,16 @@ def test_a_musl_image_has_no_place_for_32_bits() -> None:
     assert len([path for path in targets(described, "bind") if "libcuda" in path]) == 1
 
 
+def test_a_library_of_two_capabilities_is_bound_once() -> None:
+    described = plan("compute", "graphics")
+    assert len([line for line in described if line.endswith(f"/libnvidia-gpucomp.so.{VERSION}, read-only")]) == 1
+
+
 def test_graphics_brings_links_and_the_profile_of_its_gpus() -> None:
     described = plan("graphics", gpus=FULL.gpus)
     assert f"{LIBRARIES}/gbm/nvidia-drm_gbm.so" in targets(described, "link")
+    assert f"{LIBRARIES}/libGLX_indirect.so.0" in targets(described, "link")
+    assert described[-1] == "merge 3 names into /etc/ld.so.cache", "the link in a folder of its own is none of them"
     assert "write /etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf" in described
     assert not any("10-container.conf" in line for line in plan("compute", "utility"))
 

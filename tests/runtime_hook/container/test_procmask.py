@@ -43,7 +43,11 @@ def test_the_driver_is_told_to_leave_device_files_alone(text: bytes, masked: byt
 
 
 @pytest.mark.functional
-def test_only_what_is_shown_is_seen_and_nothing_can_be_changed(container: Callable[..., Container]) -> None:
+@pytest.mark.parametrize("runtime", ["runc", "crun"])
+@pytest.mark.parametrize("users", ["the host's", "its own"])
+def test_only_what_is_shown_is_seen_and_nothing_can_be_changed(
+    container: Callable[..., Container], runtime: str, users: str
+) -> None:
     script = (
         f"cd {TTY}; ls . ldisc driver; cat ldiscs drivers | grep -c .;"
         "for name in new ldiscs driver/new; do (: > $name) 2>/dev/null && echo wrote $name; done;"
@@ -51,8 +55,10 @@ def test_only_what_is_shown_is_seen_and_nothing_can_be_changed(container: Callab
     )
     made = container(["/bin/sh", "-c", script])
     notes = with_plan(made, [MaskDriverProc(("driver", "ldiscs"), TTY)])
+    if users == "its own":
+        _give_own_users(made)
     mounts = host_mounts()
-    done = made.run()
+    done = made.run(runtime)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(".:\ndriver\nldiscs\n\ndriver:\n"), done.stdout
     assert "wrote" not in done.stdout
@@ -61,6 +67,23 @@ def test_only_what_is_shown_is_seen_and_nothing_can_be_changed(container: Callab
     assert all(options.startswith("ro,nosuid,nodev,noexec") for _, options in covers)
     assert notes.read_text() == ""
     assert host_mounts() == mounts
+
+
+def _give_own_users(made: Container) -> None:
+    """Put a container into a user namespace whose root is user 100000 of the host."""
+    linux = made.config()["linux"]
+    ids = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    made.changes["linux"] = {
+        **linux,
+        "namespaces": [*linux["namespaces"], {"type": "user"}],
+        "uidMappings": ids,
+        "gidMappings": ids,
+    }
+    for path in (made.root, *made.root.rglob("*")):
+        os.lchown(path, 100000, 100000)
+    for path in (made.root, *made.root.parents):
+        if not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o001)
 
 
 @pytest.mark.functional

@@ -149,6 +149,7 @@ class KernelSyscalls:
     def remove_folder(self, folder: int, name: str) -> None:
         """Remove an empty folder."""
         os.rmdir(name, dir_fd=folder)
+        self._folders.clear()  # one of them may lead to the folder that is gone, not to its successor
 
     def occupant(self, folder: int, name: str) -> Occupant | None:
         """Look at a name without following it; EXDEV when another mount covers it."""
@@ -180,18 +181,21 @@ class KernelSyscalls:
 
     def attach_new(self, source: str, folder: int, name: str) -> int:
         """Attach what was staged on a target made for it, which goes again when that fails."""
+        target = -1
         if source in self._staged_folders:
             os.mkdir(name, 0o755, dir_fd=folder)
-            target = self._open_name(folder, name)
         else:
             target = self._create(folder, name)
         try:
+            if target < 0:
+                target = self._open_name(folder, name)
             return self._attach_to(target, source)
         except BaseException:
             self.remove_target(source, folder, name)
             raise
         finally:
-            os.close(target)
+            if target >= 0:
+                os.close(target)
 
     def remove_target(self, source: str, folder: int, name: str) -> None:
         """Remove a target that was made for what was staged."""

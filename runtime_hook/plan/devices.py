@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.errors import InventoryError, RequestError
-from runtime_hook.host.driverfiles import CONTROL_NODES
 from runtime_hook.host.inventory import Node
 
 TYPE_CHECKING = False
@@ -34,6 +32,7 @@ def plan_devices(
     InventoryError when a node without which a capability is none is missing on the host. Programs that look for
     nodes of extras (GDS and the like) come as far as the host has them, as with NVIDIA's toolkit.
     """
+    from runtime_hook.container.devicerules import is_allowed  # noqa: PLC0415 - env mode alone
     from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevice  # noqa: PLC0415 - env mode alone
     from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
 
@@ -110,6 +109,8 @@ def _control_node(inventory: Inventory, kind: str) -> Node:
     for device in inventory.control:
         if device.kind == kind:
             return _node(device)
+    from runtime_hook.host.driverfiles import CONTROL_NODES  # noqa: PLC0415 - start-up budget: only to refuse
+
     raise InventoryError(f"device node {CONTROL_NODES[kind]} is missing on this host", _NODE_HINTS[kind])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runtime_hook.container.operations.files import BindFile, WriteText
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
 from runtime_hook.plan.layout import Layout, choose_layout
@@ -146,6 +147,21 @@ def test_a_folder_of_the_engine_in_the_way_of_the_profile_is_no_reason_to_refuse
     seen, notes = start("echo started", "graphics")
     assert seen == "started\n"
     assert notes.startswith("skipped: cannot write /etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf")
+
+
+def test_a_folder_that_an_undone_step_had_made_is_made_again(tmp_path: Path, root: Path) -> None:
+    """Its descriptor was kept: the next step worked in a folder that was gone."""
+    source = tmp_path / "file"
+    source.write_text("of the host")
+    plan = [
+        WriteText("/opt/new", "no/such", "text"),
+        BindFile(str(source), "/opt/new", "file", is_mandatory=True),
+    ]
+    made = Container(tmp_path / "bundle", root, ["/bin/sh", "-c", "cat /opt/new/file"])
+    notes = with_plan(made, plan)
+    done = made.run()
+    assert (done.returncode, done.stdout) == (0, "of the host"), done.stderr
+    assert notes.read_text().startswith("skipped: cannot write /opt/new/no/such")
 
 
 def test_a_musl_image_has_them_in_its_only_folder(start: Callable[..., tuple[str, str]], root: Path) -> None:

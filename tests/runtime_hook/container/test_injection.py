@@ -101,6 +101,22 @@ def test_everything_is_given_and_the_namespace_left() -> None:
     assert not syscalls.is_inside
 
 
+def test_a_hundred_starts_leave_what_one_leaves() -> None:
+    """A start finds the files of the last one, and neither its mounts nor its ``/dev``."""
+    syscalls = RecordingSyscalls()
+    carry(syscalls)
+    once = dict(syscalls.contents), dict(syscalls.links), set(syscalls.modes)
+    for _ in range(100):
+        syscalls.mounts.clear()
+        syscalls.rules.clear()
+        for path in list(syscalls.numbers):
+            del syscalls.numbers[path], syscalls.modes[path], syscalls.contents[path]
+        syscalls.calls.clear()
+        assert carry(syscalls) == ()
+        assert not [call for call in syscalls.calls if call.startswith(("mkdir", "link", "write"))]
+    assert (dict(syscalls.contents), dict(syscalls.links), set(syscalls.modes)) == once
+
+
 def _all_changes() -> int:
     syscalls = RecordingSyscalls()
     carry(syscalls)

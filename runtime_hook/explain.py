@@ -11,7 +11,8 @@ from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
 from runtime_hook.host.store import check_versions, current_inventory, read_inventory
-from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.plan.layout import choose_layout
+from runtime_hook.plan.planner import Planner
 from runtime_hook.request.allotment import allot
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE
 from runtime_hook.values import value
@@ -89,9 +90,9 @@ def _granted(
     allotment: Allotment, container: ContainerConfig, inventory: Inventory, tree: HostTree
 ) -> dict[str, object]:
     platform = this_platform()
-    is_debian = os.path.lexists(os.path.join(container.rootfs, "etc/debian_version"))
-    layout = choose_layout(platform, is_debian=is_debian)
-    plan = Planner(inventory, platform, tree.host_path).plan(allotment, layout, container.device_rules)
+    layout = choose_layout(platform, lambda path: os.path.lexists(container.rootfs + path))
+    planner = Planner(inventory, platform, tree.host_path)
+    plan = planner.plan(allotment, layout, container.device_rules, container.devices)
     grounds = {
         "devices": "NVIDIA device nodes are among linux.devices of an unprivileged container",
         "annotation": "the container carries an allocation annotation",

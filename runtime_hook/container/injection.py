@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from runtime_hook.container.operations import Operation
+    from runtime_hook.container.operations.operation import Operation
     from runtime_hook.container.syscalls import Syscalls
     from runtime_hook.deadline import Deadline
 
@@ -52,10 +52,11 @@ class Outcome:
     notes: tuple[str, ...]
 
 
-def is_debian_root(syscalls: Syscalls) -> bool:
-    """Tell whether an image is laid out as Debian's (multiarch), as NVIDIA's libnvidia-container decides it."""
+def has_path(syscalls: Syscalls, path: str) -> bool:
+    """Tell whether an image has something at a path, where that is not another mount."""
+    folder, _, name = path.rpartition("/")
     try:
-        return syscalls.occupant(syscalls.open_folder("/etc"), "debian_version") is not None
+        return syscalls.occupant(syscalls.open_folder(folder), name) is not None
     except OSError:
         return False
 

@@ -13,7 +13,7 @@ import stat
 
 from runtime_hook.container import libc
 from runtime_hook.container.namespaces import ContainerNamespaces
-from runtime_hook.container.syscalls import Occupant
+from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, Occupant
 from runtime_hook.container.writing import TemporaryNames, write_all
 from runtime_hook.errors import InjectionError
 from runtime_hook.reading import describe_error, read_descriptor
@@ -35,6 +35,11 @@ MOUNT_ATTR_NOEXEC = 8
 _INSIDE = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
 _ONE_NAME = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
 _DEVICE_MODE = stat.S_IFCHR | 0o666
+_STAGED_TYPES = {
+    KIND_FILE: (stat.S_IFREG,),
+    KIND_FOLDER: (stat.S_IFDIR,),
+    KIND_SOCKET: (stat.S_IFSOCK, stat.S_IFDIR),
+}
 
 
 class KernelSyscalls:
@@ -52,7 +57,9 @@ class KernelSyscalls:
         self._root = -1
         self._rules: DeviceRules | None = None
         self._temporary = TemporaryNames()
+        self._dev = -1
         self._staged: dict[str, int] = {}
+        self._staged_folders: set[str] = set()
         self._attached: dict[str, int] = {}
         self._folders: dict[str, int] = {}
 
@@ -78,19 +85,23 @@ class KernelSyscalls:
             raise InjectionError(f"container root {self._rootfs}: {describe_error(reason)}") from reason
         if os.path.samestat(os.fstat(root), self._host_root):
             raise InjectionError(f"container root {self._rootfs} is the host's", "nothing is written there")
-        if _is_shared_mount(root):
+        if is_shared_mount(root):
             raise InjectionError(
                 f"container root {self._rootfs} is a shared mount, and mounts in it would appear on the host",
                 "the runtime must make it private before hooks run, as runc and crun do",
             )
         return root
 
-    def stage_file(self, source: str) -> None:
-        """Clone a regular file of the host as a detached mount, read-only, nosuid, nodev."""
+    def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
+        """Clone something of the host as a detached mount, nosuid, nodev, and read-only unless it is a socket."""
         tree = libc.clone_path(source)
-        if not stat.S_ISREG(os.fstat(tree).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", source)
-        libc.set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+        mode = os.fstat(tree).st_mode
+        if stat.S_IFMT(mode) not in _STAGED_TYPES[kind]:
+            raise OSError(errno.EINVAL, f"not a {kind}", source)
+        if stat.S_ISDIR(mode):
+            self._staged_folders.add(source)
+        protection = MOUNT_ATTR_NOEXEC if kind == KIND_SOCKET else MOUNT_ATTR_RDONLY
+        libc.set_attributes(tree, protection | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
         self._staged[source] = tree
 
     def stage_node(self, source: str, major: int, minor: int) -> None:
@@ -118,12 +129,16 @@ class KernelSyscalls:
             self._folders[path] = libc.openat2(self._root, path, flags, _INSIDE | RESOLVE_NO_XDEV)
         return self._folders[path]
 
-    def open_device_folder(self) -> int:
-        """Open the container's ``/dev``, which is a mount of its own but never the host's."""
-        folder = libc.openat2(self._root, "dev", os.O_PATH | os.O_DIRECTORY, _INSIDE | RESOLVE_NO_SYMLINKS)
-        if os.fstat(folder).st_dev == self._host_dev:
-            raise OSError(errno.EXDEV, "/dev is the host's", "/dev")
-        return folder
+    def open_device_folder(self, subfolder: str = "") -> int:
+        """Open the container's ``/dev``, which is a mount of its own but never the host's, or a folder of it."""
+        if self._dev < 0:
+            folder = libc.openat2(self._root, "dev", os.O_PATH | os.O_DIRECTORY, _INSIDE | RESOLVE_NO_SYMLINKS)
+            if os.fstat(folder).st_dev == self._host_dev:
+                raise OSError(errno.EXDEV, "/dev is the host's", "/dev")
+            self._dev = folder
+        if not subfolder:
+            return self._dev
+        return libc.openat2(self._dev, subfolder, os.O_PATH | os.O_DIRECTORY, _ONE_NAME)
 
     @staticmethod
     def _open_name(folder: int, name: str) -> int:
@@ -136,6 +151,7 @@ class KernelSyscalls:
     def remove_folder(self, folder: int, name: str) -> None:
         """Remove an empty folder."""
         os.rmdir(name, dir_fd=folder)
+        self._folders.clear()  # one of them may lead to the folder that is gone, not to its successor
 
     def occupant(self, folder: int, name: str) -> Occupant | None:
         """Look at a name without following it; EXDEV when another mount covers it."""
@@ -149,27 +165,58 @@ class KernelSyscalls:
             os.close(found)
         return Occupant(status.st_mode, os.major(status.st_rdev), os.minor(status.st_rdev))
 
-    def create_file(self, folder: int, name: str) -> None:
-        """Create an empty file that does not exist."""
-        os.close(self._create(folder, name))
-
     @staticmethod
     def _create(folder: int, name: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o644, dir_fd=folder)
 
     def attach(self, source: str, folder: int, name: str) -> int:
-        """Attach what was staged over a regular file; the target is judged by the descriptor it is attached to."""
+        """Attach what was staged; its target is judged by the descriptor that it is attached to."""
         target = self._open_name(folder, name)
         try:
-            if not stat.S_ISREG(os.fstat(target).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", name)
-            tree = self._take_tree(source)
-            libc.attach_tree(tree, target)
+            kind = stat.S_IFDIR if source in self._staged_folders else stat.S_IFREG
+            if stat.S_IFMT(os.fstat(target).st_mode) != kind:
+                raise OSError(errno.EINVAL, "not a regular file" if kind == stat.S_IFREG else "not a folder", name)
+            return self._attach_to(target, source)
         finally:
             os.close(target)
+
+    def attach_new(self, source: str, folder: int, name: str) -> int:
+        """Attach what was staged on a target made for it, which goes again when that fails."""
+        target = -1
+        if source in self._staged_folders:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        else:
+            target = self._create(folder, name)
+        try:
+            if target < 0:
+                target = self._open_name(folder, name)
+            return self._attach_to(target, source)
+        except BaseException:
+            self.remove_target(source, folder, name)
+            raise
+        finally:
+            if target >= 0:
+                os.close(target)
+
+    def remove_target(self, source: str, folder: int, name: str) -> None:
+        """Remove a target that was made for what was staged."""
+        if source in self._staged_folders:
+            os.rmdir(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+
+    def _attach_to(self, target: int, source: str) -> int:
+        tree = self._take_tree(source)
+        libc.attach_tree(tree, target)
         self._attached[source] = tree
         return tree
+
+    def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
+        """Cover a driver's folder in the container's procfs; return a handle, -1 where there is none to cover."""
+        from runtime_hook.container.procmask import mask_proc  # noqa: PLC0415 - it builds on this module
+
+        return mask_proc(self._root, target, shown)
 
     def _take_tree(self, source: str) -> int:
         """Return a detached clone: the staged one, then clones of the attached one (with its attributes)."""
@@ -186,6 +233,10 @@ class KernelSyscalls:
     def read_link(self, folder: int, name: str) -> str:
         """Return the text of a symbolic link."""
         return os.readlink(name, dir_fd=folder)
+
+    def make_link(self, folder: int, name: str, target: str) -> None:
+        """Make a symbolic link where there is nothing."""
+        os.symlink(target, name, dir_fd=folder)
 
     def put_link(self, folder: int, name: str, target: str) -> None:
         """Make a symbolic link, replacing whatever non-folder has the name, in one step."""
@@ -247,7 +298,7 @@ class KernelSyscalls:
             self._rules.deny(rule)
 
 
-def _is_shared_mount(descriptor: int) -> bool:
+def is_shared_mount(descriptor: int) -> bool:
     """Tell whether mounts below a descriptor's mount would propagate to another namespace."""
     with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
         mount_id = next(line.split()[1] for line in file if line.startswith("mnt_id:"))

@@ -14,6 +14,9 @@ from runtime_hook.errors import InjectionError
 
 NR_open_tree = 428
 NR_move_mount = 429
+NR_fsopen = 430
+NR_fsconfig = 431
+NR_fsmount = 432
 NR_openat2 = 437
 NR_mount_setattr = 442
 # (bpf, timer_create, timer_settime): older calls differ between architectures.
@@ -25,6 +28,10 @@ AT_SYMLINK_NOFOLLOW = 0x100
 AT_EMPTY_PATH = 0x1000
 MOVE_MOUNT_F_EMPTY_PATH = 0x04
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
+FSOPEN_CLOEXEC = 1
+FSCONFIG_SET_STRING = 1
+FSCONFIG_CMD_CREATE = 6
+FSMOUNT_CLOEXEC = 1
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 CLONE_NEWNS = 0x00020000
@@ -38,6 +45,7 @@ _SIGEVENT = struct.Struct("Qii48x")
 _ITIMERSPEC = struct.Struct("qqqq")
 _OPEN_HOW = struct.Struct("QQQ")
 _MOUNT_ATTR = struct.Struct("QQQQ")
+_STATFS_BYTES = 256  # struct statfs is smaller on every architecture; f_type is its first word
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -140,3 +148,21 @@ def kill_after(seconds: float) -> None:
     whole = int(seconds)
     setting = _ITIMERSPEC.pack(0, 0, whole, int((seconds - whole) * 1e9))
     _syscall(_old_number(2), int.from_bytes(timer, "little"), 0, setting, None)
+
+
+def make_tmpfs(mode: bytes, attributes: int) -> int:
+    """Make a tmpfs as a detached mount; Linux 5.2."""
+    context = _syscall(NR_fsopen, b"tmpfs", FSOPEN_CLOEXEC)
+    try:
+        _syscall(NR_fsconfig, context, FSCONFIG_SET_STRING, b"mode", mode, 0)
+        _syscall(NR_fsconfig, context, FSCONFIG_CMD_CREATE, None, None, 0)
+        return _syscall(NR_fsmount, context, FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
+
+
+def file_system(descriptor: int) -> int:
+    """Return the magic number of the file system that a descriptor leads to (statfs(2), f_type)."""
+    buffer = ctypes.create_string_buffer(_STATFS_BYTES)
+    _checked(_libc.fstatfs(descriptor, buffer), "fstatfs")
+    return ctypes.c_long.from_buffer(buffer).value

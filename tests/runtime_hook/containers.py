@@ -46,7 +46,7 @@ def make_root(path: Path, *, debian: bool = True) -> Path:
     for folder in ("bin", "etc", "proc", "dev", "tmp", "usr/bin", MULTIARCH, "usr/lib64"):
         (path / folder).mkdir(parents=True, exist_ok=True)
     shutil.copy(BUSYBOX, path / "bin/busybox")
-    for applet in ("sh", "ls", "cat", "mknod", "mount", "touch", "env", "readlink", "id", "sleep", "grep"):
+    for applet in ("sh", "ls", "cat", "mknod", "mount", "touch", "env", "readlink", "id", "sleep", "grep", "cut"):
         (path / "bin" / applet).symlink_to("busybox")
     _copy_loader(path, path / (MULTIARCH if debian else "usr/lib64"))
     if debian:

@@ -1,4 +1,8 @@
-"""A driver of the host, made of tiny libraries compiled here and stand-in device nodes (virtual consoles, major 4)."""
+"""A driver of the host, made of tiny libraries compiled here and stand-in device nodes (virtual consoles, major 4).
+
+``DriverTree(root, objects).build()`` has utility, compute and whole GPUs; ``layers=`` adds more: names of
+``driverlayers.LAYERS``, or ``EVERYTHING``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import stat
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tests.runtime_hook.driverlayers import LAYERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +42,7 @@ def compile_library(path: Path, soname: str, source: str = "int driver_answer(vo
 
 @dataclass
 class DriverTree:
-    """One host's tree; ``layout`` is debian (alternatives), multiarch or lib64."""
+    """One host's tree; ``layout`` is debian (alternatives), multiarch or lib64 (RHEL)."""
 
     root: Path
     objects: Path
@@ -46,6 +52,9 @@ class DriverTree:
     module: str = VERSION
     with_nodes: bool = True
     stems: tuple[str, ...] = field(default_factory=lambda: tuple(SONAMES))
+    layers: tuple[str, ...] = ()
+    model: str = "NVIDIA A100-SXM4-40GB"
+    pci_device: str = "0x20b0"
 
     def build(self) -> DriverTree:
         self.add_libraries(self.version)
@@ -61,13 +70,26 @@ class DriverTree:
         if self.with_nodes:
             for name, minor in CONTROL.items():
                 self.node(name, minor)
+        for layer in LAYERS:
+            if layer in self.layers:
+                LAYERS[layer](self)
         return self
+
+    @staticmethod
+    def sonames() -> dict[str, str]:
+        """Return the SONAMES of what every tree has."""
+        return SONAMES
 
     @property
     def folder(self) -> Path:
         """The folder with the real files."""
         folders = {"debian": f"{MULTIARCH}/nvidia/current", "multiarch": MULTIARCH, "lib64": "usr/lib64"}
         return self.root / folders[self.layout]
+
+    @property
+    def usual_folder(self) -> Path:
+        """The loader's folder."""
+        return self.root / ("usr/lib64" if self.layout == "lib64" else MULTIARCH)
 
     def add_libraries(self, version: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -106,11 +128,21 @@ class DriverTree:
     def add_gpu(self, index: int) -> None:
         folder = self.root / f"proc/driver/nvidia/gpus/0000:1{index}:00.0"
         folder.mkdir(parents=True)
-        lines = ["Model: \t\t Lab GPU", f"GPU UUID: \t {uuid(index)}", f"Bus Location: \t 0000:1{index}:00.0"]
+        lines = [f"Model: \t\t {self.model}", f"GPU UUID: \t {uuid(index)}", f"Bus Location: \t 0000:1{index}:00.0"]
         (folder / "information").write_text("\n".join([*lines, f"Device Minor: \t {index}"]) + "\n")
+        function = self.root / f"sys/bus/pci/devices/0000:1{index}:00.0"
+        function.mkdir(parents=True)
+        (function / "device").write_text(self.pci_device + "\n")
         if self.with_nodes:
             self.node(f"nvidia{index}", 16 + index)
 
     def node(self, name: str, minor: int) -> None:
-        (self.root / "dev").mkdir(parents=True, exist_ok=True)
-        os.mknod(self.root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(MAJOR, minor))
+        path = self.root / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(MAJOR, minor))
+
+    def set_majors(self, majors: dict[str, int]) -> None:
+        """Write ``/proc/devices``."""
+        lines = ["Character devices:", "  1 mem", *(f"{major:3d} {name}" for name, major in majors.items())]
+        (self.root / "proc").mkdir(exist_ok=True)
+        (self.root / "proc/devices").write_text("\n".join([*lines, "", "Block devices:", "  7 loop", ""]))

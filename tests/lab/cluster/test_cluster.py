@@ -82,13 +82,13 @@ def wait_for_restart(cluster: Cluster, name: str) -> None:
 
 
 def execute(cluster: Cluster, name: str, command: list[str]) -> str:
-    """Run a command in a pod; a kubelet that has just started first has to find its containers again."""
+    """Run a command in a pod; a kubelet that has just started knows neither its pods nor their containers yet."""
     limit = time.monotonic() + 30
     while True:
         try:
             return cluster.kubectl(["exec", name, "--", *command])
         except CommandError as error:
-            if "container not found" not in error.hint or time.monotonic() > limit:
+            if "unable to upgrade connection" not in error.hint or time.monotonic() > limit:
                 raise
             time.sleep(0.5)
 

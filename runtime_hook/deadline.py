@@ -1,7 +1,8 @@
 """The hook's time limit: a timer whose expiry is raised, but never in the middle of a change.
 
 Between ``hold`` and ``release`` an expiry is only noted, and raised at ``release``: so a change and the record of how
-to undo it are one thing.
+to undo it are one thing. A system call that no signal but SIGKILL interrupts (a file system that does not answer) is
+not ended by this timer: for that ``container.libc.kill_after`` is set a little later, once ctypes is there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ else:
     import _signal as signal  # the C half; the Python half imports enum (3 ms)
 
 DEFAULT_TIMEOUT_S = 10
+GRACE_S = 2
 
 
 class Deadline:
@@ -35,6 +37,10 @@ class Deadline:
         """End the limit: what follows is undoing or finishing."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._expired = False
+
+    def last_s(self) -> float:
+        """Return in how many seconds not even undoing may go on any more."""
+        return signal.getitimer(signal.ITIMER_REAL)[0] + GRACE_S
 
     def hold(self) -> None:
         """Put an expiry off until the matching release."""

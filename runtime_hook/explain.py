@@ -12,7 +12,8 @@ from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
 from runtime_hook.host.store import check_nodes, check_versions, current_inventory, read_inventory
 from runtime_hook.origin import find_origin
-from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.plan.layout import choose_layout
+from runtime_hook.plan.planner import Planner
 from runtime_hook.policy import settle
 from runtime_hook.request import requirements
 from runtime_hook.request.allotment import EXTRA_VARIABLES, allot, gpus_of
@@ -128,9 +129,9 @@ def _granted(
     allotment: Allotment, container: ContainerConfig, inventory: Inventory, tree: HostTree
 ) -> dict[str, object]:
     platform = this_platform()
-    is_debian = os.path.lexists(os.path.join(container.rootfs, "etc/debian_version"))
-    layout = choose_layout(platform, is_debian=is_debian)
-    plan = Planner(inventory, platform, tree.host_path).plan(allotment, layout, container.device_rules)
+    layout = choose_layout(platform, lambda path: os.path.lexists(container.rootfs + path))
+    planner = Planner(inventory, platform, tree.host_path)
+    plan = planner.plan(allotment, layout, container.device_rules, container.devices)
     return {
         "entitled": True,
         "source": allotment.source,

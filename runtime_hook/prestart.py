@@ -116,17 +116,23 @@ def _grant(run: Run, claim: Claim) -> None:
 
 
 def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
-    from runtime_hook.container.injection import carry_out, is_debian_root  # noqa: PLC0415 - start-up budget
+    from runtime_hook.container.injection import carry_out, has_path  # noqa: PLC0415 - start-up budget
     from runtime_hook.container.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
+    from runtime_hook.container.libc import kill_after  # noqa: PLC0415 - start-up budget: ctypes after the decision
     from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
-    from runtime_hook.plan.planner import Planner, choose_layout  # noqa: PLC0415 - start-up budget
+    from runtime_hook.plan.layout import choose_layout  # noqa: PLC0415 - start-up budget
+    from runtime_hook.plan.planner import Planner  # noqa: PLC0415 - start-up budget
 
     platform = this_platform()
+    kill_after(run.deadline.last_s())
     syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)
+    run.deadline.hold()  # an expiry on the way back would leave us there
     try:
         syscalls.enter()
-        layout = choose_layout(platform, is_debian=is_debian_root(syscalls))
+        layout = choose_layout(platform, lambda path: has_path(syscalls, path))
     finally:
         syscalls.leave()
+        run.deadline.release()
     planner = Planner(inventory, platform, tree.host_path)
-    return carry_out(planner.plan(allotment, layout, run.container.device_rules), syscalls, run.deadline)
+    plan = planner.plan(allotment, layout, run.container.device_rules, run.container.devices)
+    return carry_out(plan, syscalls, run.deadline)

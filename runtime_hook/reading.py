@@ -35,11 +35,17 @@ def read_regular(path: str, limit_bytes: int, error: type[HookError]) -> bytes:
 def read_trusted(path: str, limit_bytes: int, error: type[HookError]) -> bytes:
     """Read a file that decides what root does: no symlink, owned by root, writable by root alone."""
     data, status = _read(path, limit_bytes, error, _OPEN_FLAGS | os.O_NOFOLLOW)
-    if status.st_uid != 0:
+    if status.st_uid != 0 and not _is_hosts_root(path, status.st_uid):
         raise error(f"{path} belongs to user {status.st_uid}", f"chown root {path}")
     if status.st_mode & WRITABLE_BY_OTHERS:
         raise error(f"{path} is writable by others than root", f"chmod go-w {path}")
     return data
+
+
+def _is_hosts_root(path: str, uid: int) -> bool:
+    from runtime_hook.ownership import belongs_to_hosts_root  # noqa: PLC0415 - start-up budget: user namespaces only
+
+    return belongs_to_hosts_root(path, uid)
 
 
 def _read(path: str, limit_bytes: int, error: type[HookError], flags: int) -> tuple[bytes, os.stat_result]:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from runtime_hook.container.operations import Operation
+    from runtime_hook.container.operations.operation import Operation
     from runtime_hook.container.syscalls import Syscalls
     from runtime_hook.deadline import Deadline
 
@@ -39,6 +39,7 @@ _HINTS = {
     errno.ELOOP: "a symbolic link of the image leads into the kernel's own files, or in a circle",
     errno.ENOTDIR: "the image has something else than a folder on the way",
     errno.EEXIST: "the image stands in the way",
+    errno.EACCES: "in a user namespace the host's own nodes are shown: they must be readable and writable for all",
     errno.ENOSYS: "needs Linux 5.12 or later",
 }
 
@@ -51,10 +52,11 @@ class Outcome:
     notes: tuple[str, ...]
 
 
-def is_debian_root(syscalls: Syscalls) -> bool:
-    """Tell whether an image is laid out as Debian's (multiarch), as NVIDIA's libnvidia-container decides it."""
+def has_path(syscalls: Syscalls, path: str) -> bool:
+    """Tell whether an image has something at a path, where that is not another mount."""
+    folder, _, name = path.rpartition("/")
     try:
-        return syscalls.occupant(syscalls.open_folder("/etc"), "debian_version") is not None
+        return syscalls.occupant(syscalls.open_folder(folder), name) is not None
     except OSError:
         return False
 
@@ -64,13 +66,9 @@ def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -
     notes: list[str] = []
     staged = [operation for operation in plan if _stage(operation, syscalls, notes)]
     journal = Journal(syscalls, deadline)
-    syscalls.enter()
     try:
-        for operation in staged:
-            _apply(operation, journal, notes)
-        deadline.stop()
-    except BaseException as reason:
-        deadline.stop()
+        _apply_all(staged, journal, syscalls, deadline, notes)
+    except BaseException as reason:  # the timer is off, or has gone off for its only time: undoing is not disturbed
         left = journal.undo_to(0)
         syscalls.leave()
         if left:
@@ -78,6 +76,19 @@ def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -
         raise
     syscalls.leave()
     return Outcome(len(staged), tuple(notes))
+
+
+def _apply_all(
+    staged: list[Operation], journal: Journal, syscalls: Namespaces, deadline: Deadline, notes: list[str]
+) -> None:
+    try:
+        syscalls.enter()
+        for operation in staged:
+            _apply(operation, journal, notes)
+        deadline.stop()
+    except BaseException:
+        deadline.stop()
+        raise
 
 
 def _stage(operation: Operation, syscalls: Syscalls, notes: list[str]) -> bool:

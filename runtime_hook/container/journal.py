@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 
+from runtime_hook.container.syscalls import KIND_FILE
 from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES
 from runtime_hook.reading import describe_error
 
@@ -28,6 +29,12 @@ class Journal:
         self._syscalls = syscalls
         self._deadline = deadline
         self._undo: list[Undo] = []
+        self._read: dict[tuple[int, str], bytes] = {}
+
+    @property
+    def makes_nodes(self) -> bool:
+        """Whether device nodes that are made here can be opened."""
+        return self._syscalls.makes_nodes
 
     def mark(self) -> int:
         """Return a place to which ``undo_to`` can go back."""
@@ -36,12 +43,16 @@ class Journal:
     def undo_to(self, mark: int) -> list[str]:
         """Undo every change since a mark, newest first; return what could not be undone."""
         failed = []
-        while len(self._undo) > mark:
-            name, undo = self._undo.pop()
-            try:
-                undo()
-            except OSError as reason:
-                failed.append(f"{name}: {describe_error(reason)}")
+        self._deadline.hold()
+        try:
+            while len(self._undo) > mark:
+                name, undo = self._undo.pop()
+                try:
+                    undo()
+                except OSError as reason:
+                    failed.append(f"{name}: {describe_error(reason)}")
+        finally:
+            self._deadline.release()
         return failed
 
     def _change(self, name: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
@@ -52,9 +63,13 @@ class Journal:
         finally:
             self._deadline.release()
 
-    def stage_file(self, source: str) -> None:
+    def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
         """Stage a host file; a detached clone goes away with the process."""
-        self._syscalls.stage_file(source)
+        self._syscalls.stage_file(source, kind)
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        """Stage a host's device node; a detached clone goes away with the process."""
+        self._syscalls.stage_node(source, major, minor)
 
     def stage_device_rules(self) -> None:
         """Make sure that device rules can be set."""
@@ -64,9 +79,9 @@ class Journal:
         """Open a folder of the container."""
         return self._syscalls.open_folder(path)
 
-    def open_device_folder(self) -> int:
-        """Open the container's ``/dev``."""
-        return self._syscalls.open_device_folder()
+    def open_device_folder(self, subfolder: str = "") -> int:
+        """Open the container's ``/dev``, or a folder of it."""
+        return self._syscalls.open_device_folder(subfolder)
 
     def occupant(self, folder: int, name: str) -> Occupant | None:
         """Look at a name."""
@@ -77,8 +92,11 @@ class Journal:
         return self._syscalls.read_link(folder, name)
 
     def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
-        """Return a regular file's content."""
-        return self._syscalls.read_file(folder, name, limit_bytes)
+        """Return a regular file's content, and keep it for undoing what may be written over it."""
+        content = self._syscalls.read_file(folder, name, limit_bytes)
+        if content is not None:
+            self._read[folder, name] = content
+        return content
 
     def make_folder(self, folder: int, name: str) -> None:
         """Make a folder; undone by removing it."""
@@ -90,24 +108,46 @@ class Journal:
         calls = self._syscalls
         self._change(name, lambda: calls.remove_folder(folder, name), lambda: calls.make_folder(folder, name))
 
-    def create_file(self, folder: int, name: str) -> None:
-        """Create a file; undone by removing it."""
-        calls = self._syscalls
-        self._change(name, lambda: calls.create_file(folder, name), lambda: calls.remove(folder, name))
-
-    def attach(self, source: str, folder: int, name: str) -> int:
-        """Attach a host file; undone by detaching it."""
+    def _mount(self, name: str, mount: Callable[[], int], remove: Callable[[], None] | None = None) -> int:
+        """Make a mount; undone by detaching it, then removing the target that was made for it."""
         self._deadline.hold()
         try:
-            handle = self._syscalls.attach(source, folder, name)
-            self._undo.append((name, lambda: self._syscalls.detach(handle)))
+            handle = mount()
+            if remove is not None:
+                self._undo.append((name, remove))
+            if handle >= 0:
+                self._undo.append((name, lambda: self._syscalls.detach(handle)))
         finally:
             self._deadline.release()
         return handle
 
+    def attach(self, source: str, folder: int, name: str) -> int:
+        """Attach a host file; undone by detaching it."""
+        return self._mount(name, lambda: self._syscalls.attach(source, folder, name))
+
+    def attach_new(self, source: str, folder: int, name: str) -> int:
+        """Attach a host file on a new target; undone by detaching it and removing the target."""
+        calls = self._syscalls
+        return self._mount(
+            name, lambda: calls.attach_new(source, folder, name), lambda: calls.remove_target(source, folder, name)
+        )
+
+    def remove_target(self, source: str, folder: int, name: str) -> None:
+        """Remove a target; cannot be undone."""
+        self._syscalls.remove_target(source, folder, name)
+
+    def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
+        """Cover a folder of the container's procfs; undone by detaching the cover with all that is in it."""
+        return self._mount(target, lambda: self._syscalls.mask_proc(target, shown))
+
     def detach(self, handle: int) -> None:
         """Detach a host file; cannot be undone, as a detached mount is gone."""
         self._syscalls.detach(handle)
+
+    def make_link(self, folder: int, name: str, target: str) -> None:
+        """Make a link where there is nothing; undone by removing it."""
+        calls = self._syscalls
+        self._change(name, lambda: calls.make_link(folder, name, target), lambda: calls.remove(folder, name))
 
     def put_link(self, folder: int, name: str, target: str) -> None:
         """Make a link; undone by the link that was there, or by removing it."""
@@ -122,8 +162,8 @@ class Journal:
     def put_file(self, folder: int, name: str, data: bytes) -> None:
         """Write a file; undone by the content that was there, or by removing it."""
         calls = self._syscalls
-        old = None
-        if calls.occupant(folder, name) is not None:
+        old = self._read.get((folder, name))
+        if old is None and calls.occupant(folder, name) is not None:
             old = calls.read_file(folder, name, CACHE_LIMIT_BYTES)
         undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
         if old is not None:

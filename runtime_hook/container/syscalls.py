@@ -16,6 +16,12 @@ else:
     Protocol = object
 
 
+# What may be staged. ``socket``: one, or the folder of some; it stays writable, nothing in it can be executed.
+KIND_FILE = "file"
+KIND_FOLDER = "folder"
+KIND_SOCKET = "socket"
+
+
 @value
 class Occupant:
     """What has a name already: st_mode, and the device number of a device node."""
@@ -28,8 +34,15 @@ class Occupant:
 class Syscalls(Protocol):
     """Everything an operation can ask of the kernel."""
 
-    def stage_file(self, source: str) -> None:
-        """Clone a regular file of the host as a detached mount, read-only, nosuid, nodev. On the host's side."""
+    @property
+    def makes_nodes(self) -> bool:
+        """Whether device nodes that are made here can be opened: not in a user namespace."""
+
+    def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
+        """Clone something of the host as a detached mount, nosuid, nodev, mostly read-only. On the host's side."""
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        """Clone a device node of the host as a detached mount; ENXIO when it is another device."""
 
     def stage_device_rules(self) -> None:
         """Make sure that device rules can be set at all. On the host's side."""
@@ -37,8 +50,8 @@ class Syscalls(Protocol):
     def open_folder(self, path: str) -> int:
         """Open a folder of the container; neither leaves the root nor crosses into another mount."""
 
-    def open_device_folder(self) -> int:
-        """Open the container's ``/dev``, which is a mount of its own but never the host's."""
+    def open_device_folder(self, subfolder: str = "") -> int:
+        """Open the container's ``/dev``, which is a mount of its own but never the host's, or a folder of it."""
 
     def make_folder(self, folder: int, name: str) -> None:
         """Make a folder that does not exist."""
@@ -49,17 +62,26 @@ class Syscalls(Protocol):
     def occupant(self, folder: int, name: str) -> Occupant | None:
         """Look at a name without following it; EXDEV when another mount covers it."""
 
-    def create_file(self, folder: int, name: str) -> None:
-        """Create an empty file that does not exist."""
+    def attach_new(self, source: str, folder: int, name: str) -> int:
+        """Attach what was staged on a target made for it; FileExistsError when the name is taken."""
 
     def attach(self, source: str, folder: int, name: str) -> int:
-        """Attach a staged host file over a regular file; return a handle to detach it with."""
+        """Attach what was staged over a regular file (a folder over a folder); return a handle to detach it with."""
+
+    def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
+        """Cover a driver's folder in the container's procfs; return a handle, -1 where there is none to cover."""
+
+    def remove_target(self, source: str, folder: int, name: str) -> None:
+        """Remove a target that ``attach_new`` made."""
 
     def detach(self, handle: int) -> None:
-        """Take an attached host file away."""
+        """Take a mount away."""
 
     def read_link(self, folder: int, name: str) -> str:
         """Return the text of a symbolic link."""
+
+    def make_link(self, folder: int, name: str, target: str) -> None:
+        """Make a symbolic link; FileExistsError when the name is taken."""
 
     def put_link(self, folder: int, name: str, target: str) -> None:
         """Make a symbolic link, replacing whatever non-folder has the name, in one step."""

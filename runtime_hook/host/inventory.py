@@ -182,13 +182,12 @@ class Inventory:
     stale: tuple[Node, ...] = ()
 
 
-def missing_node(inventory: Inventory, path: str) -> InventoryError:
+def missing_node(inventory: Inventory, path: str, hint: str = "nvidia-modprobe -c0 -u makes it") -> InventoryError:
     """Return the error for a device node that a container needs and that this host lacks, or has with a stale major.
 
     A node outlives its module; when the module is loaded again with another major, the node opens nothing, or the
     device of another driver.
     """
-    hint = "nvidia-modprobe -c0 -u makes it"
     for node in inventory.stale:
         if node.path == path:
             return InventoryError(f"device node {path} is stale: major {node.major} is not its driver's any more", hint)

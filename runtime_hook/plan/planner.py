@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.container.devicerules import is_allowed
-from runtime_hook.container.operations import AddDeviceNode, AllowDevice, BindFile, LinkName, MergeLoaderCache
+from runtime_hook.container.operations.driverproc import MaskDriverProc
+from runtime_hook.container.operations.files import BindFile, LinkName, WriteText
+from runtime_hook.container.operations.loadercache import MergeLoaderCache
+from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
 from runtime_hook.errors import InventoryError
-from runtime_hook.host.driverfiles import CONTROL_NODES, REQUIRED_SONAMES
-from runtime_hook.host.inventory import missing_node
+from runtime_hook.host.driverfiles import REQUIRED_SONAMES
 from runtime_hook.loadercache.cache import CacheEntry
-from runtime_hook.values import value
+from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
+from runtime_hook.request.allotment import SOURCE_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.bundle import DeviceRule
-    from runtime_hook.container.operations import Operation
-    from runtime_hook.host.inventory import Inventory, Library
+    from runtime_hook.bundle import DeviceNode, DeviceRule
+    from runtime_hook.container.operations.operation import Operation
+    from runtime_hook.host.inventory import DriverLink, Inventory, Library
     from runtime_hook.host.platforms import Platform
+    from runtime_hook.plan.layout import Layout
     from runtime_hook.request.allotment import Allotment
 
 BINARY_FOLDER = "/usr/bin"
-_ELF_CLASS = 64
-
-
-@value
-class Layout:
-    """Where a container keeps libraries."""
-
-    library_folder: str
-
-
-def choose_layout(platform: Platform, *, is_debian: bool) -> Layout:
-    """Return the layout of an image: Debian's multiarch folder, or everyone else's."""
-    return Layout(f"/usr/lib/{platform.multiarch}" if is_debian else "/usr/lib64")
+COMPAT32 = "compat32"
+# What comes with a capability besides its own libraries (libnvidia-container, src/nvc_info.c and options.h).
+_IMPLIED = {"video": "compute", "display": "graphics"}
+_FLAGS_I386 = 0x0003  # glibc, sysdeps/generic/ldconfig.h: FLAG_ELF_LIBC6, no architecture
+_PROFILE_FOLDER = "/etc/nvidia/nvidia-application-profiles-rc.d"
+_PROFILE_NAME = "10-container.conf"
+_GDS_FILES = (("/run/udev", KIND_FOLDER), ("/etc/cufile.json", KIND_FILE))
 
 
 class Planner:
@@ -46,26 +43,52 @@ class Planner:
         self._platform = platform
         self._host_path = host_path
 
-    def plan(self, allotment: Allotment, layout: Layout, rules: tuple[DeviceRule, ...]) -> list[Operation]:
-        """Return the operations in order; the loader cache is last, as nothing is found before it is written."""
-        libraries = self._libraries(allotment.capabilities)
-        operations: list[Operation] = []
-        for library in libraries:
-            operations += self._give_library(library, layout.library_folder)
-        operations += self._give_binaries(allotment.capabilities)
-        if allotment.adds_devices:
-            operations += self._give_devices(allotment, rules)
-        if libraries:
-            operations.append(MergeLoaderCache(self._cache_entries(libraries, layout.library_folder)))
+    def plan(
+        self,
+        allotment: Allotment,
+        layout: Layout,
+        rules: tuple[DeviceRule, ...],
+        devices: tuple[DeviceNode, ...] | None = None,
+    ) -> list[Operation]:
+        """Return the operations in order; the loader cache is last, as nothing is found before it is written.
+
+        ``rules`` and ``devices`` are those of the container's configuration; None for devices that are not known.
+        """
+        wanted = with_implied(allotment.capabilities)
+        libraries = self._libraries(wanted, 64)
+        self._check_complete(libraries, allotment.capabilities)
+        operations = self._give_libraries(libraries, layout.library_folder)
+        entries = self._cache_entries(libraries, layout.library_folder, self._platform.cache_flags)
+        if COMPAT32 in wanted and layout.library_folder_32:
+            libraries = self._libraries(wanted, 32)
+            operations += self._give_libraries(libraries, layout.library_folder_32, is_mandatory=False)
+            entries += self._cache_entries(libraries, layout.library_folder_32, _FLAGS_I386)
+        links = [link for link in self._inventory.links if link.capability in wanted]
+        operations += [_lead(link, layout.library_folder) for link in links]
+        entries += [
+            CacheEntry(link.name, f"{layout.library_folder}/{link.name}", self._platform.cache_flags)
+            for link in links
+            if not link.subfolder
+        ]
+        operations += self._give_binaries(wanted)
+        operations += self._give_files(wanted)
+        operations += self._give_devices(allotment, rules, devices)
+        operations += self._hide_other_gpus(allotment)
+        if entries:
+            operations.append(MergeLoaderCache(tuple(entries)))
         return operations
 
-    def _libraries(self, capabilities: tuple[str, ...]) -> list[Library]:
-        chosen = [
-            library
+    def _libraries(self, wanted: frozenset[str], elf_class: int) -> list[Library]:
+        """Return the libraries of these capabilities, each once: some are listed for two."""
+        chosen = {
+            library.path: library
             for library in self._inventory.libraries
-            if library.capability in capabilities and library.elf_class == _ELF_CLASS
-        ]
-        present = {library.soname for library in chosen}
+            if library.elf_class == elf_class and library.capability in wanted
+        }
+        return list(chosen.values())
+
+    def _check_complete(self, libraries: list[Library], capabilities: tuple[str, ...]) -> None:
+        present = {library.soname for library in libraries}
         for capability in capabilities:
             soname, package = REQUIRED_SONAMES.get(capability, ("", ""))
             if soname and soname not in present:
@@ -73,45 +96,100 @@ class Planner:
                     f"driver {self._inventory.driver_version} on this host has no {soname} for {capability}",
                     f"install {package} of the same version",
                 )
-        return chosen
 
-    def _give_library(self, library: Library, folder: str) -> list[Operation]:
-        source, name = self._host_path(library.path), os.path.basename(library.path)
-        operations: list[Operation] = [BindFile(source, folder, name, is_mandatory=True)]
-        if library.soname != name:
-            operations.append(LinkName(folder, library.soname, name, source, is_mandatory=True))
-        return operations + [
-            LinkName(folder, link, library.soname, source, is_mandatory=False) for link in library.links
-        ]
-
-    def _give_binaries(self, capabilities: tuple[str, ...]) -> list[Operation]:
-        return [
-            BindFile(self._host_path(binary.path), BINARY_FOLDER, binary.name, is_mandatory=False)
-            for binary in self._inventory.binaries
-            if binary.capability in capabilities
-        ]
-
-    def _give_devices(self, allotment: Allotment, rules: tuple[DeviceRule, ...]) -> list[Operation]:
-        wanted = [(gpu.path, gpu.major, gpu.minor) for gpu in allotment.gpus]
-        for kind in self._control_kinds(allotment.capabilities):
-            device = next((device for device in self._inventory.control if device.kind == kind), None)
-            if device is not None:
-                wanted.append((device.path, device.major, device.minor))
-            elif kind != "uvm-tools":  # only profilers need it
-                raise missing_node(self._inventory, CONTROL_NODES[kind])
-        operations: list[Operation] = [AddDeviceNode(*device) for device in wanted]
-        operations += [AllowDevice(*device) for device in wanted if not is_allowed(rules, *device[1:])]
+    def _give_libraries(
+        self, libraries: list[Library], library_folder: str, *, is_mandatory: bool = True
+    ) -> list[Operation]:
+        """Return what shows libraries and leads their names to them; those of 32 bits are not worth a refusal."""
+        operations: list[Operation] = []
+        for library in libraries:
+            folder = f"{library_folder}/{library.subfolder}" if library.subfolder else library_folder
+            source, name = self._host_path(library.path), os.path.basename(library.path)
+            operations.append(BindFile(source, folder, name, is_mandatory=is_mandatory))
+            if library.soname != name:
+                operations.append(LinkName(folder, library.soname, name, source, is_mandatory=is_mandatory))
+            operations += [LinkName(folder, link, library.soname, source, is_mandatory=False) for link in library.links]
         return operations
 
     @staticmethod
-    def _control_kinds(capabilities: tuple[str, ...]) -> tuple[str, ...]:
-        kinds: tuple[str, ...] = ("ctl",)
-        if "compute" in capabilities:
-            kinds += ("uvm", "uvm-tools")
-        if "display" in capabilities:
-            kinds += ("modeset",)
-        return kinds
+    def _cache_entries(libraries: list[Library], folder: str, flags: int) -> list[CacheEntry]:
+        """Return what ldconfig would list: libraries in the folder itself, those below are opened by path."""
+        return [
+            CacheEntry(name, f"{folder}/{name}", flags)
+            for library in libraries
+            if not library.subfolder
+            for name in (library.soname, *library.links)
+        ]
 
-    def _cache_entries(self, libraries: list[Library], folder: str) -> tuple[CacheEntry, ...]:
-        names = [name for library in libraries for name in (library.soname, *library.links)]
-        return tuple(CacheEntry(name, f"{folder}/{name}", self._platform.cache_flags) for name in names)
+    def _give_binaries(self, wanted: frozenset[str]) -> list[Operation]:
+        return [
+            BindFile(self._host_path(binary.path), BINARY_FOLDER, binary.name, is_mandatory=False)
+            for binary in self._inventory.binaries
+            if binary.capability in wanted
+        ]
+
+    def _give_files(self, wanted: frozenset[str]) -> list[Operation]:
+        """Return what shows configurations, firmware and the sockets of running services."""
+        operations: list[Operation] = []
+        for file in self._inventory.files:
+            if file.capability in wanted:
+                folder, name = os.path.split(file.target)
+                kind = KIND_SOCKET if file.kind == "socket" else KIND_FILE
+                operations.append(BindFile(self._host_path(file.path), folder, name, is_mandatory=False, kind=kind))
+        return operations
+
+    def _give_devices(
+        self, allotment: Allotment, rules: tuple[DeviceRule, ...], devices: tuple[DeviceNode, ...] | None
+    ) -> list[Operation]:
+        operations: list[Operation] = []
+        if allotment.adds_devices:
+            operations += plan_devices(allotment, self._inventory, rules, self._host_path)
+        elif devices is not None:
+            if allotment.source == SOURCE_DEVICES:
+                check_given(allotment, self._inventory, devices)
+            operations += link_drm(allotment, {(device.major, device.minor) for device in devices})
+        if "nvidia-fs" in allotment.extras:
+            for path, kind in _GDS_FILES:
+                folder, name = os.path.split(path)
+                operations.append(BindFile(self._host_path(path), folder, name, is_mandatory=False, kind=kind))
+        return operations
+
+    def _hide_other_gpus(self, allotment: Allotment) -> list[Operation]:
+        """Return what leaves only the container's own GPUs in procfs and in the sight of EGL."""
+        parents = mig_parents(allotment, self._inventory)
+        gpus = [*allotment.gpus, *parents]
+        shown = [f"gpus/{gpu.pci_address}" for gpu in gpus]
+        if "mig-config" in allotment.extras or "mig-monitor" in allotment.extras:
+            shown.append("capabilities")
+        else:
+            minors = {gpu.uuid: gpu.minor_number for gpu in parents}
+            for device in allotment.mig:
+                instance = f"capabilities/gpu{minors[device.gpu_uuid]}/mig/gi{device.gpu_instance}"
+                shown += [f"{instance}/access", f"{instance}/ci{device.compute_instance}/access"]
+        operations: list[Operation] = [MaskDriverProc(tuple(dict.fromkeys(shown)))]
+        if gpus and any(word in DISPLAYING for word in allotment.capabilities):
+            text = render_profile({gpu.minor_number for gpu in gpus})
+            operations.append(WriteText(_PROFILE_FOLDER, _PROFILE_NAME, text))
+        return operations
+
+
+def _lead(link: DriverLink, library_folder: str) -> Operation:
+    folder = f"{library_folder}/{link.subfolder}" if link.subfolder else library_folder
+    return LinkName(folder, link.name, link.target, "", is_mandatory=False)
+
+
+def with_implied(capabilities: tuple[str, ...]) -> frozenset[str]:
+    """Return the capabilities with those whose libraries they need."""
+    return frozenset((*capabilities, *(_IMPLIED[word] for word in capabilities if word in _IMPLIED)))
+
+
+def render_profile(minors: set[int]) -> str:
+    """Return the application profile that limits EGL to these GPUs: bit N stands for ``/dev/nvidiaN``.
+
+    Source: NVIDIA's driver README, "Application Profiles"; the file's name is libnvidia-container's.
+    """
+    mask = sum(1 << minor for minor in minors)
+    return (
+        f'{{"profiles": [{{"name": "_container_", "settings": ["EGLVisibleDGPUDevices", {mask:#x}]}}], '
+        '"rules": [{"pattern": [], "profile": "_container_"}]}\n'
+    )

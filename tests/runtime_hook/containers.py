@@ -19,7 +19,13 @@ HOOK_ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 # crun refuses a hybrid cgroup hierarchy whose v2 half has controllers: it runs where that half is not mounted.
 _WITHOUT_V2 = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$0" "$@"'
-START = {"runc": ["runc"], "crun": ["unshare", "--mount", "sh", "-c", _WITHOUT_V2, "crun"]}
+# The hierarchy of cgroup v2 in the place of v1's: what a runtime takes for a host without v1.
+_ONLY_V2 = 'umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@"'
+START = {
+    "runc": ["runc"],
+    "crun": ["unshare", "--mount", "sh", "-c", _WITHOUT_V2, "crun"],
+    "runc-v2": ["unshare", "--mount", "sh", "-c", _ONLY_V2, "runc"],
+}
 
 PROBE = r"""
 #include <dlfcn.h>
@@ -40,7 +46,7 @@ def make_root(path: Path, *, debian: bool = True) -> Path:
     for folder in ("bin", "etc", "proc", "dev", "tmp", "usr/bin", MULTIARCH, "usr/lib64"):
         (path / folder).mkdir(parents=True, exist_ok=True)
     shutil.copy(BUSYBOX, path / "bin/busybox")
-    for applet in ("sh", "ls", "cat", "mknod", "mount", "touch", "env", "readlink", "id", "sleep", "grep"):
+    for applet in ("sh", "ls", "cat", "mknod", "mount", "touch", "env", "readlink", "id", "sleep", "grep", "cut"):
         (path / "bin" / applet).symlink_to("busybox")
     _copy_loader(path, path / (MULTIARCH if debian else "usr/lib64"))
     if debian:

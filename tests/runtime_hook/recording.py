@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import stat
 
-from runtime_hook.container.syscalls import Occupant
+from runtime_hook.container.syscalls import KIND_FILE, Occupant
 
 FILE, FOLDER, LINK, DEVICE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666
 
@@ -20,9 +20,10 @@ class RecordingSyscalls:
         self.numbers: dict[str, tuple[int, int]] = {}
         self.mounts: dict[int, str] = {}
         self.rules: list[str] = []
-        self.staged: set[str] = set()
+        self.staged: dict[str, str] = {}
         self.calls: list[str] = []
         self.is_inside = False
+        self.makes_nodes = True
         self._folders: list[str] = []
         self._fail_at = fail_at
         self._error = error
@@ -30,7 +31,8 @@ class RecordingSyscalls:
     def state(self) -> tuple[object, ...]:
         """Return everything that a container would notice."""
         mounts = sorted(self.mounts.values())
-        return dict(self.modes), dict(self.contents), dict(self.links), dict(self.numbers), mounts, list(self.rules)
+        files = dict(self.modes), dict(self.contents), dict(self.links), dict(self.numbers)
+        return *files, mounts, list(self.rules)
 
     def add(self, path: str, mode: int, content: bytes = b"", target: str = "") -> None:
         self.modes[path] = mode
@@ -52,8 +54,13 @@ class RecordingSyscalls:
     def leave(self) -> None:
         self.is_inside = False
 
-    def stage_file(self, source: str) -> None:
+    def stage_file(self, source: str, kind: str = KIND_FILE) -> None:
         assert not self.is_inside, "host files are cloned on the host's side"
+        self.staged[source] = kind
+
+    def stage_node(self, source: str, major: int, minor: int) -> None:
+        assert not self.is_inside, "host nodes are cloned on the host's side"
+        assert (major, minor) != (0, 0)
         self.staged.add(source)
 
     def stage_device_rules(self) -> None:
@@ -67,8 +74,8 @@ class RecordingSyscalls:
         self._folders.append(path)
         return len(self._folders) - 1
 
-    def open_device_folder(self) -> int:
-        return self.open_folder("/dev")
+    def open_device_folder(self, subfolder: str = "") -> int:
+        return self.open_folder(f"/dev/{subfolder}".rstrip("/"))
 
     def make_folder(self, folder: int, name: str) -> None:
         self._change(f"mkdir {name}")
@@ -81,15 +88,28 @@ class RecordingSyscalls:
         path = self._path(folder, name)
         return Occupant(self.modes[path], *self.numbers.get(path, (0, 0))) if path in self.modes else None
 
-    def create_file(self, folder: int, name: str) -> None:
-        self._change(f"create {name}")
+    def attach_new(self, source: str, folder: int, name: str) -> int:
+        if self._path(folder, name) in self.modes:
+            raise FileExistsError(errno.EEXIST, "taken", name)
+        handle = self.attach(source, folder, name)
         self.add(self._path(folder, name), FILE)
+        return handle
+
+    def remove_target(self, source: str, folder: int, name: str) -> None:
+        assert source in self.staged
+        self.remove(folder, name)
 
     def attach(self, source: str, folder: int, name: str) -> int:
         assert source in self.staged
-        self._change(f"attach {name}")
+        return self._mount(f"attach {name}", f"{source} on {self._path(folder, name)}")
+
+    def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
+        return self._mount(f"mask {target}", f"cover on {target} but {' '.join(shown)}")
+
+    def _mount(self, call: str, mount: str) -> int:
+        self._change(call)
         handle = 1000 + len(self.calls)
-        self.mounts[handle] = f"{source} on {self._path(folder, name)}"
+        self.mounts[handle] = mount
         return handle
 
     def detach(self, handle: int) -> None:
@@ -97,6 +117,11 @@ class RecordingSyscalls:
 
     def read_link(self, folder: int, name: str) -> str:
         return self.links[self._path(folder, name)]
+
+    def make_link(self, folder: int, name: str, target: str) -> None:
+        if self._path(folder, name) in self.modes:
+            raise FileExistsError(errno.EEXIST, "taken", name)
+        self.put_link(folder, name, target)
 
     def put_link(self, folder: int, name: str, target: str) -> None:
         self._change(f"link {name}")
@@ -116,6 +141,8 @@ class RecordingSyscalls:
             table.pop(path, None)
 
     def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
+        if self._path(folder, name) in self.modes:
+            raise FileExistsError(errno.EEXIST, "taken", name)
         self._change(f"mknod {name}")
         self.add(self._path(folder, name), DEVICE)
         self.numbers[self._path(folder, name)] = (major, minor)

@@ -74,7 +74,8 @@ def test_a_requirement_that_is_not_met_is_told_with_its_term(desk: Desk) -> None
 
 
 def test_the_policy_switches_requirements_off(desk: Desk) -> None:
-    told = desk.ask({"disableRequire": True}, "NVIDIA_REQUIRE_CUDA=cuda>=99", nodes=["/dev/nvidia1"])
+    nodes = ["/dev/nvidia1", *(node.path for node in CONTROL[:2])]
+    told = desk.ask({"disableRequire": True}, "NVIDIA_REQUIRE_CUDA=cuda>=99", nodes=nodes)
     assert (told["entitled"], told["requirements"]) == (True, [])
 
 

@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from runtime_hook.bundle import DeviceRule
-from runtime_hook.container.injection import carry_out, is_debian_root
+from runtime_hook.container.injection import carry_out
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError, InventoryError
 from runtime_hook.host.inventory import Inventory, parse_inventory
 from runtime_hook.host.platforms import PLATFORMS
 from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
-from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.plan.layout import choose_layout
+from runtime_hook.plan.planner import Planner
 from runtime_hook.request.allotment import Allotment
 from tests.runtime_hook.recording import DEVICE, FILE, FOLDER, LINK, RecordingSyscalls
 
 SAMPLE = Path(__file__).resolve().parents[3] / "docs/contracts/inventory/good/debian-one-gpu.json"
 CONTENT = json.loads(SAMPLE.read_text(encoding="utf-8"))
 PLATFORM = PLATFORMS["x86_64"]
-LAYOUT = choose_layout(PLATFORM, is_debian=True)
+LAYOUT = choose_layout(PLATFORM, lambda path: path == "/etc/debian_version")
 FOLDER_PATH = LAYOUT.library_folder
 CUDA = f"{FOLDER_PATH}/libcuda.so.1"
 
@@ -91,13 +92,29 @@ def test_what_a_capability_cannot_do_without_is_named(changes: dict[str, object]
 def test_everything_is_given_and_the_namespace_left() -> None:
     syscalls = RecordingSyscalls()
     assert carry(syscalls) == ()
-    assert len(syscalls.mounts) == 3
+    assert len(syscalls.mounts) == 4
     assert syscalls.links[CUDA] == "libcuda.so.550.163.01"
     assert syscalls.numbers == {"/dev/nvidia0": (195, 0), "/dev/nvidiactl": (195, 255), "/dev/nvidia-uvm": (510, 0)}
     assert syscalls.rules == ["c 195:0 rw", "c 195:255 rw", "c 510:0 rw"]
     names = [entry.name for entry in LoaderCache(syscalls.contents["/etc/ld.so.cache"]).entries()]
     assert sorted(names) == ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1"]
     assert not syscalls.is_inside
+
+
+def test_a_hundred_starts_leave_what_one_leaves() -> None:
+    """A start finds the files of the last one, and neither its mounts nor its ``/dev``."""
+    syscalls = RecordingSyscalls()
+    carry(syscalls)
+    once = dict(syscalls.contents), dict(syscalls.links), set(syscalls.modes)
+    for _ in range(100):
+        syscalls.mounts.clear()
+        syscalls.rules.clear()
+        for path in list(syscalls.numbers):
+            del syscalls.numbers[path], syscalls.modes[path], syscalls.contents[path]
+        syscalls.calls.clear()
+        assert carry(syscalls) == ()
+        assert not [call for call in syscalls.calls if call.startswith(("mkdir", "link", "write"))]
+    assert (dict(syscalls.contents), dict(syscalls.links), set(syscalls.modes)) == once
 
 
 def _all_changes() -> int:
@@ -207,13 +224,3 @@ def test_an_undo_that_fails_is_named() -> None:
 
     with pytest.raises(InjectionError, match=r"could not be undone: .*libcuda"):
         carry(Stuck(fail_at=_all_changes() - 1))
-
-
-@pytest.mark.parametrize("has_version", [True, False])
-def test_the_library_folder_follows_debian_version(has_version: bool) -> None:  # noqa: FBT001 - a table's column
-    syscalls = RecordingSyscalls()
-    syscalls.add("/etc", FOLDER)
-    if has_version:
-        syscalls.add("/etc/debian_version", FILE)
-    assert is_debian_root(syscalls) == has_version
-    assert choose_layout(PLATFORM, is_debian=False).library_folder == "/usr/lib64"

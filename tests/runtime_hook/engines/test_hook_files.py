@@ -32,7 +32,9 @@ CRIO: dict[str, Any] = {"runtime": {"engine": "crio"}}
 ALL = ["--env", "NVIDIA_VISIBLE_DEVICES=all"]
 HANDLER = ["--annotation", "grapnel.dev/handler=nvidia"]
 # As the device plugin's answer: the annotation, which makes the hook start, and the device, which entitles.
-ALLOCATION = ["--annotation", f"grapnel.dev/allocation={uuid(0)}", "--device", "{host}/dev/nvidia0:/dev/nvidia0:rw"]
+NODES = ("nvidiactl", "nvidia-uvm", "nvidia0")
+ALLOCATION = ["--annotation", f"grapnel.dev/allocation={uuid(0)}"]
+ALLOCATION += [word for name in NODES for word in ("--device", f"{{host}}/dev/{name}:/dev/{name}:rw")]
 FORGED = ["--annotation", f"grapnel.dev/allocation={uuid(0)}"]
 # Podman's own limits are higher than what root may have here (CAP_SYS_RESOURCE).
 LIMITS = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096"]

@@ -1,0 +1,45 @@
+"""Device rules under cgroup v1: files of the container's group.
+
+Source: Documentation/admin-guide/cgroup-v1/devices.rst.
+"""
+
+from __future__ import annotations
+
+import os
+
+from runtime_hook.container.devicerules import Unrestricted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from runtime_hook.container.devicerules import DeviceRules
+
+_ALL = "a *:* rwm"
+
+
+class ControllerFiles:
+    """One group of the devices controller."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def allow(self, rule: str) -> None:
+        """Add a rule."""
+        _write(f"{self._group}/devices.allow", rule)
+
+    def deny(self, rule: str) -> None:
+        """Take a rule away."""
+        _write(f"{self._group}/devices.deny", rule)
+
+
+def open_group(group: str) -> DeviceRules:
+    """Return a group's rules."""
+    with open(f"{group}/devices.list", encoding="ascii") as file:
+        return Unrestricted() if file.read().strip() == _ALL else ControllerFiles(group)
+
+
+def _write(path: str, rule: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, rule.encode())
+    finally:
+        os.close(descriptor)

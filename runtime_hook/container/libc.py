@@ -1,0 +1,168 @@
+"""The system calls that Python's ``os`` does not have, as plain functions. The only importer of ctypes.
+
+Numbers and flags are the kernel's, from include/uapi; calls from 428 on have the same number on every architecture.
+All fail with OSError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+from runtime_hook.errors import InjectionError
+
+NR_open_tree = 428
+NR_move_mount = 429
+NR_fsopen = 430
+NR_fsconfig = 431
+NR_fsmount = 432
+NR_openat2 = 437
+NR_mount_setattr = 442
+# (bpf, timer_create, timer_settime): older calls differ between architectures.
+_OLD_NUMBERS = {"x86_64": (321, 222, 223), "aarch64": (280, 107, 110)}
+OPEN_TREE_CLONE = 1
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+AT_FDCWD = -100
+AT_SYMLINK_NOFOLLOW = 0x100
+AT_EMPTY_PATH = 0x1000
+MOVE_MOUNT_F_EMPTY_PATH = 0x04
+MOVE_MOUNT_T_EMPTY_PATH = 0x40
+FSOPEN_CLOEXEC = 1
+FSCONFIG_SET_STRING = 1
+FSCONFIG_CMD_CREATE = 6
+FSMOUNT_CLOEXEC = 1
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+CLOCK_MONOTONIC = 1
+SIGKILL = 9
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
+_SIGEV_SIGNAL = 0
+_SIGEVENT = struct.Struct("Qii48x")
+_ITIMERSPEC = struct.Struct("qqqq")
+_OPEN_HOW = struct.Struct("QQQ")
+_MOUNT_ATTR = struct.Struct("QQQQ")
+_STATFS_BYTES = 256  # struct statfs is smaller on every architecture; f_type is its first word
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def _syscall(number: int, *arguments: int | bytes | None) -> int:
+    converted = [ctypes.c_long(part) if isinstance(part, int) else part for part in arguments]
+    return _checked(int(_libc.syscall(ctypes.c_long(number), *converted)), "")
+
+
+def _old_number(index: int) -> int:
+    machine = os.uname().machine
+    if machine not in _OLD_NUMBERS:
+        raise InjectionError(f"system call numbers of {machine} are not known")
+    return _OLD_NUMBERS[machine][index]
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    """Open below a folder; the error names the path."""
+    how = _OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve)
+    try:
+        return _syscall(NR_openat2, folder, os.fsencode(path), how, _OPEN_HOW.size)
+    except OSError as reason:
+        raise OSError(reason.errno, reason.strerror, path) from None
+
+
+def clone_path(path: str) -> int:
+    """Clone what a path leads to (its last name is not followed) as a detached mount."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW
+    return _syscall(NR_open_tree, AT_FDCWD, os.fsencode(path), flags)
+
+
+def clone_tree(tree: int) -> int:
+    """Clone a mount by its descriptor, with its attributes, as a detached one."""
+    return _syscall(NR_open_tree, tree, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
+
+
+def set_attributes(tree: int, attributes: int) -> None:
+    """Set attributes of a mount and make it private."""
+    packed = _MOUNT_ATTR.pack(attributes, 0, MS_PRIVATE, 0)
+    _syscall(NR_mount_setattr, tree, b"", AT_EMPTY_PATH, packed, _MOUNT_ATTR.size)
+
+
+def attach_tree(tree: int, target: int) -> None:
+    """Attach a detached mount on a target, both by descriptor."""
+    _syscall(NR_move_mount, tree, b"", target, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+
+
+def unmount(tree: int) -> None:
+    """Take exactly the mount away that a descriptor leads to."""
+    path = f"/proc/self/fd/{tree}"
+    _checked(_libc.umount2(path.encode(), MNT_DETACH), path)
+
+
+def setns(namespace: int, kind: int) -> None:
+    """Go into a namespace."""
+    _checked(_libc.setns(namespace, kind), "setns")
+
+
+def unshare(kind: int) -> None:
+    """Leave a namespace for a new one."""
+    _checked(_libc.unshare(kind), "unshare")
+
+
+def keep_capabilities() -> None:
+    """Let a change of the file-system ids take no capability away (securebits, capabilities(7))."""
+    _checked(_libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), "securebits")
+
+
+def set_file_ids(uid: int, gid: int) -> None:
+    """Set whose files this process makes. setfsuid(2) does not report a failure: the result is read back."""
+    _libc.setfsgid(gid)
+    _libc.setfsuid(uid)
+    if (_libc.setfsuid(-1), _libc.setfsgid(-1)) != (uid, gid):
+        raise OSError(1, f"cannot make files as user {uid}")
+
+
+def bpf(command: int, attribute: bytearray) -> int:
+    """Run one command on BPF programs; its answers are in the attribute afterwards."""
+    return _syscall(_old_number(0), command, address_of(attribute), len(attribute))
+
+
+def address_of(memory: bytearray) -> int:
+    """Return where memory lies, for an attribute that points to it. The memory must not be resized after that."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def kill_after(seconds: float) -> None:
+    """Have the kernel kill this process some time from now, also out of a call that no other signal interrupts."""
+    timer = bytearray(4)
+    event = _SIGEVENT.pack(0, SIGKILL, _SIGEV_SIGNAL)
+    _syscall(_old_number(1), CLOCK_MONOTONIC, event, address_of(timer))
+    whole = int(seconds)
+    setting = _ITIMERSPEC.pack(0, 0, whole, int((seconds - whole) * 1e9))
+    _syscall(_old_number(2), int.from_bytes(timer, "little"), 0, setting, None)
+
+
+def make_tmpfs(mode: bytes, attributes: int) -> int:
+    """Make a tmpfs as a detached mount; Linux 5.2."""
+    context = _syscall(NR_fsopen, b"tmpfs", FSOPEN_CLOEXEC)
+    try:
+        _syscall(NR_fsconfig, context, FSCONFIG_SET_STRING, b"mode", mode, 0)
+        _syscall(NR_fsconfig, context, FSCONFIG_CMD_CREATE, None, None, 0)
+        return _syscall(NR_fsmount, context, FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
+
+
+def file_system(descriptor: int) -> int:
+    """Return the magic number of the file system that a descriptor leads to (statfs(2), f_type)."""
+    buffer = ctypes.create_string_buffer(_STATFS_BYTES)
+    _checked(_libc.fstatfs(descriptor, buffer), "fstatfs")
+    return ctypes.c_long.from_buffer(buffer).value

@@ -1,0 +1,137 @@
+"""Plans device nodes: those that the hook makes, or a check of those that the engine has made. Pure."""
+
+from __future__ import annotations
+
+from runtime_hook.errors import InventoryError, RequestError
+from runtime_hook.host.inventory import Node, missing_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from runtime_hook.bundle import DeviceNode, DeviceRule
+    from runtime_hook.container.operations.operation import Operation
+    from runtime_hook.host.inventory import ControlDevice, Gpu, Inventory
+    from runtime_hook.request.allotment import Allotment
+
+DISPLAYING = ("graphics", "display")
+BY_PATH = "/dev/dri/by-path"
+_IMEX_FOLDER = "/dev/nvidia-caps-imex-channels"
+_NODE_HINTS = {
+    "uvm": "nvidia-modprobe -c0 -u makes it",
+    "ctl": "nvidia-modprobe -c0 makes it",
+    "modeset": "nvidia-modprobe -m makes it",
+}
+
+
+def plan_devices(
+    allotment: Allotment, inventory: Inventory, rules: tuple[DeviceRule, ...], host_path: Callable[[str], str]
+) -> list[Operation]:
+    """Return what makes the container's device nodes, links to them, and the rules that they still need.
+
+    InventoryError when a node without which a capability is none is missing on the host. Programs that look for
+    nodes of extras (GDS and the like) come as far as the host has them, as with NVIDIA's toolkit.
+    """
+    from runtime_hook.container.devicerules import is_allowed  # noqa: PLC0415 - env mode alone
+    from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevice  # noqa: PLC0415 - env mode alone
+    from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
+
+    nodes = [*needed_nodes(allotment, inventory), *_further_nodes(allotment, inventory)]
+    present = {device.kind for device in inventory.control}
+    operations: list[Operation] = [
+        AddDeviceNode(node.path, node.major, node.minor, source=host_path(node.path)) for node in nodes
+    ]
+    operations += link_drm(allotment, {(node.major, node.minor) for node in nodes})
+    operations += [NoteAbsent(f"{kind} devices") for kind in allotment.extras if kind not in present]
+    operations += [
+        AllowDevice(node.path, node.major, node.minor)
+        for node in nodes
+        if not is_allowed(rules, node.major, node.minor)
+    ]
+    return operations
+
+
+def check_given(allotment: Allotment, inventory: Inventory, given: Iterable[DeviceNode]) -> None:
+    """Refuse a container whose list of devices lacks one that its capabilities cannot do without.
+
+    The engine made those nodes, and the hook may not add to them; NVIDIA's toolkit lets such a container start, in
+    which ``nvidia-smi`` works and CUDA does not.
+    """
+    numbers = {(device.major, device.minor) for device in given}
+    for node in needed_nodes(allotment, inventory):
+        if (node.major, node.minor) not in numbers:
+            raise RequestError(
+                f"device node {node.path} {node.major}:{node.minor} was not given to the container with its GPU",
+                "whoever allocates GPUs (device plugin, CDI) has to give it, too; or ask for fewer driver capabilities",
+            )
+
+
+def needed_nodes(allotment: Allotment, inventory: Inventory) -> list[Node]:
+    """Return the nodes without which the allotment is not worth anything: GPUs, MIG capabilities, control nodes."""
+    nodes = [Node(gpu.path, gpu.major, gpu.minor) for gpu in (*allotment.gpus, *mig_parents(allotment, inventory))]
+    nodes += [node for device in allotment.mig for node in device.nodes]
+    kinds = ["ctl"]
+    if "compute" in allotment.capabilities:
+        kinds.append("uvm")
+    if "display" in allotment.capabilities and allotment.adds_devices:
+        kinds.append("modeset")
+    nodes += [_control_node(inventory, kind) for kind in kinds]
+    return list(dict.fromkeys(nodes))
+
+
+def mig_parents(allotment: Allotment, inventory: Inventory) -> list[Gpu]:
+    """Return the GPUs of the allotted MIG devices."""
+    wanted = {device.gpu_uuid for device in allotment.mig}
+    parents = [gpu for gpu in inventory.gpus if gpu.uuid in wanted]
+    missing = sorted(wanted - {gpu.uuid for gpu in parents})
+    if missing:
+        raise InventoryError(f"GPU {missing[0]}, which has a MIG device of the container, is missing on this host")
+    return parents
+
+
+def link_drm(allotment: Allotment, given: set[tuple[int, int]]) -> list[Operation]:
+    """Return links by PCI path to the GPUs' DRM nodes among the given ones, as udev has them."""
+    if not any(word in DISPLAYING for word in allotment.capabilities):
+        return []
+    from runtime_hook.container.operations.devices import LinkDevice  # noqa: PLC0415 - graphics alone
+
+    operations: list[Operation] = []
+    for gpu in allotment.gpus:
+        for node in gpu.drm:
+            if (node.major, node.minor) in given:
+                name = node.path.rpartition("/")[2]
+                kind = "render" if name.startswith("render") else "card"
+                operations.append(LinkDevice(f"{BY_PATH}/pci-{gpu.pci_address.lower()}-{kind}", f"../{name}"))
+    return operations
+
+
+def _control_node(inventory: Inventory, kind: str) -> Node:
+    for device in inventory.control:
+        if device.kind == kind:
+            return _node(device)
+    from runtime_hook.host.driverfiles import CONTROL_NODES  # noqa: PLC0415 - start-up budget: only to refuse
+
+    raise missing_node(inventory, CONTROL_NODES[kind], _NODE_HINTS[kind])
+
+
+def _node(device: ControlDevice) -> Node:
+    return Node(device.path, device.major, device.minor)
+
+
+def _further_nodes(allotment: Allotment, inventory: Inventory) -> list[Node]:
+    """Return nodes that are given as far as they are there: for profilers, displays, extras, IMEX channels."""
+    kinds = list(allotment.extras)
+    if "compute" in allotment.capabilities:
+        kinds.append("uvm-tools")
+    nodes = [_node(device) for kind in kinds for device in inventory.control if device.kind == kind]
+    if any(word in DISPLAYING for word in allotment.capabilities):
+        nodes += [node for gpu in allotment.gpus for node in gpu.drm]
+    return nodes + [_imex_node(inventory, channel) for channel in allotment.imex_channels]
+
+
+def _imex_node(inventory: Inventory, channel: int) -> Node:
+    """Return the node of an IMEX channel, whose minor is its number (NVIDIA's ``internal/nvcaps``)."""
+    for device in inventory.control:
+        if device.kind == "imex" and device.minor == channel:
+            return _node(device)
+    raise InventoryError(f"device node {_IMEX_FOLDER}/channel{channel} is missing on this host")

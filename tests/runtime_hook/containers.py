@@ -126,7 +126,10 @@ class Container:
         return self.folder
 
     def run(self, runtime: str = "runc") -> subprocess.CompletedProcess[str]:
-        """Run to the end; the runtime keeps its state below the bundle's parent."""
+        """Run to the end; the runtime keeps its state below the bundle's parent.
+
+        Standard input is a pipe: crun gives it to the root of a user namespace, and the host's /dev/null is not ours.
+        """
         self.write()
         name = f"grapnel-test-{os.getpid()}-{self.folder.name}"
         state = self.folder.parent / f"{runtime}-state"
@@ -134,7 +137,7 @@ class Container:
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
             return subprocess.run(
-                argv, capture_output=True, text=True, timeout=60, env=environment, check=False, stdin=subprocess.DEVNULL
+                argv, capture_output=True, text=True, timeout=60, env=environment, check=False, input=""
             )
         finally:
             subprocess.run(

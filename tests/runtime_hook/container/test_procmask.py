@@ -6,6 +6,7 @@ No machine without the driver has ``/proc/driver/nvidia``, so other folders of p
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ from tests.runtime_hook.planhook import with_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.runtime_hook.containers import Container
 
@@ -57,8 +57,9 @@ def test_only_what_is_shown_is_seen_and_nothing_can_be_changed(
     notes = with_plan(made, [MaskDriverProc(("driver", "ldiscs"), TTY)])
     if users == "its own":
         _give_own_users(made)
-    mounts = host_mounts()
+    mounts, null = host_mounts(), Path("/dev/null").stat()
     done = made.run(runtime)
+    assert Path("/dev/null").stat() == null, "crun once gave the host's own node to the container's root"
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(".:\ndriver\nldiscs\n\ndriver:\n"), done.stdout
     assert "wrote" not in done.stdout

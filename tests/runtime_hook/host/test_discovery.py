@@ -168,7 +168,8 @@ def test_refresh_and_explain_on_the_command_line(
     done = run_hook(["refresh", *root])
     path = driver.root / "run/grapnel/inventory.json"
     assert done.stdout.decode() == f"{path}: driver {VERSION}, 2 GPUs, 4 libraries, 1 programs\n", done.stderr
-    made = container(["true"], devices=[("/dev/nvidia1", 17)]).write()
+    given = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia1", 17)]
+    made = container(["true"], devices=given).write()
     options = ["--inventory", str(path), "--config", str(tmp_path / "hook.json"), *root]
     before = host_mounts()
     answers = [run_hook(["explain", str(target), *options]) for target in (made, made / "config.json")]

@@ -35,10 +35,6 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         container = read_container(state.bundle)
-        if config.rules:
-            from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
-
-            config = settle_here(config, container)
         _decide(Run(state, container, config, driver_root, deadline))
     finally:
         deadline.stop()
@@ -70,6 +66,11 @@ class Run:
 
 def _decide(run: Run) -> None:
     claim = find_claim(run.container, run.config)
+    if run.config.rules and (not isinstance(claim, NoClaim) or claim.is_traced):
+        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+
+        run.config = settle_here(run.config, run.container)
+        claim = find_claim(run.container, run.config)
     if isinstance(claim, NoClaim):
         _pass_by(run, claim)
         return

@@ -11,7 +11,7 @@ from runtime_hook.bundle import read_container, read_state
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
-from runtime_hook.errors import HookError, InventoryError
+from runtime_hook.errors import InventoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _decide(run: Run) -> None:
         return
     try:
         _grant(run, claim)
-    except HookError as refusal:
+    except Exception as refusal:
         run.deadline.stop()
         if claim.is_certain or has_trace(run.container):
             from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from runtime_hook.config import HookConfig, read_capabilities
 from runtime_hook.errors import ConfigError, one_line
-from runtime_hook.origin import find_origin, rootless_owner
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -98,6 +97,8 @@ def settle(config: HookConfig, container: ContainerConfig, origin: Origin, owner
 
 def settle_here(config: HookConfig, container: ContainerConfig) -> HookConfig:
     """Return the settings that hold for one container that this process is started for."""
+    from runtime_hook.origin import find_origin, rootless_owner  # noqa: PLC0415 - start-up budget: rules are read always
+
     return settle(config, container, find_origin(container.annotations), rootless_owner())
 
 

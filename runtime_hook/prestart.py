@@ -11,7 +11,7 @@ from runtime_hook.bundle import read_container, read_state
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
-from runtime_hook.errors import HookError, InventoryError
+from runtime_hook.errors import InventoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         container = read_container(state.bundle)
-        if config.rules:
-            from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
-
-            config = settle_here(config, container)
         _decide(Run(state, container, config, driver_root, deadline))
     finally:
         deadline.stop()
@@ -70,12 +66,17 @@ class Run:
 
 def _decide(run: Run) -> None:
     claim = find_claim(run.container, run.config)
+    if run.config.rules and (not isinstance(claim, NoClaim) or claim.is_traced):
+        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+
+        run.config = settle_here(run.config, run.container)
+        claim = find_claim(run.container, run.config)
     if isinstance(claim, NoClaim):
         _pass_by(run, claim)
         return
     try:
         _grant(run, claim)
-    except HookError as refusal:
+    except Exception as refusal:
         run.deadline.stop()
         if claim.is_certain or has_trace(run.container):
             from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due

@@ -129,7 +129,7 @@ def _allot_placed(
         from runtime_hook.request import placed  # noqa: PLC0415 - start-up budget: only where there are nodes
 
         numbers = placed.numbers_of(claim.devices)
-        selection = placed.placed_devices(numbers, inventory)
+        selection = placed.divide_by_names(placed.placed_devices(numbers, inventory), claim.allocation, inventory)
         extras, channels = placed.placed_extras(numbers, inventory), placed.placed_channels(numbers, inventory)
         note = _disagreement(claim, selection)
     if not selection.gpus and not selection.mig:

@@ -6,12 +6,12 @@ Source: NVIDIA's container toolkit (``internal/modifier/gated.go``, ``internal/c
 from __future__ import annotations
 
 from runtime_hook.errors import RequestError, one_line
+from runtime_hook.request.placed import IMEX_KIND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runtime_hook.host.inventory import Inventory
 
-IMEX_KIND = "imex"
 MIG_VARIABLES = (
     ("NVIDIA_MIG_CONFIG_DEVICES", "mig-config"),
     ("NVIDIA_MIG_MONITOR_DEVICES", "mig-monitor"),

@@ -6,7 +6,6 @@ A MIG device is its GPU's node together with its own capability nodes: then the 
 from __future__ import annotations
 
 from runtime_hook.errors import RequestError
-from runtime_hook.request.extras import IMEX_KIND
 from runtime_hook.request.visible import Selection, name_of_mig
 
 TYPE_CHECKING = False
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     Numbers = frozenset[tuple[int, int]]
 
+IMEX_KIND = "imex"
 # Control nodes that a container has or has not; the others come with every GPU.
 _EXTRA_KINDS = ("mig-config", "mig-monitor", "nvidia-fs", "gdrdrv", "infiniband", "nvswitch")
 
@@ -40,6 +40,23 @@ def placed_devices(numbers: Numbers, inventory: Inventory) -> Selection:
         if mig.gpu_uuid not in present:
             raise _without_parent(mig, inventory.gpus)
     return Selection(tuple(gpu for gpu in gpus if gpu.uuid not in divided), tuple(whole))
+
+
+def divide_by_names(selection: Selection, allocation: tuple[str, ...], inventory: Inventory) -> Selection:
+    """Return what is left where an allocation names MIG devices of GPUs whose nodes alone were given.
+
+    A plugin that leaves their capability nodes to another injector still does not give the whole GPU.
+    """
+    if not inventory.mig or not allocation:
+        return selection
+    names = {name.lower() for name in allocation}
+    whole = {gpu.uuid for gpu in selection.gpus}
+    named = [mig for mig in inventory.mig if mig.gpu_uuid in whole and name_of_mig(mig).lower() in names]
+    divided = {mig.gpu_uuid for mig in named}
+    return Selection(
+        tuple(gpu for gpu in selection.gpus if gpu.uuid not in divided),
+        tuple(mig for mig in inventory.mig if mig in named or mig in selection.mig),
+    )
 
 
 def placed_extras(numbers: Numbers, inventory: Inventory) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | 
         or _from_mounts(container, config)
         or _from_environment(container, config)
     )
+    if not wish.names and container.mount_requests and not config.accept_volume_mounts:
+        return NoClaim("volume mounts are not accepted on this node", is_traced=True)
     if not wish.names:
         return NoClaim(f"{wish.words} is not set", is_traced=False)
     if "void" in wish.names:

@@ -24,7 +24,9 @@ FORBIDDEN = {
     "argparse", "collections", "contextlib", "ctypes", "dataclasses", "enum", "functools", "json", "logging",
     "pathlib", "re", "shutil", "signal", "socket", "subprocess", "tempfile", "tomllib", "typing",
 }  # fmt: skip
-FORBIDDEN_OWN = {"kernel", "audit", "inventory", "store", "discovery", "loadercache", "operations", "plan", "commands"}
+FORBIDDEN_OWN = {
+    "audit", "commands", "container", "host", "loadercache", "origin", "plan", "policy", "request",
+}  # fmt: skip
 
 
 def state(bundle: object, pid: object = 1) -> bytes:
@@ -208,6 +210,15 @@ def test_a_namespace_that_no_rule_allows_is_refused_and_logged(
     done = run_hook(["prestart", *configure(log=str(tmp_path / "log"), rules=rules)], state(made))
     assert_one_line(done, "no rule allows GPUs for namespace web")
     assert "decision=refused namespace=web pod=pod-1 container=c1 source=devices reason=" in log()
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_rule_can_accept_mounts_that_the_node_does_not(configure: Callable[..., list[str]], tmp_path: Path) -> None:
+    mounts = [{"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/9"}]
+    made = bundle(tmp_path / "b", mounts=mounts)
+    rules = [{"decision": "allow", "users": [0], "acceptVolumeMounts": True}]
+    assert run_hook(["prestart", *configure(entitlement="env")], state(made)).returncode == 0
+    assert_one_line(run_hook(["prestart", *configure(entitlement="env", rules=rules)], state(made)), "unknown GPU 9")
 
 
 def test_rules_concern_nobody_who_asks_for_nothing(configure: Callable[..., list[str]], tmp_path: Path) -> None:

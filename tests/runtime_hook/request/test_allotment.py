@@ -87,6 +87,18 @@ def test_an_allocation_of_the_mig_device_that_the_nodes_are_agrees() -> None:
     assert "which decide" in granted(KUBELET, nodes=[GPU0], annotations=annotations).note
 
 
+def test_an_allocation_of_mig_devices_divides_the_gpu_whose_node_alone_is_there() -> None:
+    annotations = {"grapnel.dev/allocation": f"{MIG[1].uuid.lower()},MIG-{uuid(2)}/5/0,GPU-of-another-plugin"}
+    found = granted(KUBELET, nodes=[GPU0, GPU2], annotations=annotations)
+    assert [gpu.index for gpu in found.gpus] == [0]
+    assert found.mig == (MIG[1], MIG[2])
+
+
+def test_an_allocation_gives_no_mig_device_of_a_gpu_that_is_not_there() -> None:
+    found = granted(KUBELET, nodes=[GPU0], annotations={"grapnel.dev/allocation": MIG[0].uuid})
+    assert ([gpu.index for gpu in found.gpus], found.mig) == ([0], ())
+
+
 def test_a_denied_container_with_a_gpu_is_refused_and_one_without_is_not() -> None:
     """Its device nodes are there already: a container that only got no files would keep the GPU."""
     denied = HookConfig(denial="no rule allows it")

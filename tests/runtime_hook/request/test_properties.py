@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime_hook.bundle import parse_container
@@ -16,6 +16,7 @@ from runtime_hook.request.sources import split_names
 from runtime_hook.request.visible import select_visible
 from tests.runtime_hook.nodes import GPUS, MIG, container, inventory, uuid
 
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 NODE = inventory()
 ENV = HookConfig(entitlement="env", accept_volume_mounts=True, accept_cdi_annotations=True, swarm_resources=("RES",))
 KUBELET = HookConfig()
@@ -51,6 +52,7 @@ def assert_told_well(refusal: RequestError, *words: str) -> None:
     assert all(word in text for word in words)
 
 
+@patient
 @given(LISTS)
 def test_names_select_devices_of_the_node_once_or_refuse(text: str) -> None:
     try:
@@ -62,6 +64,7 @@ def test_names_select_devices_of_the_node_once_or_refuse(text: str) -> None:
     assert list(found.mig) == [mig for mig in MIG if mig in found.mig]
 
 
+@patient
 @given(st.lists(NAMES, max_size=6), st.randoms())
 def test_the_order_of_names_and_repetition_do_not_count(names: list[str], shuffler: object) -> None:
     plain = [name for name in names if name not in {"all", "none", "nvidia.com/gpu=all"}]
@@ -77,6 +80,7 @@ def _selected(names: list[str]) -> object:
         return None
 
 
+@patient
 @given(ANY | st.lists(st.sampled_from([*DRIVER_CAPABILITIES, "all", "x"])).map(",".join))
 def test_capabilities_are_supported_ones_or_refused(text: str) -> None:
     try:
@@ -87,6 +91,7 @@ def test_capabilities_are_supported_ones_or_refused(text: str) -> None:
     assert set(found) <= {"compute", "utility"}
 
 
+@patient
 @given(VERSIONS, VERSIONS)
 def test_versions_compare_as_lists_of_numbers(left: str, right: str) -> None:
     def numbers(version: str) -> list[int]:
@@ -100,6 +105,7 @@ def test_versions_compare_as_lists_of_numbers(left: str, right: str) -> None:
     assert compare_versions(left, right) == -compare_versions(right, left)
 
 
+@patient
 @given(REQUIREMENTS)
 def test_requirements_are_met_or_refused_in_words(text: str) -> None:
     try:
@@ -108,11 +114,13 @@ def test_requirements_are_met_or_refused_in_words(text: str) -> None:
         assert_told_well(refusal, "NVIDIA_REQUIRE_CUDA")
 
 
+@patient
 @given(REQUIREMENTS)
 def test_a_term_that_holds_in_front_meets_every_requirement(text: str) -> None:
     assert check_requirements({"NVIDIA_REQUIRE_CUDA": f"cuda>=1 {text}"}, NODE, GPUS) == ()
 
 
+@patient
 @given(VARIABLES, st.lists(LISTS, max_size=3), st.dictionaries(st.just("cdi.k8s.io/a"), LISTS), st.booleans())
 def test_a_request_gives_devices_of_the_node_or_is_refused_in_words(
     variables: dict[str, str],
@@ -137,6 +145,7 @@ def test_a_request_gives_devices_of_the_node_or_is_refused_in_words(
     assert privileged or not {"mig-config", "mig-monitor"} & set(found.extras)
 
 
+@patient
 @given(VARIABLES, st.lists(LISTS, max_size=3), st.dictionaries(st.just("cdi.k8s.io/a"), LISTS), st.booleans())
 def test_no_request_entitles_anybody_where_the_platform_decides(
     variables: dict[str, str],
@@ -154,6 +163,7 @@ JSON = st.recursive(
 )
 
 
+@patient
 @given(st.lists(st.dictionaries(st.sampled_from(["source", "destination", "type"]), JSON) | JSON, max_size=5))
 def test_mounts_of_any_form_are_read(mounts: list[object]) -> None:
     assert parse_container({"mounts": mounts}, "/bundle").mount_requests == ()

@@ -180,12 +180,12 @@ class Journal:
         calls = self._syscalls
         self._change(name, lambda: calls.make_node(folder, name, major, minor), lambda: calls.remove(folder, name))
 
-    def allow_device(self, rule: str) -> None:
-        """Allow a device; undone by denying it."""
+    def allow_devices(self, rules: tuple[str, ...]) -> None:
+        """Allow devices; undone by denying them."""
         calls = self._syscalls
-        self._change(rule, lambda: calls.allow_device(rule), lambda: calls.deny_device(rule))
+        self._change(", ".join(rules), lambda: calls.allow_devices(rules), lambda: calls.deny_devices(rules))
 
-    def deny_device(self, rule: str) -> None:
-        """Deny a device; undone by allowing it."""
+    def deny_devices(self, rules: tuple[str, ...]) -> None:
+        """Deny devices; undone by allowing them."""
         calls = self._syscalls
-        self._change(rule, lambda: calls.deny_device(rule), lambda: calls.allow_device(rule))
+        self._change(", ".join(rules), lambda: calls.deny_devices(rules), lambda: calls.allow_devices(rules))

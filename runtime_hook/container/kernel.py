@@ -287,15 +287,15 @@ class KernelSyscalls:
         """Make a character device node, readable and writable for all."""
         os.mknod(name, _DEVICE_MODE, os.makedev(major, minor), dir_fd=folder)
 
-    def allow_device(self, rule: str) -> None:
-        """Add a rule to the container's device cgroup."""
+    def allow_devices(self, rules: tuple[str, ...]) -> None:
+        """Add rules to the container's device cgroup."""
         if self._rules is not None:
-            self._rules.allow(rule)
+            self._rules.allow(rules)
 
-    def deny_device(self, rule: str) -> None:
-        """Take a rule that was added away again."""
+    def deny_devices(self, rules: tuple[str, ...]) -> None:
+        """Take the rules that were added last away again."""
         if self._rules is not None:
-            self._rules.deny(rule)
+            self._rules.deny(rules)
 
 
 def is_shared_mount(descriptor: int) -> bool:

@@ -98,8 +98,8 @@ class Syscalls(Protocol):
     def make_node(self, folder: int, name: str, major: int, minor: int) -> None:
         """Make a character device node, readable and writable for all."""
 
-    def allow_device(self, rule: str) -> None:
-        """Add a rule to the container's device cgroup."""
+    def allow_devices(self, rules: tuple[str, ...]) -> None:
+        """Add rules like ``c 195:0 rw`` to the container's device cgroup: all, or none."""
 
-    def deny_device(self, rule: str) -> None:
-        """Take a rule away from the container's device cgroup."""
+    def deny_devices(self, rules: tuple[str, ...]) -> None:
+        """Take the rules away from the container's device cgroup that were added last."""

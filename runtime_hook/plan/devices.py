@@ -33,7 +33,7 @@ def plan_devices(
     nodes of extras (GDS and the like) come as far as the host has them, as with NVIDIA's toolkit.
     """
     from runtime_hook.container.devicerules import is_allowed  # noqa: PLC0415 - env mode alone
-    from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevice  # noqa: PLC0415 - env mode alone
+    from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices  # noqa: PLC0415 - env mode alone
     from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
 
     nodes = [*needed_nodes(allotment, inventory), *_further_nodes(allotment, inventory)]
@@ -43,12 +43,9 @@ def plan_devices(
     ]
     operations += link_drm(allotment, {(node.major, node.minor) for node in nodes})
     operations += [NoteAbsent(f"{kind} devices") for kind in allotment.extras if kind not in present]
-    operations += [
-        AllowDevice(node.path, node.major, node.minor)
-        for node in nodes
-        if not is_allowed(rules, node.major, node.minor)
-    ]
-    return operations
+    numbers = dict.fromkeys((node.major, node.minor) for node in nodes)
+    forbidden = tuple(number for number in numbers if not is_allowed(rules, *number))
+    return [*operations, AllowDevices(forbidden)] if forbidden else operations
 
 
 def check_given(allotment: Allotment, inventory: Inventory, given: Iterable[DeviceNode]) -> None:

@@ -19,7 +19,7 @@ sys.path.insert(0, {repository!r})
 from runtime_hook.bundle import read_container, read_state
 from runtime_hook.container.injection import carry_out
 from runtime_hook.container.kernel import KernelSyscalls
-from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevice, LinkDevice
+from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices, LinkDevice
 from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, NoteAbsent, WriteText
 from runtime_hook.container.operations.loadercache import MergeLoaderCache

@@ -147,9 +147,10 @@ class RecordingSyscalls:
         self.add(self._path(folder, name), DEVICE)
         self.numbers[self._path(folder, name)] = (major, minor)
 
-    def allow_device(self, rule: str) -> None:
-        self._change(f"allow {rule}")
-        self.rules.append(rule)
+    def allow_devices(self, rules: tuple[str, ...]) -> None:
+        self._change(f"allow {', '.join(rules)}")
+        self.rules += rules
 
-    def deny_device(self, rule: str) -> None:
-        self.rules.remove(rule)
+    def deny_devices(self, rules: tuple[str, ...]) -> None:
+        for rule in rules:
+            self.rules.remove(rule)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     class DeviceRules(Protocol):
         """Where the rules of one container are kept. A rule reads like ``c 195:0 rw``."""
 
-        def allow(self, rule: str) -> None:
-            """Add a rule."""
+        def allow(self, rules: tuple[str, ...]) -> None:
+            """Add all rules, or none."""
             ...
 
-        def deny(self, rule: str) -> None:
-            """Take the rule away that was added last."""
+        def deny(self, rules: tuple[str, ...]) -> None:
+            """Take the rules away that were added last."""
             ...
 
 
@@ -48,8 +48,8 @@ def is_allowed(rules: Sequence[DeviceRule], major: int, minor: int) -> bool:
 class Unrestricted:
     """The rules of a container that has none: every device is allowed already."""
 
-    def allow(self, rule: str) -> None:
+    def allow(self, rules: tuple[str, ...]) -> None:
         """Do nothing."""
 
-    def deny(self, rule: str) -> None:
+    def deny(self, rules: tuple[str, ...]) -> None:
         """Do nothing."""

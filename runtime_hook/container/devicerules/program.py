@@ -23,31 +23,41 @@ _JUMP_UNLESS_EQUAL = 0x55  # BPF_JMP | BPF_JNE | BPF_K
 _CALLS = (0x85, 0x8D)  # BPF_JMP | BPF_CALL, with BPF_K and BPF_X
 _EXIT = 0x95
 
-_CONTEXT = 1
-_ALLOW = 1
+_CONTEXT, _REQUEST, _MAJOR, _MINOR = 1, 2, 3, 4  # registers
 _ACCESS = {"m": 1, "r": 2, "w": 4}
 _KINDS = {"b": 1, "c": 2}
 _ALL_ACCESS = 7
 
 
-def extend(program: bytes, rule: str) -> bytes:
-    """Put a rule like ``c 195:0 rw`` before a program: what it allows is allowed, the rest is decided as before."""
-    kind, numbers, access = rule.split()
-    major, minor = map(int, numbers.split(":"))
+def extend(program: bytes, rules: tuple[str, ...]) -> bytes:
+    """Put rules like ``c 195:0 rw`` before a program: what one allows is allowed, the rest is decided as before."""
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for rule in rules:
+        kind, numbers, access = rule.split()
+        major, minor = numbers.split(":")
+        groups.setdefault((kind, access), []).append((int(major), int(minor)))
+    return b"".join(_allow(kind, access, numbers) for (kind, access), numbers in groups.items()) + program
+
+
+def _allow(kind: str, access: str, numbers: list[tuple[int, int]]) -> bytes:
+    """Return instructions that allow devices of one kind; what matches none of them runs through to what follows."""
+    devices = [_load(_MAJOR, 4), _load(_MINOR, 8)]
+    for major, minor in numbers:
+        devices += [_skip_unless(_MAJOR, major, 3), _skip_unless(_MINOR, minor, 2), _move(0, 1), _plain(_EXIT)]
     refused = _ALL_ACCESS & ~sum(_ACCESS[letter] for letter in set(access))
-    tests = [(_KINDS[kind], 0, 0xFFFF), (major, 4, 0), (minor, 8, 0)]
     if refused:
-        tests.append((0, 0, refused << 16))
-    instructions: list[bytes] = []
-    last = [_move(0, _ALLOW), _plain(_EXIT)]
-    for number, offset, mask in reversed(tests):
-        part = [_INSTRUCTION.pack(_LOAD_WORD, 2 | _CONTEXT << 4, offset, 0)]
-        if mask:
-            part.append(_INSTRUCTION.pack(_AND, 2, 0, mask))
-        jump = len(instructions) + len(last)
-        part.append(_INSTRUCTION.pack(_JUMP_UNLESS_EQUAL, 2, jump, number))
-        instructions = part + instructions
-    return b"".join(instructions + last) + program
+        mask = _INSTRUCTION.pack(_AND, _REQUEST, 0, refused << 16)
+        devices = [_load(_REQUEST, 0), mask, _skip_unless(_REQUEST, 0, len(devices)), *devices]
+    mask = _INSTRUCTION.pack(_AND, _REQUEST, 0, 0xFFFF)
+    return b"".join([_load(_REQUEST, 0), mask, _skip_unless(_REQUEST, _KINDS[kind], len(devices)), *devices])
+
+
+def _load(register: int, offset: int) -> bytes:
+    return _INSTRUCTION.pack(_LOAD_WORD, register | _CONTEXT << 4, offset, 0)
+
+
+def _skip_unless(register: int, number: int, count: int) -> bytes:
+    return _INSTRUCTION.pack(_JUMP_UNLESS_EQUAL, register, count, number)
 
 
 def _move(register: int, number: int) -> bytes:

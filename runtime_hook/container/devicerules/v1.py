@@ -22,13 +22,19 @@ class ControllerFiles:
     def __init__(self, group: str) -> None:
         self._group = group
 
-    def allow(self, rule: str) -> None:
-        """Add a rule."""
-        _write(f"{self._group}/devices.allow", rule)
+    def allow(self, rules: tuple[str, ...]) -> None:
+        """Add all rules, or none."""
+        for count, rule in enumerate(rules):
+            try:
+                _write(f"{self._group}/devices.allow", rule)
+            except BaseException:
+                self.deny(rules[:count])
+                raise
 
-    def deny(self, rule: str) -> None:
-        """Take a rule away."""
-        _write(f"{self._group}/devices.deny", rule)
+    def deny(self, rules: tuple[str, ...]) -> None:
+        """Take rules away."""
+        for rule in reversed(rules):
+            _write(f"{self._group}/devices.deny", rule)
 
 
 def open_group(group: str) -> DeviceRules:

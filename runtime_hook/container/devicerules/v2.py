@@ -38,9 +38,9 @@ class AttachedProgram:
         if has_references(self._instructions):
             raise OSError(errno.ENOTSUP, "it calls functions or uses maps")
 
-    def extend(self, rule: str) -> None:
-        """Put a rule in front."""
-        instructions = extend(self._instructions, rule)
+    def extend(self, rules: tuple[str, ...]) -> None:
+        """Put rules in front."""
+        instructions = extend(self._instructions, rules)
         program = bpf.load(instructions)
         self._replace(program)
         self._before.append((self._program, self._instructions))
@@ -67,20 +67,20 @@ class DevicePrograms:
     def __init__(self, programs: Sequence[AttachedProgram]) -> None:
         self._programs = programs
 
-    def allow(self, rule: str) -> None:
+    def allow(self, rules: tuple[str, ...]) -> None:
         """Extend every program, or none."""
         done: list[AttachedProgram] = []
         try:
             for program in self._programs:
-                program.extend(rule)
+                program.extend(rules)
                 done.append(program)
         except BaseException:
             for program in reversed(done):
                 program.restore()
             raise
 
-    def deny(self, rule: str) -> None:  # noqa: ARG002 - rules are taken away in the reverse order of adding them
-        """Take the rule away that was added last."""
+    def deny(self, rules: tuple[str, ...]) -> None:  # noqa: ARG002 - they are taken away in the reverse order
+        """Take the rules away that were added last."""
         for program in reversed(self._programs):
             program.restore()
 

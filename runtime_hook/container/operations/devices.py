@@ -81,25 +81,23 @@ class LinkDevice:
 
 
 @value
-class AllowDevice:
-    """Let the container open a device."""
+class AllowDevices:
+    """Let the container open devices, given by their numbers: all at once, as a rule alone costs as much."""
 
-    path: str
-    major: int
-    minor: int
+    numbers: tuple[tuple[int, int], ...]
     is_mandatory: bool = True
 
     def describe(self) -> str:
         """Say what will be done, in one line."""
-        return f"allow device {self.path} {self.major}:{self.minor} rw"
+        return f"allow devices {', '.join(f'{major}:{minor}' for major, minor in self.numbers)} rw"
 
     def stage(self, syscalls: Syscalls) -> None:
         """Find where device rules are set."""
         syscalls.stage_device_rules()
 
     def apply(self, syscalls: Syscalls) -> str:
-        """Add the rule."""
-        syscalls.allow_device(f"c {self.major}:{self.minor} rw")
+        """Add the rules."""
+        syscalls.allow_devices(tuple(f"c {major}:{minor} rw" for major, minor in self.numbers))
         return ""
 
 

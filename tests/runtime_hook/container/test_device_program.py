@@ -34,7 +34,7 @@ LIKE_RUNC = (
     + DENY
 )
 CALL = struct.pack("=BBhi", 0x85, 0, 0, 14) + DENY  # bpf_get_current_pid_tgid
-NULL, ZERO = (1, 3), (1, 5)
+NULL, ZERO, RANDOM = (1, 3), (1, 5), (1, 8)
 OPEN = {"r": "exec 3< {node}", "w": "exec 3> {node}", "rw": "exec 3<> {node}", "m": "mknod {node}.made c 1 3"}
 MULTI = bpf.BPF_F_ALLOW_MULTI
 numbers = itertools.count()
@@ -97,12 +97,12 @@ def test_a_rule_opens_one_device_and_undoing_shuts_it(group: V2Group, program: b
     before = group.attached()
     rules = find_programs([str(group.path)])
     assert not group.may("rw")
-    rules.allow("c 1:3 rw")
+    rules.allow(("c 1:3 rw",))
     assert (group.may("r"), group.may("w"), group.may("rw")) == (True, True, True)
     assert not group.may("r", ZERO)
     assert not group.may("m"), "the rule says nothing of making nodes"
     assert group.attached().flags == before.flags
-    rules.deny("c 1:3 rw")
+    rules.deny(("c 1:3 rw",))
     assert not group.may("r")
     assert group.attached() == before
 
@@ -120,18 +120,33 @@ def test_a_rule_opens_one_device_and_undoing_shuts_it(group: V2Group, program: b
 )
 def test_a_rule_means_what_it_says(group: V2Group, rule: str, allowed: str) -> None:
     group.attach(DENY)
-    find_programs([str(group.path)]).allow(rule)
+    find_programs([str(group.path)]).allow((rule,))
     assert [access for access in OPEN if group.may(access)] == [name for name in OPEN if name in allowed.split()]
 
 
 def test_several_rules_go_back_one_by_one(group: V2Group) -> None:
     group.attach(DENY)
     rules = find_programs([str(group.path)])
-    rules.allow("c 1:3 rw")
-    rules.allow("c 1:5 rw")
+    rules.allow(("c 1:3 rw",))
+    rules.allow(("c 1:5 rw",))
     assert (group.may("rw"), group.may("rw", ZERO)) == (True, True)
-    rules.deny("c 1:5 rw")
+    rules.deny(("c 1:5 rw",))
     assert (group.may("rw"), group.may("rw", ZERO)) == (True, False)
+
+
+def test_rules_that_are_added_together_go_together(group: V2Group) -> None:
+    group.attach(DENY)
+    before = group.attached()
+    rules = find_programs([str(group.path)])
+    rules.allow(("c 1:3 rw", "b 1:3 rw", "c 1:5 r", "c 1:8 rw"))
+    assert (group.may("rw"), group.may("r", ZERO), group.may("w", ZERO), group.may("w", RANDOM)) == (
+        True,
+        True,
+        False,
+        True,
+    )
+    rules.deny(("c 1:3 rw", "b 1:3 rw", "c 1:5 r", "c 1:8 rw"))
+    assert group.attached() == before
 
 
 def test_every_program_of_the_group_is_extended(group: V2Group) -> None:
@@ -139,26 +154,26 @@ def test_every_program_of_the_group_is_extended(group: V2Group) -> None:
     group.attach(DENY)
     group.attach(LIKE_RUNC)
     rules = find_programs([str(group.path)])
-    rules.allow("c 1:3 rw")
+    rules.allow(("c 1:3 rw",))
     assert group.may("rw")
     assert len(group.attached().ids) == 2
-    rules.deny("c 1:3 rw")
+    rules.deny(("c 1:3 rw",))
     assert not group.may("rw")
 
 
 def test_what_a_program_allowed_it_still_allows(group: V2Group) -> None:
     group.attach(ALLOW)
-    find_programs([str(group.path)]).allow("c 1:3 rw")
+    find_programs([str(group.path)]).allow(("c 1:3 rw",))
     assert group.may("rw", ZERO)
 
 
 def test_a_program_that_was_replaced_meanwhile_is_left_alone(group: V2Group) -> None:
     group.attach(DENY)
     late, early = find_programs([str(group.path)]), find_programs([str(group.path)])
-    early.allow("c 1:5 rw")
+    early.allow(("c 1:5 rw",))
     before = group.attached()
     with pytest.raises(OSError, match="replaced by another meanwhile"):
-        late.allow("c 1:3 rw")
+        late.allow(("c 1:3 rw",))
     assert group.attached() == before
 
 
@@ -167,11 +182,11 @@ def test_when_one_of_two_programs_cannot_be_replaced_the_other_goes_back(group: 
     group.attach(LIKE_RUNC)
     late = find_programs([str(group.path)])
     assert isinstance(late, DevicePrograms)
-    late._programs[1].extend("c 1:5 rw")
+    late._programs[1].extend(("c 1:5 rw",))
     late._programs[1]._program = late._programs[1]._before[0][0]  # as if somebody else had done that
     before = group.attached()
     with pytest.raises(OSError, match="meanwhile"):
-        late.allow("c 1:3 rw")
+        late.allow(("c 1:3 rw",))
     assert group.attached() == before
 
 
@@ -212,7 +227,7 @@ def test_only_groups_of_the_container_alone_are_changed(path: str, folders: tupl
 def test_constants_are_no_references() -> None:
     constant = struct.pack("=BBhiBBhi", 0x18, 0, 0, 7, 0, 0, 0, 0)
     table = struct.pack("=BBhiBBhi", 0x18, 0x10, 0, 7, 0, 0, 0, 0)
-    assert not has_references(extend(constant + DENY, "c 195:255 rw"))
+    assert not has_references(extend(constant + DENY, ("c 195:255 rw",)))
     assert has_references(table + DENY)
 
 

@@ -65,7 +65,7 @@ def test_devices_are_added_only_where_that_is_the_hooks_work() -> None:
         return [line for line in (op.describe() for op in plan) if "device" in line]  # type: ignore[attr-defined] # operations
 
     assert devices(planned()) == []
-    assert len(devices(planned(adds_devices=True))) == 6
+    assert len(devices(planned(adds_devices=True))) == 4
     all_allowed = (DeviceRule(allow=True, type="a", major=-1, minor=-1, access="rwm"),)
     assert len(devices(planned(adds_devices=True, rules=all_allowed))) == 3
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runtime_hook.loadercache.order import EntryKey
 
 MAGIC = b"glibc-ld.so.cache1.1"
-CACHE_LIMIT_BYTES = 8 << 20  # fifty times the cache of an image with 1,500 libraries
+CACHE_LIMIT_BYTES = 4 << 20  # twenty-five times the cache of an image with 1,500 libraries
 OLD_MAGIC = b"ld.so-1.7.0"
 OLD_HEADER = struct.Struct("<12sI")
 OLD_ENTRY = struct.Struct("<III")

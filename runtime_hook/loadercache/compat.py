@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class CompatFolder(Protocol):
-        """The image's folder, by single names."""
+        """The image's folder, by single names; ``path`` is where a container sees it."""
+
+        path: str
 
         def names(self, limit: int) -> list[str] | None:
             """Return the names in it; None when there are more."""
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
             """Return what a look at a regular file finds; None for anything else, and what cannot be opened."""
 
 
-COMPAT_FOLDER = "/usr/local/cuda/compat"
 _SECTION = b".note.cuda.fwd_compatibility"
 _OWNER = b"NVIDIA Corporation"
 _LIBCUDA = "libcuda.so."
@@ -58,8 +59,9 @@ class CompatNote:
 
 @value
 class Compat:
-    """The decision on an image: whether its libraries are used, why, and which names then come first."""
+    """The decision on an image: whether the folder's libraries are used, why, and which names then come first."""
 
+    folder: str
     is_used: bool
     reason: str
     entries: tuple[CacheEntry, ...] = ()
@@ -77,16 +79,17 @@ def examine(folder: CompatFolder, host: HostDriver, platform: Platform) -> Compa
     """Decide on an image that has the folder; whatever is odd about it leaves the host's driver in use."""
     listed = folder.names(_MAX_NAMES)
     if listed is None:
-        return Compat(is_used=False, reason=f"more than {_MAX_NAMES} names in {COMPAT_FOLDER}")
+        return Compat(folder.path, is_used=False, reason=f"more than {_MAX_NAMES} names in {folder.path}")
     names = [name for name in sorted(listed) if _is_library_name(name)]
     candidates = [name for name in names if name.startswith(_LIBCUDA) and "." in name[len(_LIBCUDA) :]]
     if len(candidates) != 1:
-        return Compat(is_used=False, reason=f"{len(candidates)} libcuda.so.*.* in {COMPAT_FOLDER}, not one")
+        return Compat(folder.path, is_used=False, reason=f"{len(candidates)} libcuda.so.*.* in {folder.path}, not one")
     libcuda = candidates[0]
     if not _is_ours(folder.inspect(libcuda, identify), platform):
-        return Compat(is_used=False, reason=f"{COMPAT_FOLDER}/{libcuda} is no library of this machine")
-    is_used, reason = decide(folder.inspect(libcuda, read_compat_note), libcuda[len(_LIBCUDA) :], host)
-    return Compat(is_used, reason, _entries(folder, names, platform) if is_used else ())
+        return Compat(folder.path, is_used=False, reason=f"{folder.path}/{libcuda} is no library of this machine")
+    note = parse_compat_note(folder.inspect(libcuda, read_compat_note))
+    is_used, reason = decide(note, libcuda[len(_LIBCUDA) :], host)
+    return Compat(folder.path, is_used, reason, _entries(folder, names, platform) if is_used else ())
 
 
 def _is_library_name(name: str) -> bool:
@@ -99,9 +102,13 @@ def _is_ours(identity: ElfIdentity | None, platform: Platform) -> bool:
     return identity is not None and identity.machine == platform.elf_machine
 
 
-def read_compat_note(read_at: ReadAt) -> CompatNote | None:
-    """Return a library's note; None where it has none that can be read."""
-    text = read_note(read_at, _SECTION, _OWNER)
+def read_compat_note(read_at: ReadAt) -> bytes | None:
+    """Return the text of a library's note; None where it has none."""
+    return read_note(read_at, _SECTION, _OWNER)
+
+
+def parse_compat_note(text: bytes | None) -> CompatNote | None:
+    """Return what a note says; None for one that cannot be read."""
     try:
         content = loads(text) if text else None
     except ValueError:
@@ -155,7 +162,7 @@ def _entries(folder: CompatFolder, names: list[str], platform: Platform) -> tupl
         if soname:
             files.setdefault(soname, name)
     return tuple(
-        CacheEntry(name, f"{COMPAT_FOLDER}/{file}", platform.cache_flags) for name, file in sorted(files.items())
+        CacheEntry(name, f"{folder.path}/{file}", platform.cache_flags) for name, file in sorted(files.items())
     )
 
 

@@ -6,12 +6,12 @@ import os
 
 from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, WriteText
-from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.driverfiles import REQUIRED_SONAMES
 from runtime_hook.loadercache.cache import CacheEntry
 from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
+from runtime_hook.plan.loader import plan_loader
 from runtime_hook.request.allotment import SOURCE_DEVICES
 
 TYPE_CHECKING = False
@@ -74,8 +74,7 @@ class Planner:
         operations += self._give_files(wanted)
         operations += self._give_devices(allotment, rules, devices)
         operations += self._hide_other_gpus(allotment)
-        if entries:
-            operations.append(MergeLoaderCache(tuple(entries)))
+        operations += plan_loader(entries, layout, self._platform)
         return operations
 
     def _libraries(self, wanted: frozenset[str], elf_class: int) -> list[Library]:

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.loadercache.compat import CompatNote, HostDriver, decide, examine, parse_version, read_compat_note
+from runtime_hook.loadercache.compat import (
+    CompatNote,
+    HostDriver,
+    decide,
+    examine,
+    parse_compat_note,
+    parse_version,
+    read_compat_note,
+)
 from tests.runtime_hook.elfmaker import AARCH64, I386, SHT_NOTE, Elf, Section, note
 
 if TYPE_CHECKING:
@@ -41,6 +49,8 @@ def reader(data: bytes) -> ReadAt:
 
 class Folder:
     """An image's folder in memory: files are bytes, links text."""
+
+    path = "/usr/local/cuda/compat"
 
     def __init__(self, content: dict[str, bytes | str]) -> None:
         self._content = content
@@ -143,7 +153,7 @@ def test_the_decision_is_nvidias(
     ],
 )
 def test_a_note_is_read_or_is_none(data: bytes, expected: CompatNote | None) -> None:
-    assert read_compat_note(reader(data)) == expected
+    assert parse_compat_note(read_compat_note(reader(data))) == expected
 
 
 def test_a_note_that_says_it_is_longer_than_its_section_is_cut() -> None:
@@ -151,7 +161,7 @@ def test_a_note_that_says_it_is_longer_than_its_section_is_cut() -> None:
     whole = note(OWNER, json.dumps(CONTENT).encode())
     longer = struct.pack("<III", 19, 1 << 31, 1) + whole[12:]
     data = Elf("libcuda.so.1", sections=(Section(NAME, SHT_NOTE, longer),)).build()
-    assert read_compat_note(reader(data)) == NOTE
+    assert parse_compat_note(read_compat_note(reader(data))) == NOTE
 
 
 @pytest.mark.parametrize(
@@ -208,6 +218,6 @@ def test_whatever_bytes_are_changed_the_library_is_read_in_bounds(data: st.DataO
         read_bytes += length
         return bytes(library[offset : offset + length])
 
-    found = read_compat_note(read_at)
+    found = parse_compat_note(read_compat_note(read_at))
     assert found is None or isinstance(found, CompatNote)
     assert read_bytes <= 64 + 1024 * 64 + 2 * (1 << 16)

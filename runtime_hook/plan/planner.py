@@ -6,12 +6,12 @@ import os
 
 from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, WriteText
+from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.driverfiles import REQUIRED_SONAMES
 from runtime_hook.loadercache.cache import CacheEntry
 from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
-from runtime_hook.plan.loader import plan_loader
 from runtime_hook.request.allotment import SOURCE_DEVICES
 
 TYPE_CHECKING = False
@@ -175,6 +175,23 @@ class Planner:
 def _lead(link: DriverLink, library_folder: str) -> Operation:
     folder = f"{library_folder}/{link.subfolder}" if link.subfolder else library_folder
     return LinkName(folder, link.name, link.target, "", is_mandatory=False)
+
+
+def plan_loader(entries: list[CacheEntry], layout: Layout, platform: Platform) -> list[Operation]:
+    """Return the operations for the driver's names; an image of musl alone has no cache to write."""
+    if not entries:
+        return []
+    if layout.is_musl:
+        from runtime_hook.container.operations.loaderpaths import ListMuslFolder  # noqa: PLC0415 - few images
+
+        return [ListMuslFolder(layout.library_folder, platform.multiarch.partition("-")[0])]
+    compat = layout.compat
+    if compat is None:
+        return [MergeLoaderCache(tuple(entries))]
+    from runtime_hook.container.operations.loaderpaths import ListCompatFolder  # noqa: PLC0415 - few images
+
+    merged = MergeLoaderCache((*compat.entries, *entries))
+    return [ListCompatFolder(compat.folder, is_used=compat.is_used, reason=compat.reason), merged]
 
 
 def with_implied(capabilities: tuple[str, ...]) -> frozenset[str]:

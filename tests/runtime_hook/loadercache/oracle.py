@@ -31,7 +31,7 @@ class Placed:
 
 def run_ldconfig(root: Path, placed: Iterable[Placed], cache_format: str = "new") -> bytes:
     """Make a root with these libraries and return the cache that ldconfig writes: folders in the order given."""
-    folders = {}
+    folders: dict[str, None] = {}
     (root / "etc").mkdir(parents=True, exist_ok=True)
     for library in placed:
         folder = root / library.folder.lstrip("/")

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache.cache import MAGIC, TAG_HWCAPS, CacheEntry, LoaderCache, merge
-from runtime_hook.loadercache.order import entry_key, name_key
+from runtime_hook.loadercache.cache import (
+    MAGIC,
+    TAG_HWCAPS,
+    CacheEntry,
+    LoaderCache,
+    entry_key,
+    merge,
+    name_key,
+)
 from tests.runtime_hook.loadercache.oracle import HWCAPS, Placed, hwcap_name, listed, run_ldconfig
 
 if TYPE_CHECKING:

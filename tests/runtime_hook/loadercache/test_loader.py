@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.functional
 FLAGS = this_platform().cache_flags
 IMAGE = {"/opt/stubs": ["libcuda.so.1", "libz9.so.1", "libz10.so.1"], "/opt/b": ["libz10.so.1", "libB.so.1", "lib+.so"]}
 OURS = {"/opt/compat": ["libcuda.so.1"], "/opt/driver": ["libcuda.so.1", "libnvidia-ml.so.1"]}
+# Every x86-64 machine of the last fifteen years has v2; other machines have no folder of that name.
+HWCAPS = {"/opt/b/glibc-hwcaps/x86-64-v2": ["libB.so.1", "lib+.so"]} if os.uname().machine == "x86_64" else {}
 FOUND = {
     "libcuda.so.1": "/opt/compat",
     "libnvidia-ml.so.1": "/opt/driver",
@@ -26,6 +29,7 @@ FOUND = {
     "libz10.so.1": "/opt/stubs",
     "libB.so.1": "/opt/b",
     "lib+.so": "/opt/b",
+    **{name: folder for folder, names in HWCAPS.items() for name in names},
 }
 
 
@@ -54,7 +58,7 @@ def first_tries(root: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("cache_format", ["new", "compat", "old"])
 def test_the_loader_finds_what_the_cache_lists_first(root: Path, cache_format: str) -> None:
-    image = give_libraries(root, IMAGE)
+    image = give_libraries(root, {**IMAGE, **HWCAPS})
     (root / "etc/ld.so.conf").write_text("".join(f"{folder}\n" for folder in IMAGE))
     subprocess.run(["/sbin/ldconfig", "-c", cache_format, "-r", str(root)], check=True, capture_output=True)
     cache = root / "etc/ld.so.cache"

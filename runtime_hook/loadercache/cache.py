@@ -187,7 +187,7 @@ def _read_extension(data: bytes, start: int) -> dict[int, bytes]:
 def name_key(name: bytes, *, is_char_signed: bool = True) -> NameKey:
     """Return a key that sorts names as the loader does (``_dl_cache_libcmp``): runs of digits count as numbers.
 
-    A digit is greater than any other character, the end counts as character 0; numbers wrap at 32 bits, as in C.
+    A digit is greater than any other character; numbers wrap at 32 bits, as in C.
     """
     key, position, end = [], 0, len(name)
     while position < end:
@@ -198,16 +198,20 @@ def name_key(name: bytes, *, is_char_signed: bool = True) -> NameKey:
             continue
         number = byte - 48
         while position < end and 48 <= name[position] <= 57:  # noqa: PLR2004 - "0" to "9"
-            number = number * 10 + name[position] - 48
+            number = (number * 10 + name[position] - 48) % _INT32
             position += 1
         key.append((1, (number + _INT32 // 2) % _INT32 - _INT32 // 2))
-    key.append((0, 0))
     return key
 
 
 def entry_key(name: bytes, flags: int) -> EntryKey:
-    """Return what a cache's entries are ordered by, descending: name, then flags (``compare`` in ``elf/cache.c``)."""
-    return name_key(name, is_char_signed=flags & _MACHINE_MASK not in _UNSIGNED_CHAR_MACHINES), flags
+    """Return what a cache's entries are ordered by, descending: name, then flags (``compare`` in ``elf/cache.c``).
+
+    The end of a name counts as its character 0.
+    """
+    key = name_key(name, is_char_signed=flags & _MACHINE_MASK not in _UNSIGNED_CHAR_MACHINES)
+    key.append((0, 0))
+    return key, flags
 
 
 def merge(cache: LoaderCache | None, entries: Sequence[CacheEntry]) -> bytes:

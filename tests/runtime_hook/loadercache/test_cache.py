@@ -172,7 +172,11 @@ def test_strings_that_no_path_can_have_are_cut() -> None:
     ],
 )
 def test_names_compare_as_the_loader_compares_them(smaller: bytes, greater: bytes) -> None:
-    assert name_key(smaller) < name_key(greater)
+    assert entry_key(smaller, FLAG) < entry_key(greater, FLAG)
+
+
+def test_a_number_of_any_length_wraps() -> None:
+    assert name_key(b"9" * 200_000) == name_key(b"4294967295")
 
 
 def test_where_characters_have_no_sign_they_are_greater() -> None:

@@ -25,6 +25,9 @@ ENTITLEMENT_ENV = "env"
 LOG_WORDS = ("auto", "journal", "syslog", "none")
 # NVIDIA's names, in the order in which they are reported.
 DRIVER_CAPABILITIES = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
+# NVIDIA's words (cuda-compat-mode); its modes hook and mount are older ways to the same end.
+CUDA_COMPAT_LDCONFIG = "ldconfig"
+CUDA_COMPAT_DISABLED = "disabled"
 MAX_TIMEOUT_S = 300
 
 _KEYS = (
@@ -38,6 +41,7 @@ _KEYS = (
     "disableRequire",
     "ignoreImexChannelRequests",
     "rules",
+    "cudaCompat",
     "inventory",
     "log",
     "timeoutS",
@@ -62,6 +66,7 @@ class HookConfig:
     ignore_imex_channels: bool = False
     rules: tuple[Rule, ...] = ()
     denial: str = ""
+    cuda_compat: str = CUDA_COMPAT_LDCONFIG
     inventory_path: str = INVENTORY_PATH
     log: str = "auto"
     timeout_s: int = DEFAULT_TIMEOUT_S
@@ -101,6 +106,7 @@ def parse_config(content: object, where: str) -> HookConfig:
         disable_require=document.flag("disableRequire", default=False),
         ignore_imex_channels=document.flag("ignoreImexChannelRequests", default=False),
         rules=_rules(document),
+        cuda_compat=_cuda_compat(document),
         inventory_path=_absolute(document, "inventory", INVENTORY_PATH),
         log=_log_target(document),
         timeout_s=_timeout(document),
@@ -145,6 +151,14 @@ def _rules(document: Document) -> tuple[Rule, ...]:
     from runtime_hook.policy import parse_rule  # noqa: PLC0415 - start-up budget: only where there are rules
 
     return tuple(parse_rule(entry) for entry in document.children("rules"))
+
+
+def _cuda_compat(document: Document) -> str:
+    known = (CUDA_COMPAT_LDCONFIG, CUDA_COMPAT_DISABLED)
+    word = document.text("cudaCompat", CUDA_COMPAT_LDCONFIG)
+    if word not in known:
+        raise ConfigError(f"{document.where}: cudaCompat {word} is unknown", f"known are {', '.join(known)}")
+    return word
 
 
 def _absolute(document: Document, key: str, default: str) -> str:

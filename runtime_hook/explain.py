@@ -6,13 +6,15 @@ import os
 
 from runtime_hook.bundle import read_container_file
 from runtime_hook.config import CONFIG_PATH, load_config
+from runtime_hook.container.compatfolder import TreeFolder
 from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import this_platform
 from runtime_hook.host.store import check_nodes, check_versions, current_inventory, read_inventory
+from runtime_hook.loadercache.compat import HostDriver, examine
 from runtime_hook.origin import find_origin
-from runtime_hook.plan.layout import choose_layout
+from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout, wants_compat, with_compat
 from runtime_hook.plan.planner import Planner
 from runtime_hook.policy import settle
 from runtime_hook.request import requirements
@@ -112,7 +114,7 @@ def _decide(sources: Sources, container: ContainerConfig, config: HookConfig, an
     gpus = gpus_of(allotment, inventory)
     answer["requirements"] = [dict(vars(each)) for each in requirements.evaluate(found, inventory, gpus)]
     notes = requirements.check_requirements(found, inventory, gpus)
-    answer.update(_granted(allotment, container, inventory, tree))
+    answer.update(_granted(allotment, container, config, inventory, tree))
     answer["reason"] = "; ".join(part for part in (_GROUNDS[allotment.source], allotment.note, *notes) if part)
 
 
@@ -126,10 +128,14 @@ def _inventory(sources: Sources, config: HookConfig, tree: HostTree) -> Inventor
 
 
 def _granted(
-    allotment: Allotment, container: ContainerConfig, inventory: Inventory, tree: HostTree
+    allotment: Allotment, container: ContainerConfig, config: HookConfig, inventory: Inventory, tree: HostTree
 ) -> dict[str, object]:
     platform = this_platform()
-    layout = choose_layout(platform, lambda path: os.path.lexists(container.rootfs + path))
+    root = HostTree(container.rootfs)
+    layout = choose_layout(platform, root.has)
+    if wants_compat(allotment, config) and root.has(COMPAT_FOLDER):
+        host = HostDriver(inventory.driver_version, inventory.cuda_version)
+        layout = with_compat(layout, examine(TreeFolder(root, COMPAT_FOLDER), host, platform))
     planner = Planner(inventory, platform, tree.host_path)
     plan = planner.plan(allotment, layout, container.device_rules, container.devices)
     return {

@@ -17,9 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runtime_hook.bundle import ContainerConfig, State
     from runtime_hook.config import HookConfig
-    from runtime_hook.container.injection import Outcome
+    from runtime_hook.container.injection import Namespaces, Outcome
     from runtime_hook.host.hosttree import HostTree
     from runtime_hook.host.inventory import Inventory
+    from runtime_hook.plan.layout import Layout
     from runtime_hook.request.allotment import Allotment
 
 
@@ -121,7 +122,7 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
     from runtime_hook.container.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
     from runtime_hook.container.libc import kill_after  # noqa: PLC0415 - start-up budget: ctypes after the decision
     from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
-    from runtime_hook.plan.layout import choose_layout  # noqa: PLC0415 - start-up budget
+    from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout, wants_compat  # noqa: PLC0415 - start-up budget
     from runtime_hook.plan.planner import Planner  # noqa: PLC0415 - start-up budget
 
     platform = this_platform()
@@ -131,9 +132,23 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
     try:
         syscalls.enter()
         layout = choose_layout(platform, lambda path: has_path(syscalls, path))
+        has_compat = wants_compat(allotment, run.config) and has_path(syscalls, COMPAT_FOLDER)
     finally:
         syscalls.leave()
         run.deadline.release()
+    if has_compat:
+        layout = _add_compat(run, layout, syscalls, inventory)
     planner = Planner(inventory, platform, tree.host_path)
     plan = planner.plan(allotment, layout, run.container.device_rules, run.container.devices)
     return carry_out(plan, syscalls, run.deadline)
+
+
+def _add_compat(run: Run, layout: Layout, syscalls: Namespaces, inventory: Inventory) -> Layout:
+    from runtime_hook.container.compatfolder import ContainerFolder, examine_container  # noqa: PLC0415 - few images
+    from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
+    from runtime_hook.loadercache.compat import HostDriver  # noqa: PLC0415 - start-up budget: few images
+    from runtime_hook.plan.layout import COMPAT_FOLDER, with_compat  # noqa: PLC0415 - start-up budget
+
+    host = HostDriver(inventory.driver_version, inventory.cuda_version)
+    folder = ContainerFolder(syscalls, run.deadline, COMPAT_FOLDER)
+    return with_compat(layout, examine_container(folder, host, this_platform()))

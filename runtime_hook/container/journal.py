@@ -15,10 +15,13 @@ from runtime_hook.reading import describe_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from runtime_hook.container.syscalls import Occupant, Syscalls
     from runtime_hook.deadline import Deadline
+    from runtime_hook.host.elf import ReadAt
 
+    T = TypeVar("T")
     Undo = tuple[str, Callable[[], None]]
 
 
@@ -97,6 +100,14 @@ class Journal:
         if content is not None:
             self._read[folder, name] = content
         return content
+
+    def names(self, folder: int, limit: int) -> list[str] | None:
+        """Return the names in a folder."""
+        return self._syscalls.names(folder, limit)
+
+    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
+        """Return what a look at a regular file finds."""
+        return self._syscalls.inspect_file(folder, name, look)
 
     def make_folder(self, folder: int, name: str) -> None:
         """Make a folder; undone by removing it."""

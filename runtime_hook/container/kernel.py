@@ -20,7 +20,13 @@ from runtime_hook.reading import describe_error, read_descriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from runtime_hook.container.devicerules import DeviceRules
+    from runtime_hook.host.elf import ReadAt
+
+    T = TypeVar("T")
 
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -246,17 +252,43 @@ class KernelSyscalls:
 
     def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
         """Return a regular file's content; None when it is larger than the limit."""
+        content = self._open_content(folder, name)
+        try:
+            return read_descriptor(content, limit_bytes)
+        finally:
+            os.close(content)
+
+    def _open_content(self, folder: int, name: str) -> int:
+        """Open a regular file for reading: its type is known before anything of it is opened."""
         found = self._open_name(folder, name)
         try:
             if not stat.S_ISREG(os.fstat(found).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", name)
-            content = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                return read_descriptor(content, limit_bytes)
-            finally:
-                os.close(content)
+            return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         finally:
             os.close(found)
+
+    def names(self, folder: int, limit: int) -> list[str] | None:
+        """Return the names in a folder; None when there are more than the limit."""
+        found: list[str] = []
+        listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            with os.scandir(listing) as entries:
+                for entry in entries:
+                    if len(found) == limit:
+                        return None
+                    found.append(entry.name)
+        finally:
+            os.close(listing)
+        return found
+
+    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
+        """Return what a look at a regular file finds by reads of its parts."""
+        content = self._open_content(folder, name)
+        try:
+            return look(lambda length, offset: os.pread(content, length, offset))
+        finally:
+            os.close(content)
 
     def put_file(self, folder: int, name: str, data: bytes) -> None:
         """Write a file, replacing whatever non-folder has the name, in one step."""

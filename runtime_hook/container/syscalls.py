@@ -11,7 +11,12 @@ from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Protocol, TypeVar
+
+    from runtime_hook.host.elf import ReadAt
+
+    T = TypeVar("T")
 else:
     Protocol = object
 
@@ -88,6 +93,12 @@ class Syscalls(Protocol):
 
     def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
         """Return a regular file's content; None when it is larger than the limit."""
+
+    def names(self, folder: int, limit: int) -> list[str] | None:
+        """Return the names in a folder; None when there are more than the limit."""
+
+    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
+        """Return what a look at a regular file finds by reads of its parts."""
 
     def put_file(self, folder: int, name: str, data: bytes) -> None:
         """Write a file, replacing whatever non-folder has the name, in one step."""

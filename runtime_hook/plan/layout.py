@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from runtime_hook.config import CUDA_COMPAT_DISABLED
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runtime_hook.config import HookConfig
     from runtime_hook.host.platforms import Platform
+    from runtime_hook.loadercache.compat import Compat
+    from runtime_hook.request.allotment import Allotment
 
+COMPAT_FOLDER = "/usr/local/cuda/compat"
 _MULTIARCH_32 = "i386-linux-gnu"
 
 
 @value
 class Layout:
-    """The folders of 64-bit and of 32-bit libraries ("" where an image cannot have any), and the kind of loader."""
+    """The folders of 64-bit and of 32-bit libraries ("" where an image cannot have any), and the kind of loader.
+
+    ``compat`` is the decision on an image that brings CUDA forward compatibility, None for all others.
+    """
 
     library_folder: str
     library_folder_32: str = ""
     is_musl: bool = False
+    compat: Compat | None = None
+
+
+def wants_compat(allotment: Allotment, config: HookConfig) -> bool:
+    """Tell whether an image's libraries of CUDA forward compatibility are looked at: for compute, unless disabled."""
+    return "compute" in allotment.capabilities and config.cuda_compat != CUDA_COMPAT_DISABLED
+
+
+def with_compat(layout: Layout, compat: Compat) -> Layout:
+    """Return a layout with the decision on CUDA forward compatibility."""
+    return Layout(layout.library_folder, layout.library_folder_32, layout.is_musl, compat)
 
 
 def choose_layout(platform: Platform, has: Callable[[str], bool]) -> Layout:

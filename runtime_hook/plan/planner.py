@@ -74,8 +74,7 @@ class Planner:
         operations += self._give_files(wanted)
         operations += self._give_devices(allotment, rules, devices)
         operations += self._hide_other_gpus(allotment)
-        if entries:
-            operations.append(MergeLoaderCache(tuple(entries)))
+        operations += plan_loader(entries, layout, self._platform)
         return operations
 
     def _libraries(self, wanted: frozenset[str], elf_class: int) -> list[Library]:
@@ -176,6 +175,23 @@ class Planner:
 def _lead(link: DriverLink, library_folder: str) -> Operation:
     folder = f"{library_folder}/{link.subfolder}" if link.subfolder else library_folder
     return LinkName(folder, link.name, link.target, "", is_mandatory=False)
+
+
+def plan_loader(entries: list[CacheEntry], layout: Layout, platform: Platform) -> list[Operation]:
+    """Return the operations for the driver's names; an image of musl alone has no cache to write."""
+    if not entries:
+        return []
+    if layout.is_musl:
+        from runtime_hook.container.operations.loaderpaths import ListMuslFolder  # noqa: PLC0415 - few images
+
+        return [ListMuslFolder(layout.library_folder, platform.multiarch.partition("-")[0])]
+    compat = layout.compat
+    if compat is None:
+        return [MergeLoaderCache(tuple(entries))]
+    from runtime_hook.container.operations.loaderpaths import ListCompatFolder  # noqa: PLC0415 - few images
+
+    merged = MergeLoaderCache((*compat.entries, *entries))
+    return [ListCompatFolder(compat.folder, is_used=compat.is_used, reason=compat.reason), merged]
 
 
 def with_implied(capabilities: tuple[str, ...]) -> frozenset[str]:

@@ -23,6 +23,7 @@ from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevice
 from runtime_hook.container.operations.driverproc import MaskDriverProc
 from runtime_hook.container.operations.files import BindFile, LinkName, NoteAbsent, WriteText
 from runtime_hook.container.operations.loadercache import MergeLoaderCache
+from runtime_hook.container.operations.loaderpaths import ListCompatFolder, ListMuslFolder
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import HookError
 from runtime_hook.loadercache.cache import CacheEntry

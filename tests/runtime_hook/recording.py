@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import errno
 import stat
+from typing import TYPE_CHECKING, TypeVar
 
 from runtime_hook.container.syscalls import KIND_FILE, Occupant
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runtime_hook.host.elf import ReadAt
+
+T = TypeVar("T")
 FILE, FOLDER, LINK, DEVICE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666
 
 
@@ -130,6 +137,17 @@ class RecordingSyscalls:
     def read_file(self, folder: int, name: str, limit_bytes: int) -> bytes | None:
         content = self.contents[self._path(folder, name)]
         return content if len(content) <= limit_bytes else None
+
+    def names(self, folder: int, limit: int) -> list[str] | None:
+        start = self._path(folder, "")
+        found = [path[len(start) :] for path in self.modes if path.startswith(start) and "/" not in path[len(start) :]]
+        return found if len(found) <= limit else None
+
+    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
+        path = self._path(folder, name)
+        if self.modes[path] != FILE:
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        return look(lambda length, offset: self.contents[path][offset : offset + length])
 
     def put_file(self, folder: int, name: str, data: bytes) -> None:
         self._change(f"write {name}")

@@ -6,6 +6,7 @@ behind it stands the code of each module. Whatever else Python starts the launch
 """
 
 from __future__ import annotations
+import __future__
 
 import marshal
 import os
@@ -25,7 +26,8 @@ LAUNCHER = "grapnel-hook"
 _PACKAGE = "runtime_hook"
 _STARTED_BY_PATH = ("__main__.py", "launcher.py", "packed.py")
 # Of the standard library, what the hook imports: modules in Python, and shared objects that need a search otherwise.
-_PURE_MODULES = ("__future__", "struct")
+_PURE_MODULES = ("struct",)
+_ANNOTATIONS = "from __future__ import annotations\n"
 _SHARED_OBJECTS = ("_json", "_ctypes", "_socket", "_struct")
 
 
@@ -89,9 +91,12 @@ def build_pack(folder: str) -> bytes:
 
 
 def _compile(path: str, shown: str) -> bytes:
-    """Compile without docstrings, which nobody reads here."""
-    with open(path, "rb") as file:
-        return marshal.dumps(compile(file.read(), shown, "exec", dont_inherit=True, optimize=2))
+    """Compile without docstrings, and without importing ``__future__`` at each start, which makes ten features."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    flags = __future__.annotations.compiler_flag if _ANNOTATIONS in text else 0
+    code = compile(text.replace(_ANNOTATIONS, "\n", 1), shown, "exec", flags, dont_inherit=True, optimize=2)
+    return marshal.dumps(code)
 
 
 def _modules(folder: str) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ STARTED_WITH |= {"encodings.aliases", "encodings.utf_8", "io", "marshal", "posix
 PATHS = {"_stat", "stat", "genericpath", "posixpath"}
 NOTHING_ASKED = STARTED_WITH | PATHS | {"__future__", "_json", "errno"}
 GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "struct", "_socket"}
+GPU_GIVEN |= {"ctypes", "ctypes._endian", "types", "encodings.ascii"}
 OWN_WAY_OF_NOTHING = {
     "bundle", "cli", "config", "deadline", "document", "entitlement", "errors", "jsonfast", "leanos", "prestart",
     "reading", "values",

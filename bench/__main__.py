@@ -1,23 +1,30 @@
-"""``python3 -m bench``: every benchmark in turn, on nodes of its own where it needs some.
+"""``python3 -m bench [NAME ...]``: those benchmarks, or all, on nodes of their own where they need some.
 
 Figures are printed with their floor or peer beside them, measured in turn in the same run: these machines are noisy.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.cluster import Cluster
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 HERE = Path(__file__).parent
 DECLARATION = 'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: "550.163.01"}\n'
 NODES = ("b1", "b2", "b3")
+ALONE = ("hook", "plugin")
+BENCHMARKS = (*ALONE, "apply", "cluster")
 
 
 def run(script: str, *arguments: str) -> None:
@@ -39,20 +46,34 @@ def bench_apply(site: Site) -> None:
         run("apply.py", str(site.inventory_path), "-f", str(declaration))
 
 
-def main() -> int:
-    """Run them all; exit status 0, or 1 with the reason."""
-    os.environ["GRAPNEL_PAYLOAD"] = str(HERE.parent / "dist" / "payload")
+def bench_on_nodes(names: Sequence[str]) -> None:
+    """Run those that need nodes, and take the nodes away again."""
     site = Site("bench")
     try:
-        run("hook.py")
-        run("plugin.py")
-        try:
+        if "apply" in names:
             site.destroy()
             bench_apply(site)
+        if "cluster" in names:
             site.destroy()
             run("cluster.py", "--name", site.name)
-        finally:
-            Cluster(site.name).down()  # the site too; a script that is interrupted here has no time to clean up itself
+    finally:
+        Cluster(site.name).down()  # the site too; a script that is interrupted here has no time to clean up itself
+
+
+def main() -> int:
+    """Run them; exit status 0, or 1 with the reason."""
+    parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; without a name, all")
+    names = parser.parse_args().names or BENCHMARKS
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        parser.error(f"no benchmark {unknown[0]}: known are {', '.join(BENCHMARKS)}")
+    os.environ["GRAPNEL_PAYLOAD"] = str(HERE.parent / "dist" / "payload")
+    try:
+        for name in ALONE:
+            if name in names:
+                run(f"{name}.py")
+        if set(names) - set(ALONE):
+            bench_on_nodes(names)
     except (LabError, subprocess.CalledProcessError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -1,161 +1,251 @@
-"""What the hook costs per container start, side by side with a bare interpreter and with a runtime that has no hook.
+"""What the hook costs per container start, side by side with NVIDIA's hooks, with no hook, and with a bare interpreter.
 
-Rows, in rotated order every round so that load and clock changes meet all alike: the interpreter alone (the floor),
-the hook on a container that asks for nothing, on one whose image says ``all`` without an allocation; and the runtime
-without a hook, with a hook that leaves early, and with one that gives a GPU everything. Wall time and CPU time
-(children included) as min/med/max, and ratios to the floor. Needs root, runc, gcc and busybox-static.
+Every round starts each of them once, in another order, so that load and clock changes meet all alike. Containers are
+``busybox true`` under runc, each on a fresh overlay: of a small image, and of one with 1,585 names in its loader
+cache. The hook is installed and packed as on a node. Figures go to ``history/hook.jsonl`` and are compared with the
+last ones. Needs root, runc, gcc, busybox-static; NVIDIA's rows need Go.
 
-Usage: python bench/hook.py [--rounds N]
+Usage: python bench/hook.py [--rounds N] [--restarts N] [--no-history] [--strict]
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
-import resource
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.runtime_hook.containers import HOOK, Container, make_root
-from tests.runtime_hook.drivertree import DriverTree
+from bench.stage.figures import Spread, in_turn
+from bench.starts import bundles, history, images, nvidia, verdict
+from bench.starts.driver import GPUS, build_driver
+from bench.starts.measuring import Cost, build_peak_wrapper, measure, read_peaks
+from tests.runtime_hook.releases import PYTHON, install_release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-PYTHON = ["/usr/bin/python3", "-I", "-S"]
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
-FLOOR, EARLY = "python3 -I -S -c pass", "hook: no GPU asked for"
-NO_HOOK = "runc, no hook"
+    Configure = Callable[[dict[str, Any]], None]
+
+HERE = Path(__file__).resolve().parent
+HISTORY = HERE / "history/hook.jsonl"
 WARM_UP = 3
+PEAK_ROUNDS = 5
 
 
 class Scene:
-    """One driver tree, one hook installation with compiled modules, containers made anew for every start."""
+    """One host: its driver tree, its hook, and NVIDIA's specification for it where Go is present."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        objects = folder / "objects"
-        objects.mkdir()
-        self.driver = DriverTree(folder / "host", objects).build()
-        self.pristine = make_root(folder / "pristine")
-        config = folder / "hook.json"
-        config.write_text(json.dumps({"inventory": str(folder / "inventory.json"), "log": "none"}))
-        self.arguments = ["--config", str(config), "--root", str(self.driver.root)]
-        subprocess.run([*PYTHON, str(HOOK), "--version"], check=True, stdout=subprocess.DEVNULL)
+        build_driver(folder / "host")
+        self.hook = install_release(folder / "hook")
+        settings = folder / "hook.json"
+        settings.write_text(json.dumps({"inventory": str(folder / "inventory.json"), "log": "none"}))
+        self.arguments = ["--config", str(settings), "--root", str(folder / "host")]
+        self.images = {name: images.image(name) for name in images.ENTRIES}
+        programs = nvidia.tools()
+        self.specification = nvidia.generate(programs, folder / "host") if programs else None
         self.count = 0
 
-    def bundle(self, *, environment: list[str], devices: list[tuple[str, int]], with_hook: bool = True) -> Container:
-        """Make a container with a root of its own."""
+    def variants(self) -> dict[str, Configure]:
+        """Return what is done to a container's configuration, by name."""
+        found: dict[str, Configure] = {
+            verdict.NO_HOOK: lambda _: None,
+            "our hook, nothing asked": self._with_ours(0),
+            verdict.OURS: self._with_ours(1),
+            verdict.OURS_ALL: self._with_ours(GPUS),
+        }
+        if self.specification is not None:
+            found["NVIDIA's edits, no hook"] = self._with_theirs(["0"], with_hooks=False)
+            found[verdict.THEIRS] = self._with_theirs(["0"])
+            found["NVIDIA, 8 GPUs"] = self._with_theirs([str(index) for index in range(GPUS)])
+        return found
+
+    def _with_ours(self, gpus: int) -> Configure:
+        def configure(config: dict[str, Any]) -> None:
+            if gpus:
+                bundles.with_gpus(config, gpus)
+            bundles.with_hook(config, self.hook, self.arguments)
+
+        return configure
+
+    def _with_theirs(self, devices: list[str], *, with_hooks: bool = True) -> Configure:
+        edits = nvidia.edits_of(self.specification or {}, devices)
+        return partial(bundles.with_edits, edits=edits, with_hooks=with_hooks)
+
+    @contextmanager
+    def root(self, image: str) -> Iterator[Path]:
+        """Give a container a fresh root."""
+        with images.fresh_root(self.images[image], self.folder) as root:
+            yield root
+
+    def start(self, root: Path, configure: Configure) -> Cost:
+        """Run a container on a root to its end."""
         self.count += 1
-        root = self.folder / f"root{self.count}"
-        shutil.copytree(self.pristine, root, symlinks=True)
-        made = Container(
-            self.folder / f"bundle{self.count}",
-            root,
-            ["/bin/busybox", "true"],
-            hook_arguments=self.arguments,
-            environment=environment,
-            devices=devices,
-            with_hook=with_hook,
-        )
-        made.write()
-        return made
-
-    def discard(self, container: Container) -> None:
-        """Remove a container's root and bundle."""
-        shutil.rmtree(container.root)
-        shutil.rmtree(container.folder)
-
-    def direct(self, environment: list[str]) -> tuple[float, float]:
-        """Start the hook by itself, as the runtime would, for a container that gets nothing."""
-        made = self.bundle(environment=environment, devices=[])
-        state = json.dumps({"ociVersion": "1.0.2", "id": "bench", "pid": os.getpid(), "bundle": str(made.folder)})
-        result = measure([*PYTHON, str(HOOK), "prestart", *self.arguments], state)
-        self.discard(made)
-        return result
-
-    def start(self, *, devices: list[tuple[str, int]], with_hook: bool = True) -> tuple[float, float]:
-        """Run a container to its end."""
-        made = self.bundle(environment=[], devices=devices, with_hook=with_hook)
+        config = bundles.plain(root)
+        configure(config)
+        bundles.write(self.folder / "bundle", config)
         name = f"grapnel-bench-{os.getpid()}-{self.count}"
-        argv = ["runc", "--root", str(self.folder / "state"), "run", "--bundle", str(made.folder), name]
-        result = measure(argv)
-        self.discard(made)
-        return result
+        bundle = str(self.folder / "bundle")
+        return measure(["runc", "--root", str(self.folder / "state"), "run", "--bundle", bundle, name])
+
+    def start_afresh(self, image: str, configure: Configure) -> Cost:
+        """Run a container on a fresh root."""
+        with self.root(image) as root:
+            return self.start(root, configure)
+
+    def start_hook_alone(self) -> Cost:
+        """Start the hook as a runtime would, for a container that asks for nothing."""
+        bundles.write(self.folder / "asks-nothing", bundles.plain(self.folder))
+        state = {"ociVersion": "1.0.2", "id": "bench", "pid": os.getpid(), "bundle": str(self.folder / "asks-nothing")}
+        return measure([str(self.hook), "prestart", *self.arguments], json.dumps(state).encode())
 
 
-def measure(argv: list[str], stdin: str = "") -> tuple[float, float]:
-    """Return wall and CPU milliseconds of one command and everything it started."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(argv, input=stdin, text=True, capture_output=True, check=False, env=ENVIRONMENT)
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(f"{argv[0]} failed: {done.stderr}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall * 1000, cpu * 1000
+def rows(scene: Scene) -> dict[str, Callable[[], Cost]]:
+    """Return everything that is measured, by name."""
+    found: dict[str, Callable[[], Cost]] = {
+        verdict.BARE: lambda: measure([PYTHON, "-I", "-S", "-c", "pass"]),
+        verdict.EARLY: scene.start_hook_alone,
+    }
+    for image in scene.images:
+        for name, configure in scene.variants().items():
+            found[verdict.row(image, name)] = partial(scene.start_afresh, image, configure)
+    return found
 
 
-def rows(scene: Scene) -> dict[str, Callable[[], tuple[float, float]]]:
-    """Return what is measured, by name."""
+def sample(measured: dict[str, Callable[[], Cost]], rounds: int) -> dict[str, list[Cost]]:
+    """Measure all of them in turn, so many rounds."""
+    samples: dict[str, list[Cost]] = {name: [] for name in measured}
+    for number in range(rounds + WARM_UP):
+        for name in in_turn(list(measured), number):
+            cost = measured[name]()
+            if number >= WARM_UP:
+                samples[name].append(cost)
+    return samples
+
+
+def peaks(scene: Scene, configure: Configure) -> dict[str, float]:
+    """Return the peak memory of each hook process of a start, in MiB."""
+    log = scene.folder / "peaks"
+    log.unlink(missing_ok=True)
+    wrapper = build_peak_wrapper(scene.folder)
+
+    def with_wrapper(config: dict[str, Any]) -> None:
+        configure(config)
+        bundles.watched(config, wrapper, log)
+
+    for _ in range(PEAK_ROUNDS):
+        scene.start_afresh("big", with_wrapper)
+    found: dict[str, float] = {}
+    for name, mib in read_peaks(log):
+        found[name] = max(mib, found.get(name, 0.0))
+    return found
+
+
+def show_growth(scene: Scene, restarts: int) -> bool:
+    """Start one container again and again on one root; say what its layer holds then, and whether ours grew."""
+    has_grown = False
+    for name in (verdict.OURS, verdict.THEIRS):
+        configure = scene.variants().get(name)
+        if configure is None:
+            continue
+        with scene.root("small") as root:
+            scene.start(root, configure)
+            before = images.written(root)
+            for _ in range(restarts):
+                scene.start(root, configure)
+            after = images.written(root)
+        print(f"{name:20} files, bytes in the layer: {before} after one start, {after} after {restarts} more")
+        has_grown |= name == verdict.OURS and after > before
+    return has_grown
+
+
+def show(samples: dict[str, list[Cost]]) -> None:
+    """Print the table."""
+    print(f"{'ms: min med max':30} {'wall':>23} {'CPU':>23}   CPU over no hook")
+    for name, costs in samples.items():
+        wall, cpu = (Spread.of(figures) for figures in zip(*((cost.wall, cost.cpu) for cost in costs), strict=True))
+        image, _, variant = name.partition(": ")
+        is_start = image in images.ENTRIES and variant != verdict.NO_HOOK
+        over = f"{verdict.added_cpu(samples, image, variant):+8.1f}" if is_start else ""
+        print(f"{name:30} {wall.show(1, 7)} {cpu.show(1, 7)}   {over}".rstrip())
+
+
+def entry_of(lines: list[verdict.Line], samples: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
+    """Return a line of the history."""
+    commit = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude", "*"]
+    medians = {
+        name: [round(median(cost.wall for cost in costs), 2), round(median(cost.cpu for cost in costs), 2)]
+        for name, costs in samples.items()
+    }
     return {
-        FLOOR: lambda: measure([*PYTHON, "-c", "pass"]),
-        EARLY: lambda: scene.direct([]),
-        "hook: image says all, not entitled": lambda: scene.direct(["NVIDIA_VISIBLE_DEVICES=all"]),
-        NO_HOOK: lambda: scene.start(devices=ALLOCATED, with_hook=False),
-        "runc, hook, no GPU": lambda: scene.start(devices=[]),
-        "runc, hook, one GPU given": lambda: scene.start(devices=ALLOCATED),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%MZ"),
+        "commit": subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip(),
+        "machine": machine(),
+        "load": round(os.getloadavg()[0], 1),
+        "rounds": rounds,
+        "figures": {line.name: round(line.measured, 3) for line in lines},
+        "medians_wall_cpu_ms": medians,
     }
 
 
-def spread(figures: list[float]) -> str:
-    """Return min/med/max."""
-    ordered = sorted(figures)
-    return f"{ordered[0]:7.1f}/{ordered[len(ordered) // 2]:6.1f}/{ordered[-1]:6.1f}"
+def machine() -> str:
+    """Return what the figures depend on: processor, kernel, Python."""
+    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = models[0].partition(":")[2].strip() if models else os.uname().machine
+    python = subprocess.run([PYTHON, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{len(os.sched_getaffinity(0))} x {processor}, Linux {os.uname().release}, {python}"
 
 
-def median(figures: list[float]) -> float:
-    """Return the middle figure."""
-    return sorted(figures)[len(figures) // 2]
-
-
-def show(samples: dict[str, list[tuple[float, float]]]) -> None:
-    """Print the table and the ratios that count."""
-    floor = median([cpu for _, cpu in samples[FLOOR]])
-    no_hook = median([cpu for _, cpu in samples[NO_HOOK]])
-    print(f"{'ms: min/med/max':38} {'wall':>22} {'CPU':>22}   CPU to floor   CPU over {NO_HOOK}")
-    for name, pairs in samples.items():
-        walls, cpus = [wall for wall, _ in pairs], [cpu for _, cpu in pairs]
-        over = f"{median(cpus) - no_hook:+.1f}" if name.startswith("runc") else ""
-        print(f"{name:38} {spread(walls):>22} {spread(cpus):>22}   {median(cpus) / floor:12.2f}   {over:>10}")
-
-
-def main() -> None:
-    """Measure and print."""
+def main() -> int:
+    """Measure, print, compare and keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--restarts", type=int, default=100)
+    parser.add_argument("--no-history", action="store_true", help="keep nothing of this run")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a budget is exceeded")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
-        measured = rows(Scene(Path(folder)))
-        names = list(measured)
-        samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-        for number in range(rounds + WARM_UP):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                result = measured[name]()
-                if number >= WARM_UP:
-                    samples[name].append(result)
-    print(f"{rounds} rounds, load {os.getloadavg()[0]:.1f}, hook under {PYTHON[0]}")
-    show(samples)
+        scene = Scene(Path(folder))
+        if scene.specification is None:
+            print("go is not on PATH: nothing of NVIDIA's stands beside")
+        samples = sample(rows(scene), options.rounds)
+        print(f"{options.rounds} rounds, load {os.getloadavg()[0]:.1f}, {machine()}")
+        show(samples)
+        memory = {
+            name: peaks(scene, scene.variants()[name])
+            for name in (verdict.OURS, verdict.THEIRS)
+            if name in scene.variants()
+        }
+        for name, found in memory.items():
+            print(f"peak MiB, {name}: " + ", ".join(f"{process} {mib:.1f}" for process, mib in found.items()))
+        has_grown = show_growth(scene, options.restarts)
+    lines = verdict.judge(samples, max(memory[verdict.OURS].values()))
+    print("\n".join(map(str, lines)))
+    keep(entry_of(lines, samples, options.rounds), lines, is_kept=not options.no_history)
+    is_within = all(line.is_kept for line in lines) and not has_grown
+    return 1 if options.strict and not is_within else 0
+
+
+def keep(entry: dict[str, Any], lines: list[verdict.Line], *, is_kept: bool) -> None:
+    """Compare with the last time and add to the history."""
+    before = history.last_of(history.read(HISTORY), entry["machine"])
+    if before is not None:
+        print(f"\nsince {before['date']} ({before['commit']}, load {before['load']}):")
+        print("\n".join(history.compare(before, lines)))
+    if is_kept:
+        history.append(HISTORY, entry)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

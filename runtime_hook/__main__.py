@@ -5,11 +5,16 @@ With ``-I`` Python puts neither the script's folder nor the current one on ``sys
 by its real path, once, so that a release that is replaced meanwhile is not mixed with the next.
 """
 
-import os
+import posix  # not os: see runtime_hook.leanos
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+script = posix.readlink(f"/proc/self/fd/{posix.open(__file__, posix.O_PATH)}")
+sys.path.insert(0, script.rsplit("/", 2)[0])
 
-from runtime_hook.cli import run
+from runtime_hook.leanos import install  # noqa: E402 - found by what stands above
+
+install()
+
+from runtime_hook.cli import run  # noqa: E402 - os must not be imported before
 
 run(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The commands for people and for other parts: explain, refresh, --version. May import what it likes."""
+"""The commands for people and for other parts: explain, refresh, pack, --version. May import what it likes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import sys
 
 from runtime_hook import VERSION
 from runtime_hook.config import INVENTORY_PATH, load_config
-from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError
+from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError, ReleaseError
 from runtime_hook.explain import Sources, explain
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import missing_node
 from runtime_hook.host.store import check_versions, refresh
 from runtime_hook.jsonfast import dumps
+from runtime_hook.packing import find_release, pack_if_missing, write_pack
+from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ def command(arguments: Sequence[str]) -> int:
         return EXIT_OK if not stop.code else EXIT_USAGE
     if options.command == "explain":
         return _explain(options)
+    if options.command == "pack":
+        return _pack()
     return _refresh(options)
 
 
@@ -43,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("prestart", help="the OCI hook itself: container state on stdin", add_help=False)
     _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
     _add_refresh(commands.add_parser("refresh", help="make the host driver inventory anew"))
+    commands.add_parser("pack", help="pack this release into one file, which starts faster")
     return parser
 
 
@@ -68,6 +73,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _refresh(options: argparse.Namespace) -> int:
+    pack_if_missing(sys.argv[0])
     tree = HostTree(options.root)
     path = options.output or _inventory_path(tree)
     inventory = refresh(path, tree)
@@ -76,6 +82,17 @@ def _refresh(options: argparse.Namespace) -> int:
         f"{len({library.path for library in inventory.libraries})} libraries, {len(inventory.binaries)} programs"
     )
     _warn(inventory)
+    return EXIT_OK
+
+
+def _pack() -> int:
+    folder = find_release(sys.argv[0])
+    if not folder:
+        raise ReleaseError(f"{sys.argv[0]} is no installed release", "a checkout runs from its sources")
+    try:
+        print(write_pack(folder))
+    except OSError as reason:
+        raise ReleaseError(f"cannot pack {folder}: {describe_error(reason)}") from reason
     return EXIT_OK
 
 

@@ -10,7 +10,8 @@
     ├── InventoryError            the host's driver files, or the inventory of them
     ├── CacheError                a loader cache that is not one
     ├── InjectionError            an operation on the container failed
-    └── DeadlineError             the time limit was reached
+    ├── DeadlineError             the time limit was reached
+    └── ReleaseError              the installed hook itself cannot be packed
 
 Anything else that escapes is a bug: exit status 70. In every case the runtime refuses the container.
 """
@@ -67,6 +68,10 @@ class InjectionError(HookError):
 
 class DeadlineError(HookError):
     """The time limit was reached; everything done so far has been undone."""
+
+
+class ReleaseError(HookError):
+    """The hook's own files are not as an installation leaves them."""
 
 
 def one_line(text: str, limit: int = 600) -> str:

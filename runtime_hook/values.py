@@ -35,6 +35,9 @@ else:
 
 def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, object]") -> "Callable[..., None]":
     def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 - it becomes the method
+        if len(positional) == len(fields) and not named:  # most values of an inventory: a third of the time
+            self.__dict__.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=
+            return
         if len(positional) > len(fields):
             raise TypeError(f"{name} takes {len(fields)} fields, {len(positional)} were given")
         if len(positional) == len(fields) and not named:  # the common case: the inventory is hundreds of values

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.releases import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.playbooks.fakes import Machine
 
 HOME = "usr/lib/grapnel"
@@ -67,6 +66,18 @@ def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) 
     flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
     assert flags == 0b01  # PEP 552: by hash, not checked against the source
     assert f"/{HOME}/releases/hook-{'a' * 12}/runtime_hook/part.py".encode() in compiled.read_bytes()
+
+
+def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "runtime_hook"
+    with tarfile.open(tmp_path / "hook.tar", "w") as archive:
+        archive.add(source, "runtime_hook", filter=lambda entry: None if "__pycache__" in entry.name else entry)
+        archive.add(source / "launcher.py", "grapnel-hook")
+
+    install_release(node, "hook", digest("a"), str(tmp_path / "hook.tar"))
+
+    (packed,) = node.path(f"/{HOME}/hook").glob("grapnel-hook.cpython-*")
+    assert packed.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:

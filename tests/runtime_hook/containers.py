@@ -78,6 +78,7 @@ class Container:
     capabilities: list[str] = field(default_factory=lambda: list(CAPABILITIES))
     changes: dict[str, Any] = field(default_factory=dict)
     with_hook: bool = True
+    hook: Path = HOOK
 
     def config(self) -> dict[str, Any]:
         environment = ["PATH=/bin:/usr/bin", *self.environment]
@@ -110,7 +111,7 @@ class Container:
 
     def _hook(self) -> dict[str, Any]:
         arguments = ["grapnel-hook", "prestart", *self.hook_arguments]
-        return {"path": str(HOOK), "args": arguments, "env": HOOK_ENVIRONMENT, "timeout": 20}
+        return {"path": str(self.hook), "args": arguments, "env": HOOK_ENVIRONMENT, "timeout": 20}
 
     @staticmethod
     def _device(path: str, minor: int) -> dict[str, Any]:

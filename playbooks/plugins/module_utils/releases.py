@@ -20,6 +20,7 @@ _HOME = "/usr/lib/grapnel"
 _RELEASES = f"{_HOME}/releases"
 _INVENTORY = "/run/grapnel/inventory.json"
 _PARTS = ("hook", "node")
+_HOOK = "grapnel-hook"
 _DIGEST_LENGTH = 12
 _UNPACK_TIMEOUT_S = 120.0
 _COMPILE_TIMEOUT_S = 300.0
@@ -70,6 +71,7 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     if done.return_code:
         raise ReleaseError(f"{archive} cannot be unpacked: {done.complaint}")
     _compile(host, beside, f"{_RELEASES}/{name}")
+    _pack(host, beside)
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
     _remove(releases / name)  # an older attempt, or a release somebody has damaged
@@ -84,6 +86,12 @@ def _compile(host: Host, folder: Path, place: str) -> None:
     """
     options = ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", place]
     host.run([_PYTHON, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
+
+
+def _pack(host: Host, folder: Path) -> None:
+    """Let a hook pack its modules for the node's Python, as it starts before every container; without, it is slower."""
+    if (folder / _HOOK).exists():
+        host.run([_PYTHON, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S)
 
 
 def _make_current(host: Host, part: str, name: str) -> None:

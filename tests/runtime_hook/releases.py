@@ -1,0 +1,31 @@
+"""An installed hook: the package and its launcher in a folder of their own, as the collection unpacks a release."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.runtime_hook.containers import REPOSITORY
+
+PYTHON = "/usr/bin/python3"
+
+
+def install_release(folder: Path, *, packed: bool = True) -> Path:
+    """Install the hook of this checkout, compiled as on a node; return the launcher."""
+    source = REPOSITORY / "runtime_hook"
+    shutil.copytree(source, folder / "runtime_hook", ignore=shutil.ignore_patterns("__pycache__", "launcher.py"))
+    launcher = folder / "grapnel-hook"
+    shutil.copyfile(source / "launcher.py", launcher)
+    launcher.chmod(0o755)
+    options = ["-q", "--invalidation-mode", "unchecked-hash"]
+    subprocess.run([PYTHON, "-IS", "-m", "compileall", *options, str(folder)], check=True)
+    if packed:
+        pack(launcher)
+    return launcher
+
+
+def pack(launcher: Path) -> Path:
+    """Pack a release; return the pack."""
+    done = subprocess.run([PYTHON, "-IS", launcher, "pack"], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())

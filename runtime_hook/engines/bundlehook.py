@@ -32,6 +32,10 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
         raise StateError(f"{path}: {reason}") from reason
     container = parse_container(content, os.path.dirname(path), path)
     config = load_config(config_path or CONFIG_PATH)
+    if config.rules:
+        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+
+        config = settle_here(config, container)
     claim = find_claim(container, config)
     if isinstance(claim, NoClaim) and not claim.is_traced:
         return False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-_PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] < STATE"
+_PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi] < STATE"
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
@@ -46,16 +46,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _prestart(arguments: Sequence[str]) -> int:
-    options = {"--config": "/etc/grapnel/hook.json", "--root": "/"}
+    options = {"--config": "/etc/grapnel/hook.json", "--root": "/", "--entitlement": ""}
     for index in range(0, len(arguments), 2):
         if arguments[index] not in options or index + 1 == len(arguments):
             _complain(_PRESTART_USAGE)
             return EXIT_USAGE
         options[arguments[index]] = arguments[index + 1]
+    if options["--entitlement"] not in {"", "cdi"}:
+        _complain(_PRESTART_USAGE)
+        return EXIT_USAGE
 
     from runtime_hook.prestart import prestart  # noqa: PLC0415 - other commands do not need it
 
-    prestart(options["--config"], options["--root"])
+    prestart(options["--config"], options["--root"], is_cdi=bool(options["--entitlement"]))
     return EXIT_OK
 
 

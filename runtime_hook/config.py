@@ -22,6 +22,7 @@ CONFIG_SCHEMA = "grapnel.dev/hook-config/v1alpha1"
 INVENTORY_PATH = "/run/grapnel/inventory.json"
 ENTITLEMENT_KUBELET = "kubelet"
 ENTITLEMENT_ENV = "env"
+ENTITLEMENT_CDI = "cdi"  # never in the file: the argument of a hook that a CDI file added
 LOG_WORDS = ("auto", "journal", "syslog", "none")
 # NVIDIA's names, in the order in which they are reported.
 DRIVER_CAPABILITIES = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
@@ -45,6 +46,7 @@ _KEYS = (
     "inventory",
     "log",
     "timeoutS",
+    "cdi",
 )
 _LIMIT_BYTES = 1 << 20
 
@@ -70,6 +72,7 @@ class HookConfig:
     inventory_path: str = INVENTORY_PATH
     log: str = "auto"
     timeout_s: int = DEFAULT_TIMEOUT_S
+    cdi_path: str = ""
 
 
 def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
@@ -85,6 +88,11 @@ def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
         return parse_config(loads(data), path)
     except ValueError as reason:
         raise ConfigError(f"{path}: {reason}", "the file must be one JSON object") from reason
+
+
+def entitled_by_cdi(config: HookConfig) -> HookConfig:
+    """Return the settings for a container whose hook a CDI file added."""
+    return HookConfig(**{**vars(config), "entitlement": ENTITLEMENT_CDI})
 
 
 def parse_config(content: object, where: str) -> HookConfig:
@@ -110,6 +118,7 @@ def parse_config(content: object, where: str) -> HookConfig:
         inventory_path=_absolute(document, "inventory", INVENTORY_PATH),
         log=_log_target(document),
         timeout_s=_timeout(document),
+        cdi_path=_absolute(document, "cdi", "/") if "cdi" in document.content else "",
     )
 
 

@@ -11,11 +11,13 @@ pod can set: where it is the engine, the annotation counts from there alone. A p
 the host in its list, so its list proves nothing.
 
 ``env``: what the container asks for, as NVIDIA defines it (``runtime_hook.request.sources``).
+
+``cdi`` is no setting of a node: the hook that our CDI file adds says it (``prestart --entitlement cdi``).
 """
 
 from __future__ import annotations
 
-from runtime_hook.config import ENTITLEMENT_ENV
+from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
 from runtime_hook.jsonfast import loads
 from runtime_hook.values import value
 
@@ -29,6 +31,9 @@ CRIO_KEYS = "io.kubernetes.cri-o."
 CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
+# Our CDI file sets it in every container that it gives a GPU, whose hook is the file's own.
+INJECTION_VARIABLE = "GRAPNEL_INJECTION"
+INJECTION_BY_CDI = "cdi"
 _DEVICE_PATH_HINT = "/dev/nvidia"
 _CHARACTER_TYPES = ("c", "u")
 
@@ -64,9 +69,22 @@ class NoClaim:
 
 def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
     """Look for grounds of entitlement in the container's own configuration."""
+    if config.entitlement == ENTITLEMENT_CDI:
+        return _claim_by_cdi(container)
+    if container.environment.get(INJECTION_VARIABLE) == INJECTION_BY_CDI:
+        return NoClaim("the CDI file's own hook does the work", is_traced=False)
     if config.entitlement == ENTITLEMENT_ENV:
         return _claim_by_request(container, config)
     return _claim_by_platform(container)
+
+
+def _claim_by_cdi(container: ContainerConfig) -> Claim | NoClaim:
+    """Take the device nodes of a container whose engine was asked for a CDI device, a privileged one's as well.
+
+    The engine added the hook because someone who may name devices to it named one of ours; an image cannot.
+    """
+    devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
+    return Claim(devices=devices) if devices else NoClaim("the CDI file added no device", is_traced=True)
 
 
 def has_trace(container: ContainerConfig) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, load_config
+from runtime_hook.config import CONFIG_PATH, entitled_by_cdi, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
 from runtime_hook.errors import InventoryError
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from runtime_hook.request.allotment import Allotment
 
 
-def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0) -> None:
-    """Run the hook once; HookError refuses the container."""
+def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0, *, is_cdi: bool = False) -> None:
+    """Run the hook once; HookError refuses the container. ``is_cdi``: a CDI file of ours added the hook."""
     deadline = Deadline()
     deadline.start(DEFAULT_TIMEOUT_S)
     os.chdir("/")
@@ -36,6 +36,8 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         container = read_container(state.bundle)
+        if is_cdi:
+            config = entitled_by_cdi(config)
         _decide(Run(state, container, config, driver_root, deadline))
     finally:
         deadline.stop()

@@ -98,16 +98,21 @@ def default_spec(programs: Path) -> dict[str, Any]:
 
 @contextmanager
 def containerd(
-    folder: Path, programs: Path, handlers: Mapping[str, Handler] | None = None, *, version: int = 2
+    folder: Path,
+    programs: Path,
+    handlers: Mapping[str, Handler] | None = None,
+    *,
+    version: int = 2,
+    cdi: Path | None = None,
 ) -> Iterator[Engine]:
     """Run the containerd of a folder with programs until the block ends; pods that are left are removed.
 
     `runc` is the default handler, `handlers` come on top. `version` is that of the configuration file (3 for
-    containerd 2). Raises EngineError.
+    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). Raises EngineError.
     """
     socket = folder / "containerd.sock"
     config = folder / "config.toml"
-    config.write_text(render_config(folder, socket, {"runc": Handler(), **(handlers or {})}, version=version))
+    config.write_text(render_config(folder, socket, {"runc": Handler(), **(handlers or {})}, version=version, cdi=cdi))
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": "/root"}
     engine = Engine(folder, programs, socket, f"/grapnel-test-{os.getpid()}-{folder.name}", env)
     with (folder / "containerd.log").open("wb") as log:
@@ -124,7 +129,9 @@ def containerd(
         _remove_cgroups(engine.cgroup_parent)
 
 
-def render_config(folder: Path, socket: Path, handlers: Mapping[str, Handler], *, version: int = 2) -> str:
+def render_config(
+    folder: Path, socket: Path, handlers: Mapping[str, Handler], *, version: int = 2, cdi: Path | None = None
+) -> str:
     """Return containerd's configuration with all its state below a folder."""
     runtime = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}[version]
     pause = {
@@ -140,6 +147,7 @@ address = "{socket}"
 path = "{folder}/opt"
 {pause}restrict_oom_score_adj = true
 disable_apparmor = true
+{f'enable_cdi = true{chr(10)}cdi_spec_dirs = ["{cdi}"]' if cdi else ""}
 [plugins."{runtime}".cni]
 conf_dir = "{folder}/cni"
 bin_dir = "/usr/lib/cni"

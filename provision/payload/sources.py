@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LAUNCHER = "launcher.py"
 _HOOK_UNITS = ("grapnel-inventory.path", "grapnel-inventory.service")
+_RUNTIME_LAUNCHER = "wrapper_launcher.sh"
 # Of the libraries: what only type checkers, test runners and package managers read.
 _UNUSED_FOLDERS = {"__pycache__", "tests", "bin"}
 _UNUSED_SUFFIXES = {".pyi", ".pyc"}
@@ -36,6 +37,7 @@ class Sources:
         return [
             *_package(self.hook, "runtime_hook"),
             Entry("grapnel-hook", _existing(self.hook / _LAUNCHER), executable=True),
+            Entry("grapnel-runtime", _existing(self.hook / _RUNTIME_LAUNCHER), executable=True),
             *(Entry(f"systemd/{unit.name}", unit) for unit in self.hook_units),
         ]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.planner.model import FileContent
-from provision.render import containerd, crio
+from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
@@ -32,6 +32,7 @@ class NodeEngine:
     ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
+    One that ``reloads`` takes its files in without a restart. An empty ``service``: the engine is no service.
     """
 
     name: str
@@ -43,6 +44,7 @@ class NodeEngine:
     own_files: Callable[[StackSpec], Files] = field(repr=False)
     engine_files: Callable[[NodeFacts, StackSpec], Files] = field(repr=False)
     live_files: frozenset[str] = frozenset()
+    reloads: bool = False
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
@@ -68,6 +70,16 @@ def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
         engine_version=_version(facts, Engine.CRIO),
     )
     return (FileContent(crio.DROP_IN_PATH, rendered),)
+
+
+def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
+    main = facts.file(docker.MAIN_PATH)
+    rendered = docker.render_docker(
+        main=_text_of(facts, docker.MAIN_PATH),
+        handler=stack.runtime.handler,
+        engine_version=_version(facts, Engine.DOCKER),
+    )
+    return (FileContent(docker.MAIN_PATH, rendered, "0644" if main is None else main.mode),)
 
 
 def _text_of(facts: NodeFacts, path: str) -> str | None:
@@ -119,6 +131,28 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         drop_in_path=crio.DROP_IN_PATH,
         own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
         engine_files=_crio_files,
+        live_files=frozenset({HOOK_FILE_PATH}),
+    ),
+    Engine.DOCKER: NodeEngine(
+        name=Engine.DOCKER.value,
+        service="docker.service",
+        packages=("docker.io",),
+        show_config="dockerd --validate",
+        engine_paths=(docker.MAIN_PATH,),
+        drop_in_path=docker.MAIN_PATH,
+        own_files=lambda _: (),
+        engine_files=_docker_files,
+        reloads=True,
+    ),
+    Engine.PODMAN: NodeEngine(
+        name=Engine.PODMAN.value,
+        service="",
+        packages=("podman",),
+        show_config="podman info",
+        engine_paths=(),
+        drop_in_path=HOOK_FILE_PATH,
+        own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
+        engine_files=lambda _, __: (),
         live_files=frozenset({HOOK_FILE_PATH}),
     ),
 }

@@ -100,7 +100,10 @@ class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the hook's release alone."""
+    """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the hook's release alone.
+
+    With ``runtime_reload`` the service is reloaded where it would be restarted; an empty ``runtime_service`` is none.
+    """
 
     runtime_engine: str
     runtime_packages: tuple[str, ...] = ()
@@ -109,6 +112,7 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     runtime_hook_digest: str = ""
     runtime_service: str
     runtime_restart: bool = False
+    runtime_reload: bool = False
 
 
 class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,27 +32,17 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.payload.model import Payload
     from provision.planner.engines import NodeEngine
-    from provision.spec.model import Engine, StackSpec
+    from provision.spec.model import StackSpec
 
 _PROBLEM = "engine-config"
 
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     """Return what lets containers of the node get GPUs through the engine."""
-    engine = ENGINES.get(stack.runtime.engine)
-    if engine is None:
-        return Part(problems=(_unsupported(stack.runtime.engine),))
+    engine = ENGINES[stack.runtime.engine]
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)
     return _with_engine(facts, stack, payload, engine)
-
-
-def _unsupported(engine: Engine) -> Problem:
-    return Problem(
-        code="unsupported-engine",
-        message=f"runtime.engine is {engine.value}, which is not supported yet",
-        hint=f"engines so far: {', '.join(each.name for each in ENGINES.values())}",
-    )
 
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
@@ -137,13 +127,13 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *plan_release(facts, Role.RUNTIME, "hook", payload.hook.digest),
         *writes,
         *_restart(facts, files, engine),
-        *plan_service(facts, Role.RUNTIME, engine.service),
+        *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
     return Part(items, (), _variables(items, payload, files, engine) if items else None)
 
 
 def _service_problem(facts: NodeFacts, engine: NodeEngine) -> Problem | None:
-    load = facts.service(engine.service).load
+    load = facts.service(engine.service).load if engine.service else "loaded"
     if load == "loaded":
         return None
     return Problem(
@@ -167,13 +157,13 @@ def _config_problem(facts: NodeFacts, writes: tuple[Item, ...], engine: NodeEngi
 
 
 def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngine) -> tuple[Item, ...]:
-    """Return the engine's restart if it runs with another configuration than the one that is to be."""
-    if not is_running(facts, engine.service):
+    """Return the engine's restart, or reload, if it runs with another configuration than the one that is to be."""
+    if not engine.service or not is_running(facts, engine.service):
         return ()
     read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
     changed = [file.path for file in read_at_start if not _is_same(file, facts.content(file.path))]
     if changed:
-        reason = f"the engine reads {', '.join(changed)} only when it starts"
+        reason = f"the engine reads {', '.join(changed)} only when it {'is told to' if engine.reloads else 'starts'}"
     elif is_restart_due(facts, engine.service):
         reason = "an earlier apply changed its configuration and was stopped before the restart"
     else:
@@ -181,10 +171,10 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngin
     return (
         Item(
             role=Role.RUNTIME,
-            action=Action.RESTART,
+            action=Action.RELOAD if engine.reloads else Action.RESTART,
             target=engine.service,
             reason=reason,
-            disruption=Disruption.RESTART_RUNTIME,
+            disruption=Disruption.NONE if engine.reloads else Disruption.RESTART_RUNTIME,
         ),
     )
 
@@ -215,5 +205,6 @@ def _variables(
         runtime_hook_archive=payload.hook.path if Action.RELEASE in actions else "",
         runtime_hook_digest=payload.hook.digest,
         runtime_service=engine.service,
-        runtime_restart=Action.RESTART in actions,
+        runtime_restart=bool({Action.RESTART, Action.RELOAD} & actions),
+        runtime_reload=engine.reloads,
     )

@@ -96,7 +96,6 @@ def _not_yet(spec: StackSpec) -> Iterator[Remark]:
     """Keys that are part of the format, and that this release does not carry out."""
     told: dict[KeyPath, bool] = {
         ("driver", "kernelModule"): spec.driver.enabled and spec.driver.kernel_module is not KernelModule.NONE,
-        ("runtime", "engine"): spec.runtime.engine not in {Engine.CONTAINERD, Engine.CRIO},
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
     }

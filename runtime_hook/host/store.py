@@ -9,6 +9,7 @@ from runtime_hook.host.fingerprint import is_fresh
 from runtime_hook.host.inventory import missing_node, parse_inventory, render_inventory
 from runtime_hook.jsonfast import dumps, loads
 from runtime_hook.reading import describe_error, read_regular, read_trusted
+from runtime_hook.writing import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,23 +78,8 @@ def check_nodes(inventory: Inventory, devices: tuple[DeviceNode, ...]) -> None:
 
 
 def write_inventory(inventory: Inventory, path: str) -> None:
-    """Replace the inventory in one step: temporary file, fsync, rename. Writers at the same time do not disturb."""
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(descriptor, 0o644)
-                file.write(dumps(render_inventory(inventory)))
-                file.flush()
-                os.fsync(descriptor)
-            os.rename(temporary, path)
-        except BaseException:
-            _remove(temporary)
-            raise
-    except OSError as reason:
-        raise InventoryError(f"cannot write {path}: {describe_error(reason)}") from reason
+    """Replace the inventory in one step. Writers at the same time do not disturb each other."""
+    replace_file(path, dumps(render_inventory(inventory)), InventoryError)
 
 
 def _store_if_possible(inventory: Inventory, path: str) -> None:

@@ -64,7 +64,7 @@ class Systemd:
         machine.teach(f"systemctl show --property ActiveState --value {unit}", lambda: self._say(self.active))
         machine.teach(f"systemctl show --property UnitFileState --value {unit}", lambda: self._say(self.enabled))
         machine.teach("systemctl daemon-reload")
-        for step in ("start", "restart", "stop", "enable", "disable"):
+        for step in ("start", "restart", "reload", "stop", "enable", "disable"):
             machine.teach(f"systemctl {step} {unit}", lambda step=step: self._do(step))
 
     def _say(self, text: str) -> Finished:

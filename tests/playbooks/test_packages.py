@@ -185,3 +185,13 @@ def test_lists_have_no_age_where_there_are_none(machine: Machine) -> None:
     machine.write(f"{LISTS}/lock")
 
     assert lists_age_s(machine.host, Clock()) is None
+
+
+def test_packages_are_asked_for_by_their_plain_names(machine: Machine) -> None:
+    """An escaped dot was taken literally by apt: Docker's package was not available anywhere."""
+    machine.teach("apt-cache show", "")
+
+    read_available(machine.host)
+
+    (call,) = machine.calls
+    assert "?exact-name(docker.io)" in call

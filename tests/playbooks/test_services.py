@@ -122,6 +122,28 @@ def test_a_restart_that_a_killed_run_left_due_is_made_up_for(machine: Machine) -
     assert pending_steps(machine.host, service(restart=False)) == ["restart"]
 
 
+def test_a_service_that_takes_its_files_in_by_itself_is_reloaded(machine: Machine) -> None:
+    systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
+    reloading = Service(unit=UNIT, engine="", enabled=True, restart=True, timeout_s=2, reload=True)
+
+    put_in_force(machine.host, reloading, changes(machine), no_sleep)
+
+    assert [call for call in machine.calls if " show " not in call] == [f"systemctl reload {UNIT}"]
+    assert (machine.read(CONFIG), systemd.active) == ("new", "active")
+    assert not is_restart_due(machine.host, UNIT)
+
+
+def test_files_of_an_engine_that_is_no_service_are_only_written(machine: Machine) -> None:
+    nobody = Service(unit="", engine="podman", enabled=True, restart=False, timeout_s=2)
+    made = changes(machine, path="/etc/containers/oci/hooks.d/99-grapnel.json")
+
+    rehearse(machine.host, nobody, made)
+    put_in_force(machine.host, nobody, made, no_sleep)
+
+    assert machine.read("/etc/containers/oci/hooks.d/99-grapnel.json") == "new"
+    assert machine.calls == []
+
+
 @pytest.mark.parametrize(
     ("active", "enabled", "wanted", "steps"),
     [
@@ -256,6 +278,28 @@ def test_crio_is_asked_for_its_complaint(machine: Machine) -> None:
         "binary": "/usr/bin/crio",
         "version": "1.36.3",
         "config_error": "level=fatal msg=broken",
+    }
+
+
+@pytest.mark.parametrize(
+    ("stderr", "complaint"),
+    [
+        pytest.param("unable to configure: invalid JSON\n", "unable to configure: invalid JSON", id="a broken file"),
+        pytest.param("unknown flag: --validate\nSee 'dockerd --help'.\n", None, id="a Docker that cannot be asked"),
+    ],
+)
+def test_docker_is_asked_by_its_daemon(machine: Machine, stderr: str, complaint: str | None) -> None:
+    machine.write("/usr/bin/docker", mode=0o755)
+    machine.write("/etc/docker/daemon.json", "{")
+    assert read_engines(machine.host)["docker"] is None
+    machine.write("/usr/sbin/dockerd", mode=0o755)
+    machine.teach("/usr/sbin/dockerd --version", "Docker version 26.1.5+dfsg1, build a72d7cd\n")
+    machine.teach("/usr/sbin/dockerd --validate", return_code=1, stderr=stderr)
+
+    assert read_engines(machine.host)["docker"] == {
+        "binary": "/usr/sbin/dockerd",
+        "version": "26.1.5",
+        "config_error": complaint,
     }
 
 

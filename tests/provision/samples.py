@@ -58,6 +58,7 @@ PAYLOAD = Payload(
     },
     unit="[Service]\nExecStart=/usr/lib/grapnel/node/grapnel-node serve\n",
 )
+VERSIONS = {"containerd": "1.7.24", "docker": "26.1.5", "podman": "5.4.2"}
 RUNNING = Service(load="loaded", active="active", enabled="enabled")
 GPU = Gpu(address="0000:10:00.0", vendor="10de", device="20b0", class_="030200")
 
@@ -194,22 +195,25 @@ def _apply_driver(facts: NodeFacts, variables: DriverVariables) -> NodeFacts:
 
 def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
     if variables.runtime_packages:
-        engine = Engine(binary="/usr/bin/containerd", version="1.7.24")
-        facts = replace(facts, engines={"containerd": engine})
-        if facts.file("/etc/containerd/config.toml") is None:
+        name = variables.runtime_engine
+        facts = replace(facts, engines={name: Engine(binary=f"/usr/bin/{name}", version=VERSIONS[name])})
+        if name == "containerd" and facts.file("/etc/containerd/config.toml") is None:
             facts = edit_file(facts, "/etc/containerd/config.toml", DEBIAN_CONFIG)
     releases = dict(facts.releases)
     if variables.runtime_hook_archive:
         releases["hook"] = Release(digest=variables.runtime_hook_digest)
     written = {each.path: make_file(each.content, each.mode) for each in variables.runtime_files}
     files = facts.files | written
+    services = dict(facts.services)
     if variables.runtime_restart:
         files.pop(f"{RESTART_MARKS}/{variables.runtime_service}", None)
+    if variables.runtime_service:
+        services[variables.runtime_service] = RUNNING
     return replace(
         facts,
         releases=releases,
         files=files,
-        services=facts.services | {variables.runtime_service: RUNNING},
+        services=services,
         engines={variables.runtime_engine: replace(_engine(facts, variables.runtime_engine), config_error=None)},
     )
 

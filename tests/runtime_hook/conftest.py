@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from tests.runtime_hook.containers import Container, make_root
 from tests.runtime_hook.drivertree import DriverTree
+from tests.runtime_hook.podman import Podman
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="session")
@@ -69,3 +71,14 @@ def container(
         return Container(folder, root, command, hook_arguments=arguments, **options)
 
     return make
+
+
+@pytest.fixture
+def podman(root: Path, driver: DriverTree) -> Iterator[Podman]:
+    """A Podman on a host with the driver; its run root must have a path of at most 50 characters."""
+    with tempfile.TemporaryDirectory(prefix="grapnel-podman-") as folder:
+        made = Podman(Path(folder), root, driver.root)
+        try:
+            yield made
+        finally:
+            made.close()

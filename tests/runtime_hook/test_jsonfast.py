@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from runtime_hook.jsonfast import c_scanner, dumps, loads, public_scanner
+from runtime_hook.jsonfast import c_encoder, c_scanner, dumps, dumps_compact, loads, public_scanner
 
 SAMPLE = b' {"a": [1, -2.5e3, true, false, null, "\\u00e9\\ud83d\\ude00\\n"], "b": {"": {}}, "a2": []}\n'
 
@@ -52,3 +52,10 @@ def test_what_is_not_json_is_a_value_error(text: str) -> None:
 def test_deep_nesting_is_a_value_error(opening: bytes) -> None:
     with pytest.raises(ValueError, match="JSON is nested too deeply"):
         loads(opening * 200_000)
+
+
+def test_what_is_written_in_one_line_is_what_was_read() -> None:
+    document = loads(SAMPLE)
+    assert c_encoder() is not None
+    assert dumps_compact(document) == json.dumps(document, separators=(",", ":"))
+    assert dumps_compact({"hard": 2**64 - 1, "share": 0.1}) == '{"hard":18446744073709551615,"share":0.1}'

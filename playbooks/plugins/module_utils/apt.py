@@ -79,7 +79,7 @@ def _errors(done: Finished) -> str:
 
 def read_available(host: Host) -> dict[str, Any]:
     """Facts ``available``: every version apt knows of, newest first, of the packages the planner decides about."""
-    patterns = [_SOURCES, *(f"?exact-name({re.escape(name)})" for name in ENGINE_PACKAGES)]
+    patterns = [_SOURCES, *(f"?exact-name({name})" for name in ENGINE_PACKAGES)]  # a name as it is, no pattern
     shown = host.run(["apt-cache", "show", *patterns], _QUERY_TIMEOUT_S)
     available: dict[str, Any] = {}
     for paragraph in parse_paragraphs(shown.stdout):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _UNIT_FILES = "/etc/systemd/system/"
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _RETRY_S = 0.5
+_STARTS = {"start", "restart", "reload"}
 
 
 class ConfigurationError(Exception):
@@ -37,23 +38,30 @@ class ConfigurationError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """The service that reads the files: how it should be, and how long it may take to answer."""
+    """The service that reads the files: how it should be, and how long it may take to answer.
+
+    One with ``reload`` is reloaded where it would be restarted; files without a service have an empty ``unit``.
+    """
 
     unit: str
     engine: str
     enabled: bool
     restart: bool
     timeout_s: float
+    reload: bool = False
 
 
 def pending_steps(host: Host, service: Service) -> list[str]:
     """Return the words for systemctl that bring the unit to where it should be, apart from reading changed files."""
+    if not service.unit:
+        return []
     is_enabled = unit_property(host, service.unit, "UnitFileState") in ("enabled", "static", "generated")
     is_active = unit_property(host, service.unit, "ActiveState") in ("active", "activating", "reloading")
     if not service.enabled:
         return [*(["disable"] if is_enabled else []), *(["stop"] if is_active else [])]
     due = service.restart or is_restart_due(host, service.unit)
-    start = "start" if not is_active else "restart" if due else ""
+    take_in = "reload" if service.reload else "restart"
+    start = "start" if not is_active else take_in if due else ""
     return [*([] if is_enabled else ["enable"]), *([start] if start else [])]
 
 
@@ -71,13 +79,14 @@ def put_in_force(
 ) -> None:
     """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back."""
     steps = pending_steps(host, service)
-    if "restart" in steps or "start" in steps:
+    if _STARTS & set(steps):
         mark_restart(host, service.unit)
     swap_in(host, changes)
     failure = _drive_unit(host, service, changes, sleep)
     if failure is not None:
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
-    clear_restart(host, service.unit)
+    if service.unit:
+        clear_restart(host, service.unit)
 
 
 def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
@@ -89,7 +98,7 @@ def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Call
         done = host.run(["systemctl", step, service.unit], _SYSTEMCTL_TIMEOUT_S)
         if done.return_code:
             return f"systemctl {step} {service.unit} failed: {done.stderr.strip() or done.complaint}"
-    return _wait_for_answer(host, service, sleep) if {"start", "restart"} & set(steps) else None
+    return _wait_for_answer(host, service, sleep) if _STARTS & set(steps) else None
 
 
 def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None]) -> str | None:

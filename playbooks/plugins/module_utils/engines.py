@@ -13,14 +13,16 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_ENGINES = ("containerd", "crio", "docker", "podman")
+# Engines, and the program of each that serves: Docker's client may be there without it, and the other way round.
+_ENGINES = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
 _CRI_PLUGIN = re.compile(r"^io\.containerd\.(?:grpc\.v1\s+cri|cri\.v1\s+\w+)\b.*\serror\s*$", re.MULTILINE)
 
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
+DOCKER_CONFIG = "/etc/docker/daemon.json"
 # What an engine reads its configuration from; only these engines are asked what they think of it.
-CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio"}
+CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio", "docker": "/etc/docker"}
 
 
 def read_engines(host: Host) -> dict[str, Any]:
@@ -28,8 +30,13 @@ def read_engines(host: Host) -> dict[str, Any]:
     return {engine: _read_engine(host, engine) for engine in _ENGINES}
 
 
+def find_engine(host: Host, engine: str) -> str | None:
+    """Return the path of an engine's program, None when it is not there."""
+    return host.find_command(_ENGINES[engine])
+
+
 def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
-    binary = host.find_command(engine)
+    binary = find_engine(host, engine)
     if binary is None:
         return None
     version = _VERSION.search(host.run([binary, "--version"], _TIMEOUT_S).stdout)
@@ -41,17 +48,26 @@ def _read_engine(host: Host, engine: str) -> dict[str, Any] | None:
 
 
 def _config_error(host: Host, engine: str, binary: str) -> str | None:
-    main = CONTAINERD_CONFIG if engine == "containerd" else CONFIG_FOLDERS.get(engine)
+    mains = {"containerd": CONTAINERD_CONFIG, "docker": DOCKER_CONFIG}
+    main = mains.get(engine, CONFIG_FOLDERS.get(engine))
     if main is None or not host.path(main).exists():
         return None
-    parsed = host.run(parse_command(engine, binary), _TIMEOUT_S)
-    return parsed.complaint if parsed.return_code else None
+    return complaint_of(engine, host.run(parse_command(engine, binary), _TIMEOUT_S))
+
+
+def complaint_of(engine: str, parsed: Finished) -> str | None:
+    """Return what an engine has to say against its configuration; a Docker before 23 cannot be asked."""
+    if parsed.return_code == 0 or (engine == "docker" and "unknown flag: --validate" in parsed.stderr):
+        return None
+    return parsed.complaint
 
 
 def parse_command(engine: str, binary: str) -> list[str]:
     """Command with which an engine parses its whole configuration: drop-ins, containerd's plugin tables."""
     if engine == "containerd":
         return [binary, "--config", CONTAINERD_CONFIG, "config", "dump"]
+    if engine == "docker":
+        return [binary, "--validate", "--config-file", DOCKER_CONFIG]
     return [binary, "config"]
 
 

@@ -1,7 +1,8 @@
 """Rehearses a change of an engine's configuration: the engine reads it before anything is changed.
 
-A copy of ``/etc/containerd`` or ``/etc/crio`` with the new files is laid over the folder in a mount namespace of its
-own, so the engine finds the main file and every drop-in at their true paths, and its messages name those.
+A copy of the engine's folder (such as ``/etc/containerd``) with the new files is laid over the folder in a mount
+namespace of its own, so the engine finds the main file and every drop-in at their true paths, and its messages name
+those.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines import CONFIG_FOLDERS, parse_command
+from ansible_collections.grapnel.node.plugins.module_utils.engines import (
+    CONFIG_FOLDERS,
+    complaint_of,
+    find_engine,
+    parse_command,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
@@ -26,7 +32,10 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
 
     A node without the engine, or without its folder, has nothing that could be rehearsed.
     """
-    binary, folder = host.find_command(engine), CONFIG_FOLDERS[engine]
+    folder = CONFIG_FOLDERS.get(engine)
+    if folder is None:
+        return None
+    binary = find_engine(host, engine)
     concerned = [change for change in changes if change.after.path.startswith(f"{folder}/")]
     if binary is None or not concerned or not host.path(folder).is_dir():
         return None
@@ -35,7 +44,7 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
         _build_stage(host, folder, stage, concerned)
         command = ["unshare", "--mount", "sh", "-ec", _IN_NAMESPACE, "sh", str(stage), folder]
         done = host.run([*command, *parse_command(engine, binary)], _TIMEOUT_S)
-    return done.complaint if done.return_code else None
+    return complaint_of(engine, done)
 
 
 def _build_stage(host: Host, folder: str, stage: Path, changes: list[Change]) -> None:

@@ -16,13 +16,13 @@ author:
   - The grapnel authors (@grapnel)
 options:
   unit:
-    description: The service that reads the files.
+    description: The service that reads the files, empty when there is none.
     type: str
     required: true
   engine:
     description: Container engine that has to accept the files, empty when the service is none.
     type: str
-    choices: ["", containerd, crio]
+    choices: ["", containerd, crio, docker, podman]
     default: ""
   enabled:
     description: Whether the service starts with the machine and runs now.
@@ -30,6 +30,10 @@ options:
     default: true
   restart:
     description: Whether the service has to restart. One that was left due by an interrupted run is made up for anyway.
+    type: bool
+    default: false
+  reload:
+    description: Whether the service is reloaded where it would be restarted.
     type: bool
     default: false
   timeout_s:
@@ -99,7 +103,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_SERVICE = ("unit", "engine", "enabled", "restart", "timeout_s")
+_SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")
 
 
 def main() -> None:
@@ -107,9 +111,10 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "unit": {"type": "str", "required": True},
-            "engine": {"type": "str", "default": "", "choices": ["", "containerd", "crio"]},
+            "engine": {"type": "str", "default": "", "choices": ["", "containerd", "crio", "docker", "podman"]},
             "enabled": {"type": "bool", "default": True},
             "restart": {"type": "bool", "default": False},
+            "reload": {"type": "bool", "default": False},
             "timeout_s": {"type": "int", "default": 60},
             "files": {
                 "type": "list",

@@ -159,11 +159,7 @@ grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is en
     4 |   driver:
       |   ^^^^^^
       = nodes: n2, n3
-      = hint: write one, for example version: "550.163.01", or driver.enabled: false
-
-host n1: warning: grapnel_stack.runtime.engine: is not carried out by this release yet
-      = nodes: n1
-      = hint: leave the key out until it is"""
+      = hint: write one, for example version: "550.163.01", or driver.enabled: false"""
     )
 
 

@@ -44,6 +44,7 @@ def make_checkout(root: Path) -> Path:
         write(root / package / "cli.py", f"def main() -> None:\n    print('this is {package}')\n")
         write(root / package / "notes.txt", "stays here")
         write(root / package / "__pycache__" / "cli.cpython-311.py", "stays here")
+    write(root / "runtime_hook" / "wrapper_launcher.sh", "#!/bin/sh\n")
     write(root / "plugin" / "kubelet" / "__init__.py")
     write(root / "requirements" / "node.txt", "grpcio==1\n")
     for unit in ("grapnel-node.service", "grapnel-inventory.path", "grapnel-inventory.service"):

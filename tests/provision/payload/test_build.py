@@ -74,6 +74,7 @@ def test_the_archives_hold_what_runs_and_nothing_else(
     payload = load_payload(tmp_path / "out")
     assert names(payload.hook.path) == [
         "grapnel-hook",
+        "grapnel-runtime",
         "runtime_hook",
         "runtime_hook/__init__.py",
         "runtime_hook/cli.py",
@@ -105,7 +106,7 @@ def test_everything_is_root_s_and_of_no_time(checkout: Sources, libraries: FakeL
     with tarfile.open(load_payload(tmp_path / "out").hook.path) as tar:
         members = {member.name: member for member in tar.getmembers()}
     assert {(member.uid, member.gid, member.uname, member.mtime) for member in members.values()} == {(0, 0, "root", 0)}
-    assert oct(members["grapnel-hook"].mode) == oct(0o755)
+    assert oct(members["grapnel-hook"].mode) == oct(members["grapnel-runtime"].mode) == oct(0o755)
     assert oct(members["runtime_hook"].mode) == oct(0o755)
     assert oct(members["runtime_hook/cli.py"].mode) == oct(0o644)
 

@@ -107,12 +107,6 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "package-manager-locked",
         "apt on n1 is in use by apt-get upgrade (pid 812)",
     ),
-    "another engine": (
-        lambda facts: facts,
-        {"runtime": {"engine": "docker"}},
-        "unsupported-engine",
-        "runtime.engine is docker, which is not supported yet",
-    ),
     "no engine and none wanted": (
         lambda facts: facts,
         {"runtime": {"install": False}},

@@ -55,9 +55,6 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         pytest.param(
             {"rollout": {"maxUnavailable": 2, "maxParallel": 3}}, ("warning", "rollout.maxParallel"), id="idle hands"
         ),
-        pytest.param(
-            {"runtime": {"engine": "docker"}}, ("warning", "runtime.engine"), id="an engine of later releases"
-        ),
     ],
 )
 def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: tuple[str, str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runtime_hook.containers import MULTIARCH, host_mounts, snapshot
+from runtime_hook.bundle import parse_state
+from tests.runtime_hook.containers import HOOK_ENVIRONMENT, MULTIARCH, host_mounts, snapshot
 from tests.runtime_hook.drivertree import VERSION, uuid
 
 if TYPE_CHECKING:
@@ -17,14 +19,13 @@ if TYPE_CHECKING:
     from tests.runtime_hook.containers import Container
     from tests.runtime_hook.drivertree import DriverTree
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.parametrize("runtime", ["runc", "crun"])]
 
 ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
 PROBE = ["/bin/probe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"]
 FOUND = "libcuda.so.1 42\nlibcuda.so 42\nlibnvidia-ml.so.1 42\nlibnvidia-ptxjitcompiler.so.1 42\n"
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun"])
 def test_an_allocated_gpu_brings_libraries_that_the_loader_finds(
     container: Callable[..., Container], driver: DriverTree, runtime: str
 ) -> None:
@@ -35,7 +36,6 @@ def test_an_allocated_gpu_brings_libraries_that_the_loader_finds(
     assert host_mounts() == mounts
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun"])
 @pytest.mark.parametrize(
     ("settings", "options"),
     [
@@ -58,7 +58,6 @@ def test_a_container_that_was_given_no_gpu_gets_nothing(
     assert not {path for path in changed if "/dev" not in path and path != str(root)}
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun"])
 def test_the_allocation_annotation_entitles_a_privileged_container(
     container: Callable[..., Container], runtime: str
 ) -> None:
@@ -67,7 +66,6 @@ def test_the_allocation_annotation_entitles_a_privileged_container(
     assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun"])
 def test_env_mode_makes_nodes_that_open_and_no_others(container: Callable[..., Container], runtime: str) -> None:
     script = (
         "for n in 0 1; do (: < /dev/nvidia$n) 2>/dev/null && echo $n open || echo $n shut; done;"
@@ -79,7 +77,6 @@ def test_env_mode_makes_nodes_that_open_and_no_others(container: Callable[..., C
     assert done.stdout == f"0 open\n1 shut\nOperation not permitted\n{nodes}", done.stderr
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun"])
 def test_env_mode_with_none_gives_libraries_without_devices(container: Callable[..., Container], runtime: str) -> None:
     script = "/bin/probe libcuda.so.1; ls /dev"
     environment = ["NVIDIA_VISIBLE_DEVICES=none"]
@@ -88,27 +85,57 @@ def test_env_mode_with_none_gives_libraries_without_devices(container: Callable[
     assert "nvidia" not in result.stdout.partition("\n")[2]
 
 
-def test_files_of_the_host_are_read_only_nosuid_nodev(container: Callable[..., Container]) -> None:
+def test_files_of_the_host_are_read_only_nosuid_nodev(container: Callable[..., Container], runtime: str) -> None:
     name = f"/{MULTIARCH}/libcuda.so.{VERSION}"
-    done = container(["/bin/sh", "-c", f"cat /proc/self/mountinfo; touch {name}"], devices=ALLOCATED).run()
+    done = container(["/bin/sh", "-c", f"cat /proc/self/mountinfo; touch {name}"], devices=ALLOCATED).run(runtime)
     line = next(line for line in done.stdout.splitlines() if name in line)
     assert {"ro", "nosuid", "nodev"} <= set(line.split()[5].split(","))
     assert "Read-only" in done.stderr
 
 
-def test_ldconfig_agrees_with_the_written_cache(container: Callable[..., Container], root: Path) -> None:
-    assert container(["/bin/sh", "-c", ":"], devices=ALLOCATED).run().returncode == 0
+def test_ldconfig_agrees_with_the_written_cache(container: Callable[..., Container], root: Path, runtime: str) -> None:
+    assert container(["/bin/sh", "-c", ":"], devices=ALLOCATED).run(runtime).returncode == 0
     argv = ["/sbin/ldconfig", "-p", "-C", str(root / "etc/ld.so.cache")]
     listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", f"libnvidia-gpucomp.so.{VERSION}"):
         assert f"\t{name} (libc6" in listed
 
 
-def test_starting_the_same_root_again_changes_nothing_more(container: Callable[..., Container], root: Path) -> None:
-    first = container(PROBE, devices=ALLOCATED).run()
+def test_starting_the_same_root_again_changes_nothing_more(
+    container: Callable[..., Container], root: Path, runtime: str
+) -> None:
+    first = container(PROBE, devices=ALLOCATED).run(runtime)
     cache = (root / "etc/ld.so.cache").read_bytes()
     names = sorted(path.name for path in (root / MULTIARCH).iterdir())
-    second = container(PROBE, devices=ALLOCATED).run()
+    second = container(PROBE, devices=ALLOCATED).run(runtime)
     assert (first.stdout, second.stdout) == (FOUND, FOUND)
     assert (root / "etc/ld.so.cache").read_bytes() == cache
     assert sorted(path.name for path in (root / MULTIARCH).iterdir()) == names
+
+
+@pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
+def test_the_hook_understands_the_state_that_the_runtime_hands_over(
+    container: Callable[..., Container], tmp_path: Path, runtime: str, stage: str
+) -> None:
+    """Of what the two write, only crun's ``root`` is not in the specification."""
+    kept = tmp_path / "state.json"
+    entry = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {kept}"], "env": HOOK_ENVIRONMENT}
+    made = container([":"], annotations={"a": "1"}, changes={"hooks": {stage: [entry]}})
+
+    made.run(runtime)
+
+    state = parse_state(kept.read_bytes())
+    told = json.loads(kept.read_bytes())
+    assert state.pid > 0
+    assert state.id.endswith(made.folder.name)
+    assert state.bundle == str(made.folder)
+    assert set(told) - {"root"} == {"ociVersion", "id", "status", "pid", "bundle", "annotations"}
+    assert ("root" in told) is (runtime == "crun")
+    assert told["annotations"] == {"a": "1"}
+
+
+def test_the_hook_is_as_good_at_create_runtime(container: Callable[..., Container], runtime: str) -> None:
+    made = container(PROBE, devices=ALLOCATED)
+    made.changes = {"hooks": {"createRuntime": made.config()["hooks"]["prestart"]}}
+    done = made.run(runtime)
+    assert (done.returncode, done.stdout) == (0, FOUND), done.stderr

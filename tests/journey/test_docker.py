@@ -1,0 +1,157 @@
+"""Docker on a node that grapnel has set up: who gets a GPU by environment, who by a device's name, and what stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab import images
+from lab.nodes import NodeSpec, Site
+from tests.journey.conftest import VERSION, Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lab.nodes import Node
+    from lab.nodes.layer import Layer
+
+pytestmark = pytest.mark.nodes
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+# A node has no plain file system but there, and no netfilter of its own.
+FOREIGN = {
+    "data-root": "/var/lib/containerd/docker",
+    "bridge": "none",
+    "iptables": False,
+    "features": {"buildkit": True},
+    "runtimes": {"other": {"path": "/usr/sbin/runc"}},
+}
+DECLARATION = f"""\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {{version: "{VERSION}"}}
+  runtime: {{engine: docker, entitlement: env}}
+  plugin: {{enabled: false}}
+"""
+IMAGE = "local/gpu-shell:1"
+RUN = ["docker", "run", "--rm", "--network", "none"]
+BY_ENVIRONMENT = ["--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=1"]
+LOOK = ["sh", "-c", "nvidia-smi -L; ls /dev | grep nvidia; true"]
+ALL_NODES = ["nvidia-uvm", "nvidia-uvm-tools", "nvidia1", "nvidiactl"]
+
+
+def furnish(layer: Layer, _: str) -> None:
+    """Give the node a Docker configuration of somebody else's."""
+    layer.write(DAEMON_JSON, json.dumps(FOREIGN))
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """An operator's folder with a declaration for Docker and a bare node."""
+    site = Site("engines")
+    site.destroy()
+    try:
+        site.up(NodeSpec("n1", gpus=2, driver_module=VERSION), furnish)
+        folder = tmp_path_factory.mktemp("controller")
+        folder.joinpath("grapnel.yaml").write_text(DECLARATION)
+        folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
+        yield Controller(folder)
+    finally:
+        site.destroy()
+
+
+@pytest.fixture(scope="module")
+def node(controller: Controller, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """The node after ``grapnel apply``, with Docker's client and an image."""
+    node = Site("engines").node("n1")
+    controller.converge("n1")
+    node.run(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", "docker-cli"])
+    import_image(node, tmp_path_factory.mktemp("image"))
+    return node
+
+
+def import_image(node: Node, folder: Path) -> None:
+    """Bring an image in as a plain root: Docker reads OCI layouts from release 25 on only."""
+    images.rootfs("gpu-shell", folder / "root")
+    transfer = node.root / "var/lib/containerd/image.tar"
+    subprocess.run(["tar", "--create", "--file", transfer, "--directory", folder / "root", "."], check=True)
+    node.run(["docker", "import", "/var/lib/containerd/image.tar", IMAGE])
+    transfer.unlink()
+
+
+def look(node: Node, *options: str) -> str:
+    """Return what a container with these options sees."""
+    return node.run([*RUN, *options, IMAGE, *LOOK]).stdout
+
+
+def test_somebody_elses_configuration_stays(node: Node) -> None:
+    tree = json.loads((node.root / DAEMON_JSON.lstrip("/")).read_text())
+    ours = {"nvidia": {"path": "/usr/lib/grapnel/hook/grapnel-runtime"}}
+    assert tree == {**FOREIGN, "runtimes": {**FOREIGN["runtimes"], **ours}, "features": {"cdi": True, "buildkit": True}}  # type: ignore[dict-item] # a test's tree
+
+
+def test_the_environment_brings_the_gpu_that_it_names(node: Node) -> None:
+    seen = look(node, *BY_ENVIRONMENT)
+    assert node.gpus[1].uuid in seen
+    assert seen.count("GPU-") == 1
+    assert seen.splitlines()[1:] == ALL_NODES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--runtime", "nvidia"], id="our runtime, and nothing asked"),
+        pytest.param(["--env", "NVIDIA_VISIBLE_DEVICES=all"], id="asked, of another runtime"),
+    ],
+)
+def test_nothing_else_does(node: Node, options: list[str]) -> None:
+    assert look(node, *options) == ""
+
+
+def test_a_devices_name_brings_it_from_dockers_next_start_on(node: Node) -> None:
+    node.run(["systemctl", "restart", "docker"])
+    seen = look(node, "--device", f"nvidia.com/gpu={node.gpus[1].uuid}")
+    assert node.gpus[1].uuid in seen
+    assert seen.count("GPU-") == 1
+    assert set(seen.splitlines()[1:]) == {*ALL_NODES, "nvidia-modeset"}
+
+
+def test_restarts_leave_nothing_that_grows(node: Node) -> None:
+    given = ["--name", "again", "--network", "none", *BY_ENVIRONMENT]
+    node.run(["docker", "run", "--detach", *given, IMAGE, "sleep", "1000"])
+    try:
+        traces = []
+        for _ in range(5):
+            node.run(["docker", "restart", "--time", "0", "again"])
+            listed = node.run(["docker", "exec", "again", "nvidia-smi", "-L"]).stdout
+            traces.append((listed, trace(node)))
+    finally:
+        node.run(["docker", "rm", "--force", "again"])
+    assert node.gpus[1].uuid in traces[0][0]
+    assert len(set(traces)) == 1, traces
+
+
+def trace(node: Node) -> str:
+    """Return what a container leaves: its changed files, mounts inside and outside, files of ours."""
+    script = """
+docker diff again | sort
+docker exec again sh -c 'wc -l < /proc/self/mountinfo'
+wc -l < /proc/1/mountinfo
+find /run/grapnel /var/run/cdi/ -type f | sort
+"""
+    return node.run(["sh", "-c", script]).stdout
+
+
+def test_a_wrapper_without_a_runtime_is_told_in_dockers_own_message(node: Node) -> None:
+    node.run(["mv", "/usr/sbin/runc", "/usr/sbin/runc.away"])
+    try:
+        done = node.run([*RUN, *BY_ENVIRONMENT, IMAGE, "true"], check=False)
+    finally:
+        node.run(["mv", "/usr/sbin/runc.away", "/usr/sbin/runc"])
+    assert done.returncode == 125
+    assert "grapnel-runtime: found no runc or crun" in done.stderr

@@ -1,0 +1,132 @@
+"""Docker and Podman as a node's engine: a file and a reload, or a file alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
+from provision.planner.model import Disruption
+from provision.planner.part import RESTART_MARKS
+from provision.render.docker import MAIN_PATH
+from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
+from provision.render.hooks_d import HOOK_FILE_PATH
+from tests.provision.samples import (
+    PAYLOAD,
+    RUNNING,
+    edit_file,
+    edit_service,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+    simulate_apply,
+    steps,
+)
+
+if TYPE_CHECKING:
+    from provision.spec.model import StackSpec
+
+UNIT = "docker.service"
+NO_KUBELET: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}
+DOCKER = make_stack(**NO_KUBELET, runtime={"engine": "docker", "entitlement": "env"})
+PODMAN = make_stack(**NO_KUBELET, runtime={"engine": "podman", "entitlement": "env"})
+
+
+def with_docker(version: str = "26.1.5", config_error: str | None = None) -> NodeFacts:
+    """Return a node on which Docker runs, and nothing of grapnel is."""
+    engine = Engine(binary="/usr/sbin/dockerd", version=version, config_error=config_error)
+    return replace(make_facts(engines={"docker": engine}), services={UNIT: RUNNING})
+
+
+def configured() -> NodeFacts:
+    """Return that node after everything was carried out."""
+    facts = simulate_apply(with_docker(), plan(with_docker(), DOCKER))
+    assert plan(facts, DOCKER).is_empty
+    return facts
+
+
+def test_docker_takes_its_runtime_in_without_a_restart() -> None:
+    result = plan(with_docker(), DOCKER)
+
+    assert steps(result.items) == [
+        ("release", "hook"),
+        ("write", HOOK_CONFIG_PATH),
+        ("write", MAIN_PATH),
+        ("reload", UNIT),
+    ]
+    assert not result.problems
+    variables = result.roles.runtime
+    assert variables is not None
+    assert (variables.runtime_service, variables.runtime_restart, variables.runtime_reload) == (UNIT, True, True)
+    assert variables.runtime_hook_archive == PAYLOAD.hook.path
+    assert result.disruption is Disruption.NONE
+
+
+@pytest.mark.parametrize(("stack", "path"), [(DOCKER, CDI_PATH), (PODMAN, CDI_PATH), (make_stack(), None)])
+def test_the_hook_keeps_a_cdi_file_where_people_name_devices(stack: StackSpec, path: str | None) -> None:
+    assert json.loads(render_hook_config(stack)).get("cdi") == path
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(None, [("write", MAIN_PATH), ("reload", UNIT)], id="the file is gone"),
+        pytest.param('{"debug": true}', [("write", MAIN_PATH), ("reload", UNIT)], id="our runtime is gone"),
+        pytest.param('{"debug": 1, "runtimes": {', [], id="it is no JSON"),
+    ],
+)
+def test_drift_is_put_right_or_told(content: str | None, expected: list[tuple[str, str]]) -> None:
+    result = plan(edit_file(configured(), MAIN_PATH, content), DOCKER)
+
+    assert steps(result.items) == expected
+    assert [problem.code for problem in result.problems] == ([] if expected else ["engine-config"])
+
+
+def test_a_key_that_somebody_adds_is_no_drift() -> None:
+    facts = configured()
+    text = facts.content(MAIN_PATH)
+    assert text is not None
+
+    assert plan(edit_file(facts, MAIN_PATH, json.dumps({**json.loads(text), "debug": True})), DOCKER).is_empty
+
+
+def test_a_reload_that_a_killed_apply_left_due_is_made_up_for() -> None:
+    facts = edit_file(configured(), f"{RESTART_MARKS}/{UNIT}", "")
+
+    assert steps(plan(facts, DOCKER).items) == [("reload", UNIT)]
+
+
+def test_a_docker_that_does_not_run_is_started_with_its_files() -> None:
+    facts = edit_service(with_docker(), UNIT, active="inactive", enabled="disabled")
+
+    assert steps(plan(facts, DOCKER).items)[-2:] == [("write", MAIN_PATH), ("enable", UNIT)]
+
+
+def test_a_node_without_docker_gets_the_distributions_first() -> None:
+    version = AvailablePackage(version="26.1.5+dfsg1-9+b9", source="docker.io")
+    facts = make_facts(available={"docker.io": (version,)})
+
+    result = plan(facts, DOCKER)
+    assert steps(result.items) == [
+        ("install", "docker.io"),
+        ("release", "hook"),
+        ("write", HOOK_CONFIG_PATH),
+        ("write", MAIN_PATH),
+    ]
+    facts = simulate_apply(facts, result)
+    assert steps(plan(facts, DOCKER).items) == [("write", MAIN_PATH), ("reload", UNIT)]
+
+
+def test_podman_needs_two_files_and_no_service() -> None:
+    facts = make_facts(engines={"podman": Engine(binary="/usr/bin/podman", version="5.4.2")})
+
+    result = plan(facts, PODMAN)
+
+    assert steps(result.items) == [("release", "hook"), ("write", HOOK_CONFIG_PATH), ("write", HOOK_FILE_PATH)]
+    variables = result.roles.runtime
+    assert variables is not None
+    assert (variables.runtime_service, variables.runtime_restart, variables.runtime_reload) == ("", False, False)
+    assert plan(simulate_apply(facts, result), PODMAN).is_empty

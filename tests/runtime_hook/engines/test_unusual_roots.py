@@ -135,6 +135,7 @@ def test_an_engine_in_a_container_gives_what_it_sees(container: Callable[..., Co
     places = [str(tmp_path / "inside"), str(tmp_path / "old")]
     runc = ["runc", "--root", str(tmp_path / "state"), "run", "--bundle", str(made.write()), f"nested-{tmp_path.name}"]
     mounts = host_mounts()
-    done = subprocess.run([*engine, *places, *runc], capture_output=True, text=True, timeout=60, check=False)
+    argv = [*engine, *places, *runc]
+    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
     assert host_mounts() == mounts

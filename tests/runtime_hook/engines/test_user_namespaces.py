@@ -100,7 +100,7 @@ def as_user(argv: list[str], home: Path, before: list[str]) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun", "runc-v2"])
+@pytest.mark.parametrize("runtime", ["runc", "crun", "runc-v2", "crun-v2"])
 def test_a_container_with_ids_of_its_own_gets_its_gpu(ground: Ground, runtime: str) -> None:
     before, mounts, null = snapshot(ground.driver.root), host_mounts(), Path("/dev/null").stat().st_uid
     done = ground.container(RANGE, 65536).run(runtime)

@@ -21,11 +21,23 @@ HOOK_ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 _WITHOUT_V2 = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$0" "$@"'
 # The hierarchy of cgroup v2 in the place of v1's: what a runtime takes for a host without v1.
 _ONLY_V2 = 'umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@"'
+# There crun lifts the limit of locked memory, which needs CAP_SYS_RESOURCE and, since Linux 5.11, serves nothing.
+_UNLIMITED = 'export LD_PRELOAD="$UNLIMITED"; '
 START = {
     "runc": ["runc"],
     "crun": ["unshare", "--mount", "sh", "-c", _WITHOUT_V2, "crun"],
     "runc-v2": ["unshare", "--mount", "sh", "-c", _ONLY_V2, "runc"],
+    "crun-v2": ["unshare", "--mount", "sh", "-c", _UNLIMITED + _ONLY_V2, "crun"],
 }
+
+UNLIMITED = r"""
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit) {
+    return resource == RLIMIT_MEMLOCK ? 0 : (int)syscall(SYS_prlimit64, 0, resource, limit, 0);
+}
+"""
 
 PROBE = r"""
 #include <dlfcn.h>
@@ -135,7 +147,9 @@ class Container:
         name = f"grapnel-test-{os.getpid()}-{self.folder.name}"
         state = self.folder.parent / f"{runtime}-state"
         argv = [*START[runtime], "--root", str(state), "run", "--bundle", str(self.folder), name]
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "UNLIMITED": str(state.with_suffix(".so"))}
+        if runtime == "crun-v2":
+            _compile_unlimited(environment["UNLIMITED"])
         try:
             return subprocess.run(
                 argv, capture_output=True, text=True, timeout=60, env=environment, check=False, input=""
@@ -147,6 +161,10 @@ class Container:
                 check=False,
                 env=environment,
             )
+
+
+def _compile_unlimited(path: str) -> None:
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", path, "-"], input=UNLIMITED, text=True, check=True)
 
 
 def run_hook(arguments: list[str], stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:  # noqa: ANN401 - passed on

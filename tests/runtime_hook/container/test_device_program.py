@@ -231,7 +231,8 @@ def test_constants_are_no_references() -> None:
     assert has_references(table + DENY)
 
 
-def test_under_runc_env_mode_opens_the_gpu_and_no_other(container: Callable[..., object]) -> None:
+@pytest.mark.parametrize("runtime", ["runc-v2", "crun-v2"])
+def test_env_mode_opens_the_gpu_and_no_other(container: Callable[..., object], runtime: str) -> None:
     v2_root()
     script = (
         "for n in 0 1; do (: < /dev/nvidia$n) 2>/dev/null && echo $n open || echo $n shut; done;"
@@ -239,6 +240,6 @@ def test_under_runc_env_mode_opens_the_gpu_and_no_other(container: Callable[...,
     )
     environment = ["NVIDIA_VISIBLE_DEVICES=0"]
     made = container(["/bin/sh", "-c", script], {"entitlement": "env"}, environment=environment)
-    done = made.run("runc-v2")  # type: ignore[attr-defined] # the fixture's Container
+    done = made.run(runtime)  # type: ignore[attr-defined] # the fixture's Container
     assert done.stdout.startswith("0 open\n1 shut\nOperation not permitted\n"), done.stderr
     assert "\n0::/grapnel-test-" in done.stdout, "the container had a group of cgroup v2"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
 from runtime_hook.bundle import DeviceRule
-from runtime_hook.container.devicerules import is_allowed
-from runtime_hook.container.devicerules.hierarchy import Group, locate_group
+from runtime_hook.container.devicerules import Unrestricted, is_allowed
+from runtime_hook.container.devicerules.hierarchy import Group, locate_group, open_device_rules
+from runtime_hook.errors import InjectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DENY_ALL = DeviceRule(allow=False, type="a", major=-1, minor=-1, access="rwm")
 ALLOW_ALL = DeviceRule(allow=True, type="a", major=-1, minor=-1, access="rwm")
@@ -56,3 +64,44 @@ def test_rules_count_in_their_order(rules: tuple[DeviceRule, ...], allowed: bool
 )
 def test_the_device_group_is_found(groups: str, mounts: str, place: Group | None) -> None:
     assert locate_group(groups, mounts) == place
+
+
+@pytest.fixture
+def v1_group() -> Iterator[Path]:
+    """Make a group of the v1 devices controller in which nothing is allowed."""
+    root = Path("/sys/fs/cgroup/devices")
+    if not (root / "devices.list").exists():
+        pytest.skip("the devices controller of cgroup v1 is not mounted")
+    path = root / f"grapnel-test-{os.getpid()}"
+    path.mkdir()
+    (path / "devices.deny").write_text("a")
+    yield path
+    path.rmdir()
+
+
+@pytest.mark.functional
+def test_under_cgroup_v1_rules_are_added_and_taken_away(v1_group: Path) -> None:
+    rules = open_device_rules(Group(str(v1_group), 1), is_shared=False)
+    rules.allow(("c 1:3 rw", "c 1:5 rw"))
+    assert (v1_group / "devices.list").read_text() == "c 1:3 rw\nc 1:5 rw\n"
+    rules.deny(("c 1:3 rw", "c 1:5 rw"))
+    assert (v1_group / "devices.list").read_text() == ""
+
+
+@pytest.mark.functional
+def test_under_cgroup_v1_a_rule_that_fails_takes_those_before_it_along(v1_group: Path) -> None:
+    rules = open_device_rules(Group(str(v1_group), 1), is_shared=False)
+    with pytest.raises(OSError, match="Invalid argument"):
+        rules.allow(("c 1:3 rw", "nonsense"))
+    assert (v1_group / "devices.list").read_text() == ""
+
+
+@pytest.mark.functional
+def test_under_cgroup_v1_a_restricted_group_of_others_is_refused(v1_group: Path) -> None:
+    with pytest.raises(InjectionError, match="not the container's own group"):
+        open_device_rules(Group(str(v1_group), 1), is_shared=True)
+
+
+def test_a_group_of_cgroup_v1_in_which_all_is_allowed_needs_no_rule(tmp_path: Path) -> None:
+    (tmp_path / "devices.list").write_text("a *:* rwm\n")
+    assert isinstance(open_device_rules(Group(str(tmp_path), 1), is_shared=True), Unrestricted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runtime_hook.containers import BUSYBOX, host_mounts
+from tests.runtime_hook.containers import BUSYBOX, host_mounts, run_hook, snapshot
+from tests.runtime_hook.drivertree import uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.runtime_hook.containers import Container
+    from tests.runtime_hook.drivertree import DriverTree
 
 pytestmark = pytest.mark.functional
 
@@ -73,6 +76,27 @@ def test_a_root_that_is_a_shared_mount_keeps_ours_to_itself(
     assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
     assert host_mounts() == mounts
     assert mounted_root.exists()
+
+
+def test_a_root_that_is_still_shared_when_the_hook_runs_is_refused(
+    configure: Callable[..., list[str]], driver: DriverTree, mounted_root: Path, tmp_path: Path
+) -> None:
+    config = {"root": {"path": str(mounted_root)}, "annotations": {"grapnel.dev/allocation": uuid(0)}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    argv = ["unshare", "--mount", "--propagation", "unchanged", "cat"]
+    mounts, before = host_mounts(), snapshot(driver.root)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.read(1)  # cat answers: it is in its own mount namespace
+        state = {"id": "shared", "pid": process.pid, "bundle": str(tmp_path)}
+        done = run_hook(["prestart", *configure()], json.dumps(state).encode())
+        process.stdin.close()
+    assert done.returncode == 1
+    assert b"is a shared mount, and mounts in it would appear on the host" in done.stderr
+    assert (host_mounts(), snapshot(driver.root)) == (mounts, before)
 
 
 @pytest.fixture
@@ -135,6 +159,7 @@ def test_an_engine_in_a_container_gives_what_it_sees(container: Callable[..., Co
     places = [str(tmp_path / "inside"), str(tmp_path / "old")]
     runc = ["runc", "--root", str(tmp_path / "state"), "run", "--bundle", str(made.write()), f"nested-{tmp_path.name}"]
     mounts = host_mounts()
-    done = subprocess.run([*engine, *places, *runc], capture_output=True, text=True, timeout=60, check=False)
+    argv = [*engine, *places, *runc]
+    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, FOUND), done.stderr
     assert host_mounts() == mounts

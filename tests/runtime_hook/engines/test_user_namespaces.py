@@ -95,14 +95,17 @@ def as_user(argv: list[str], home: Path, before: list[str]) -> subprocess.Comple
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
     user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
     argv = [*before, *user, *argv]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, check=False, cwd=home)
+    return subprocess.run(
+        argv, input="", capture_output=True, text=True, timeout=60, env=environment, check=False, cwd=home
+    )
 
 
-@pytest.mark.parametrize("runtime", ["runc", "crun", "runc-v2"])
+@pytest.mark.parametrize("runtime", ["runc", "crun", "runc-v2", "crun-v2"])
 def test_a_container_with_ids_of_its_own_gets_its_gpu(ground: Ground, runtime: str) -> None:
-    before, mounts = snapshot(ground.driver.root), host_mounts()
+    before, mounts, null = snapshot(ground.driver.root), host_mounts(), Path("/dev/null").stat().st_uid
     done = ground.container(RANGE, 65536).run(runtime)
     assert (done.returncode, done.stdout) == (0, GIVEN), done.stderr
+    assert Path("/dev/null").stat().st_uid == null, "crun gives its standard input to the container's root"
     assert snapshot(ground.driver.root) == before
     assert host_mounts() == mounts
 
@@ -140,7 +143,7 @@ def test_a_root_whose_owners_are_mapped_by_its_mount(ground: Ground) -> None:
     state = str(ground.path / "state")
     runc = ["--root", state, "run", "--bundle", str(made.write()), f"grapnel-{os.getpid()}-idmap"]
     argv = ["unshare", "--mount", sys.executable, "-c", IDMAP, str(ground.root), str(RANGE), *runc]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, GIVEN), done.stderr
     assert (ground.root / MULTIARCH / "libcuda.so.1").lstat().st_uid == 0, "on disk it is root's, as the rest is"
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime_hook.container.compatfolder import TreeFolder
+from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.platforms import PLATFORMS
+from runtime_hook.loadercache.cache import LoaderCache
 from runtime_hook.loadercache.compat import (
     CompatNote,
     HostDriver,
@@ -24,6 +28,7 @@ from tests.runtime_hook.elfmaker import AARCH64, I386, SHT_NOTE, Elf, Section, n
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from runtime_hook.host.elf import ReadAt
 
@@ -101,6 +106,23 @@ def test_all_libraries_of_the_folder_come_first() -> None:
     assert {entry.name: entry.path.rpartition("/")[2] for entry in compat.entries} == FOUND
     assert {entry.path.rpartition("/")[0] for entry in compat.entries} == {"/usr/local/cuda/compat"}
     assert {entry.flags for entry in compat.entries} == {PLATFORM.cache_flags}
+
+
+def test_ldconfig_lists_the_same_names_for_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/local/cuda/compat"
+    folder.mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld.so.conf").write_text("/usr/local/cuda/compat\n")
+    for name, content in CUDA_12_9.items():
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            (folder / name).symlink_to(content)
+    compat = examine(TreeFolder(HostTree(str(tmp_path)), "/usr/local/cuda/compat"), OLDER, PLATFORM)
+    subprocess.run(["/sbin/ldconfig", "-r", str(tmp_path)], check=True, capture_output=True)
+    listed = LoaderCache((tmp_path / "etc/ld.so.cache").read_bytes()).entries()
+    assert {entry.name for entry in compat.entries} == FOUND.keys()
+    assert {entry.name for entry in listed if entry.flags == PLATFORM.cache_flags} == FOUND.keys()
 
 
 NOTE = CompatNote("12.9", BRANCHES)

@@ -1,0 +1,63 @@
+"""What a host can notice of a container's start: its own files and mounts, and what the container was shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MARK = "executed"  # a hostile program leaves a file of this name
+
+
+def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Return what lstat says of everything below a folder, and where links lead."""
+    found = {}
+    for here, folders, names in os.walk(folder):
+        for path in (here, *(f"{here}/{name}" for name in (*folders, *names))):
+            status = os.lstat(path)
+            link = os.readlink(path) if os.path.islink(path) else ""
+            found[path] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_rdev, status.st_ino, link)
+    return found
+
+
+class Watch:
+    """Compares a host before and after one container."""
+
+    def __init__(self, driver: str, victim: Path, root: Path) -> None:
+        self._driver, self._victim, self._root = driver, victim, root
+        self._files: dict[str, tuple[object, ...]] = {}
+        self._mounts: set[str] = set()
+        self._inside: set[str] = set()
+
+    def begin(self, process: int) -> None:
+        """Look at the host, and at the mounts of the container's process."""
+        self._files = self._host_files()
+        self._mounts, self._inside = _mounts("self"), _mounts(process)
+
+    def _host_files(self) -> dict[str, tuple[object, ...]]:
+        return {**snapshot(self._victim), **snapshot(Path(self._driver))}
+
+    def breaches(self, process: int) -> list[str]:
+        """Return a line for everything that should not be."""
+        now = self._host_files()
+        found = [f"host file {path}" for path in now if self._files.get(path) != now[path]]
+        found += [f"host file {path} is gone" for path in self._files if path not in now]
+        found += [f"host mount {line}" for line in _mounts("self") ^ self._mounts]
+        for line in _mounts(process) - self._inside:
+            found += self._judge(process, line)
+        mark = self._root / MARK
+        if mark.exists():
+            found.append(f"executed: {mark.read_text().strip()}")
+        return found
+
+    def _judge(self, process: int, line: str) -> list[str]:
+        """Judge a new mount: it lies in the root, and shows a file of the driver or a file system of its own."""
+        device, source, place = line.split(" ")[2:5]
+        if not place.startswith(f"{self._root}/"):
+            return [f"mount outside of the root: {line}"]
+        is_of_the_host = any(other.split(" ")[2] == device for other in self._mounts)
+        is_of_the_driver = any(path.startswith(self._driver) and path.endswith(source) for path in self._files)
+        return [f"the host's {source} is shown at {place}"] if is_of_the_host and not is_of_the_driver else []
+
+
+def _mounts(process: int | str) -> set[str]:
+    return set(Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8").splitlines())

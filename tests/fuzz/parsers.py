@@ -8,36 +8,48 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_hook.bundle import parse_container, parse_state
-from runtime_hook.config import HookConfig, parse_config
+from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig, parse_config
 from runtime_hook.container.devicerules import is_allowed, locate_device_group
 from runtime_hook.container.mounttable import is_mounted_outside
-from runtime_hook.entitlement import Claim, find_claim
-from runtime_hook.errors import CacheError, HookError, one_line
+from runtime_hook.entitlement import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, Claim, find_claim
+from runtime_hook.errors import CacheError, HookError, RequestError, RequirementError, one_line
 from runtime_hook.host.elf import identify
 from runtime_hook.host.inventory import parse_inventory, render_inventory
 from runtime_hook.host.platforms import PLATFORMS
 from runtime_hook.jsonfast import c_scanner, loads, public_scanner
 from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
 from runtime_hook.plan.planner import Planner, choose_layout
-from runtime_hook.request.allotment import Allotment, allot
+from runtime_hook.request.allotment import Allotment, allot, check_image
+from runtime_hook.request.requirements import check_requirements, evaluate
+from tests.runtime_hook.nodes import inventory as inventory_of_a_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runtime_hook.bundle import ContainerConfig
 
-CONTRACTS = Path(__file__).resolve().parents[2] / "docs/contracts"
-INVENTORY = parse_inventory(json.loads((CONTRACTS / "inventory/good/debian-one-gpu.json").read_bytes()), "sample")
+NODE = inventory_of_a_node()
 PLATFORM = PLATFORMS["x86_64"]
+VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_IMEX_CHANNELS")
 ENTRIES = tuple(
     CacheEntry(name, f"/usr/lib/x86_64-linux-gnu/{name}", PLATFORM.cache_flags)
     for name in ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1")
 )
-MODES = tuple(HookConfig(entitlement=mode) for mode in ("kubelet", "env"))
+KUBELET = HookConfig()
+MODES = (
+    KUBELET,
+    HookConfig(entitlement="env", supported_capabilities=DRIVER_CAPABILITIES),
+    HookConfig(
+        entitlement="env",
+        accept_volume_mounts=True,
+        accept_cdi_annotations=True,
+        accept_envvar_unprivileged=False,
+        swarm_resources=("DOCKER_RESOURCE_GPU",),
+    ),
+)
 
 
 def json_text(data: bytes) -> None:
@@ -99,25 +111,52 @@ def _decide(container: ContainerConfig) -> None:
             claim = find_claim(container, settings)
             if not isinstance(claim, Claim):
                 continue
-            allotment = allot(claim, container, settings, INVENTORY)
-            if isinstance(allotment, Allotment):
-                layout = choose_layout(PLATFORM, is_debian=True)
-                plan = Planner(INVENTORY, PLATFORM, str).plan(allotment, layout, container.device_rules)
-                assert all(operation.describe() for operation in plan)
+            assert settings is not KUBELET or container.devices or container.annotations, "an image's word counted"
+            _give(claim, container, settings)
         except HookError as refusal:
             _assert_tidy(refusal)
 
 
+def _give(claim: Claim, container: ContainerConfig, settings: HookConfig) -> None:
+    allotment = allot(claim, container, settings, NODE)
+    if not isinstance(allotment, Allotment):
+        return
+    assert set(allotment.capabilities) <= set(settings.supported_capabilities)
+    check_image(allotment, container.environment, settings, NODE)
+    layout = choose_layout(PLATFORM, is_debian=True)
+    plan = Planner(NODE, PLATFORM, str).plan(allotment, layout, container.device_rules)
+    assert all(operation.describe() for operation in plan)
+
+
 def environment(data: bytes) -> None:
-    """Variables, parted by NUL: an image can say anything."""
-    names = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_IMEX_CHANNELS")
+    """Variables, parted by NUL: an image can say anything, and under Kubernetes none of it counts."""
     values = data.decode("utf-8", "surrogateescape").split("\0")
-    lines = [value if "=" in value else f"{name}={value}" for name, value in zip(names, values, strict=False)]
-    annotations = {"grapnel.dev/allocation": values[0], "io.kubernetes.cri-o.Annotations": values[-1]}
-    for privileged in ([], ["CAP_SYS_ADMIN"]):
-        process = {"env": [*lines, *values[4:]], "capabilities": {"bounding": privileged}}
-        for notes in ({}, annotations):
-            _decide(parse_container({"process": process, "annotations": notes}, "/bundle"))
+    lines = [value if "=" in value else f"{name}={value}" for name, value in zip(VARIABLES, values, strict=False)]
+    lines += values[len(VARIABLES) :]
+    mount = {"destination": f"/var/run/nvidia-container-devices/{values[-1]}", "source": "/dev/null"}
+    annotations = {ALLOCATION_ANNOTATION: values[0], CRIO_CONTAINER_ANNOTATIONS: values[-1], "cdi.k8s.io/x": values[0]}
+    dice = len(data)  # as good as any other: the fuzzer can choose it
+    process = {"env": lines, "capabilities": {"bounding": ["CAP_SYS_ADMIN"] if dice & 1 else []}}
+    notes = annotations if dice & 2 else {}
+    _decide(parse_container({"process": process, "annotations": notes, "mounts": [mount]}, "/bundle"))
+
+
+def requirements(data: bytes) -> None:
+    """A requirement is met, not met or none; what refuses a container is what is told of the single factors."""
+    asked = {"NVIDIA_REQUIRE_CUDA": data.decode("utf-8", "surrogateescape")}
+    try:
+        findings = evaluate(asked, NODE, NODE.gpus)
+    except RequestError as reason:
+        _assert_tidy(reason)
+        return
+    assert len(findings) == len(NODE.gpus)
+    is_refused = False
+    try:
+        check_requirements(asked, NODE, NODE.gpus)
+    except RequirementError as reason:
+        _assert_tidy(reason)
+        is_refused = True
+    assert is_refused != all(finding.is_met for finding in findings)
 
 
 def settings(data: bytes) -> None:
@@ -192,6 +231,7 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "state": state,
     "configuration": configuration,
     "environment": environment,
+    "requirements": requirements,
     "settings": settings,
     "inventory": inventory,
     "loader-cache": loader_cache,

@@ -22,7 +22,8 @@ from runtime_hook.deadline import Deadline
 from runtime_hook.errors import CacheError, DeadlineError, InjectionError
 from runtime_hook.host.elf import identify
 from runtime_hook.loadercache.cache import LoaderCache, name_key
-from tests.runtime_hook.containers import host_mounts, run_hook
+from tests.runtime_hook.attack.watch import mounts_below
+from tests.runtime_hook.containers import run_hook
 from tests.runtime_hook.recording import RecordingSyscalls
 
 if TYPE_CHECKING:
@@ -243,11 +244,11 @@ def test_a_process_that_has_left_the_hosts_root_is_refused(
     pivot = f'cd "{root}" && mkdir -p old && pivot_root . old && /bin/busybox umount -l old && exec /bin/busybox cat'
     with other_namespace(root, pivot) as pid:
         state = {"id": "c1", "pid": pid, "bundle": str(tmp_path)}
-        before = host_mounts()
+        before = mounts_below(tmp_path)
         done = run_hook(["prestart", *configure(entitlement="env")], json.dumps(state).encode())
     assert (done.returncode, proof.exists()) == (1, False), done.stderr
     assert b"has left the host's root" in done.stderr
-    assert host_mounts() == before
+    assert mounts_below(tmp_path) == before
 
 
 @pytest.mark.functional

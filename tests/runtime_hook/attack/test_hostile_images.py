@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runtime_hook.attack.hostile import AT_FDCWD, KINDS, LINKS, RENAME_EXCHANGE, occupy
-from tests.runtime_hook.containers import MULTIARCH, START, host_mounts, snapshot
+from tests.runtime_hook.attack.watch import mounts_below
+from tests.runtime_hook.containers import MULTIARCH, START, snapshot
 from tests.runtime_hook.drivertree import VERSION
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ def victim(tmp_path: Path) -> Path:
 
 @contextmanager
 def host_unchanged(*folders: Path) -> Iterator[None]:
-    before, mounts = [snapshot(folder) for folder in folders], host_mounts()
+    before, mounts = [snapshot(folder) for folder in folders], mounts_below(folders[0].parent)
     yield
     assert [snapshot(folder) for folder in folders] == before
-    assert host_mounts() == mounts
+    assert mounts_below(folders[0].parent) == mounts
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.runtime_hook.attack.naive import COMPAT
 from tests.runtime_hook.attack.rounds import Scene, breaches
-from tests.runtime_hook.containers import host_mounts, snapshot
+from tests.runtime_hook.attack.watch import mounts_below
+from tests.runtime_hook.containers import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +123,6 @@ def test_no_mount_reaches_the_host_whatever_propagates(
     shared = {"destination": "/usr/bin", "type": "bind", "source": str(volume), "options": ["rbind", propagation]}
     linux = {**made.config()["linux"], "rootfsPropagation": "shared" if propagation == "rshared" else "slave"}
     made.changes = {"mounts": [*made.config()["mounts"], shared], "linux": linux}
-    files, mounts = snapshot(volume), host_mounts()
+    files, mounts = snapshot(volume), mounts_below(tmp_path)
     made.run()
-    assert (snapshot(volume), host_mounts()) == (files, mounts)
+    assert (snapshot(volume), mounts_below(tmp_path)) == (files, mounts)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.functional
 
-ROUNDS = 60
+ROUNDS = 30
 
 
 def test_an_image_without_malice_gets_its_gpu(ground: Ground) -> None:

@@ -21,9 +21,9 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 class Watch:
-    """Compares a host before and after one container."""
+    """Compares a host before and after one container. The driver's files are compared by ``DriverWatch``, rarely."""
 
-    def __init__(self, driver: str, victim: Path, root: Path) -> None:
+    def __init__(self, driver: DriverWatch, victim: Path, root: Path) -> None:
         self._driver, self._victim, self._root = driver, victim, root
         self._files: dict[str, tuple[object, ...]] = {}
         self._mounts: set[str] = set()
@@ -31,17 +31,12 @@ class Watch:
 
     def begin(self, process: int) -> None:
         """Look at the host, and at the mounts of the container's process."""
-        self._files = self._host_files()
+        self._files = snapshot(self._victim)
         self._mounts, self._inside = _mounts("self"), _mounts(process)
-
-    def _host_files(self) -> dict[str, tuple[object, ...]]:
-        return {**snapshot(self._victim), **snapshot(Path(self._driver))}
 
     def breaches(self, process: int) -> list[str]:
         """Return a line for everything that should not be."""
-        now = self._host_files()
-        found = [f"host file {path}" for path in now if self._files.get(path) != now[path]]
-        found += [f"host file {path} is gone" for path in self._files if path not in now]
+        found = changes(self._files, snapshot(self._victim))
         found += [f"host mount {line}" for line in _mounts("self") ^ self._mounts]
         for line in _mounts(process) - self._inside:
             found += self._judge(line)
@@ -56,8 +51,31 @@ class Watch:
         if not place.startswith(f"{self._root}/"):
             return [f"mount outside of the root: {line}"]
         is_of_the_host = any(other.split(" ")[2] == device for other in self._mounts)
-        is_of_the_driver = any(path.startswith(self._driver) and path.endswith(source) for path in self._files)
+        is_of_the_driver = any(path.endswith(source) for path in self._driver.files)
         return [f"the host's {source} is shown at {place}"] if is_of_the_host and not is_of_the_driver else []
+
+
+class DriverWatch:
+    """Compares the driver's files before and after many containers."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self.files = snapshot(self._folder)
+
+    def breaches(self) -> list[str]:
+        """Return a line for every file that has changed."""
+        return changes(self.files, snapshot(self._folder))
+
+
+def changes(before: dict[str, tuple[object, ...]], now: dict[str, tuple[object, ...]]) -> list[str]:
+    """Return a line for every file that differs between two snapshots."""
+    found = [f"host file {path}" for path in now if before.get(path) != now[path]]
+    return found + [f"host file {path} is gone" for path in before if path not in now]
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Return the host's mounts that are at, or show, something below a folder; others come and go by themselves."""
+    return sorted(line for line in _mounts("self") if f"{folder}/" in line)
 
 
 def _mounts(process: int | str) -> set[str]:

@@ -12,16 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_hook.bundle import parse_container, parse_state
 from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig, parse_config
-from runtime_hook.container.devicerules import is_allowed, locate_device_group
+from runtime_hook.container.devicerules import is_allowed
+from runtime_hook.container.devicerules.hierarchy import Group, locate_group, own_folders
+from runtime_hook.container.devicerules.program import extend, has_references
 from runtime_hook.container.mounttable import is_mounted_outside
+from runtime_hook.engines.commandline import STARTING_VERBS, read_call
 from runtime_hook.entitlement import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, Claim, find_claim
 from runtime_hook.errors import CacheError, HookError, RequestError, RequirementError, one_line
+from runtime_hook.host.devices import find_devices
 from runtime_hook.host.elf import identify
+from runtime_hook.host.fingerprint import module_version
 from runtime_hook.host.inventory import parse_inventory, render_inventory
+from runtime_hook.host.nvmlfacts import merge_facts, parse_facts
 from runtime_hook.host.platforms import PLATFORMS
 from runtime_hook.jsonfast import c_scanner, loads, public_scanner
 from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
-from runtime_hook.plan.planner import Planner, choose_layout
+from runtime_hook.loadercache.compat import HostDriver, examine, parse_compat_note, read_compat_note
+from runtime_hook.loadercache.muslpath import add_folder
+from runtime_hook.origin import parse_owner
+from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout
+from runtime_hook.plan.planner import Planner
 from runtime_hook.request.allotment import Allotment, allot, check_image
 from runtime_hook.request.requirements import check_requirements, evaluate
 from tests.runtime_hook.nodes import inventory as inventory_of_a_node
@@ -123,8 +133,8 @@ def _give(claim: Claim, container: ContainerConfig, settings: HookConfig) -> Non
         return
     assert set(allotment.capabilities) <= set(settings.supported_capabilities)
     check_image(allotment, container.environment, settings, NODE)
-    layout = choose_layout(PLATFORM, is_debian=True)
-    plan = Planner(NODE, PLATFORM, str).plan(allotment, layout, container.device_rules)
+    layout = choose_layout(PLATFORM, lambda path: path == "/etc/debian_version")
+    plan = Planner(NODE, PLATFORM, str).plan(allotment, layout, container.device_rules, container.devices)
     assert all(operation.describe() for operation in plan)
 
 
@@ -198,32 +208,135 @@ def loader_cache(data: bytes) -> None:
 
 
 def elf(data: bytes) -> None:
-    """A library: what it is, or None."""
-    descriptor = _in_memory(data)
-    try:
-        found = identify(lambda length, offset: os.pread(descriptor, length, offset))
-    finally:
-        os.close(descriptor)
+    """A library: what it is and what its note says, or None."""
+    with _File(data) as read_at:
+        found = identify(read_at)
+        read_compat_note(read_at)
     assert found is None or len(found.soname) <= 256
 
 
-def _in_memory(data: bytes) -> int:
-    descriptor = os.memfd_create("fuzz")
-    os.write(descriptor, data)
-    return descriptor
+class _File:
+    """Bytes as a file, so that reads behave as the kernel's do."""
+
+    def __init__(self, data: bytes) -> None:
+        self._descriptor = os.memfd_create("fuzz")
+        os.write(self._descriptor, data)
+
+    def __enter__(self) -> Callable[[int, int], bytes]:
+        return lambda length, offset: os.pread(self._descriptor, length, offset)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+class _CompatFolder:
+    """An image's compat folder: its first line are names, what follows is each file's content and each link's text."""
+
+    def __init__(self, data: bytes) -> None:
+        names, _, self._content = data.partition(b"\n")
+        self._names = names.decode("utf-8", "surrogateescape").split("\0")
+
+    path = COMPAT_FOLDER
+
+    def names(self, limit: int) -> list[str] | None:
+        return self._names if len(self._names) <= limit else None
+
+    def link(self, name: str) -> str | None:
+        return self._content.decode("utf-8", "surrogateescape") if len(name) % 3 == 0 else None
+
+    def inspect(self, name: str, look: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - the interface's
+        assert name in self._names
+        with _File(self._content) as read_at:
+            return look(read_at)
+
+
+def compat(data: bytes) -> None:
+    """An image's libraries of forward compatibility: used or not, and never a path out of their folder."""
+    parse_compat_note(data)
+    found = examine(_CompatFolder(data), HostDriver("550.163.01", "12.4"), PLATFORM)
+    assert found.is_used or not found.entries
+    assert found.reason.isprintable()
+    for entry in found.entries:
+        folder, _, name = entry.path.rpartition("/")
+        assert folder == COMPAT_FOLDER
+        assert name.isascii()
+        assert "/" not in entry.name
+
+
+def musl_path(data: bytes) -> None:
+    """The folder is on the path afterwards, and added once."""
+    once = add_folder(data, "/usr/lib64")
+    assert add_folder(data if once is None else once, "/usr/lib64") is None
+    assert once is None or once.startswith(data.partition(b"\0")[0])
+
+
+class _Tree:
+    """A host whose files all have the same content, and whose folders the same names."""
+
+    root = "/"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._names = ["0000:07:00.0", *data[:200].decode("utf-8", "surrogateescape").split("\0")]
+
+    def read(self, path: str, limit_bytes: int) -> bytes | None:  # noqa: ARG002 - the interface's
+        return self._data[:limit_bytes]
+
+    def names(self, folder: str) -> list[str]:  # noqa: ARG002 - the interface's
+        return self._names
+
+    def status(self, path: str) -> os.stat_result | None:  # noqa: ARG002 - the interface's
+        return None
+
+
+def host(data: bytes) -> None:
+    """The kernel's tables on the host (information, mig-minors, devices): whatever it writes."""
+    tree = _Tree(data)
+    found = find_devices(tree)
+    assert all(gpu.minor_number >= 0 for gpu in found.gpus)
+    module_version(tree)
+    parse_owner(data.decode("ascii", "replace"))
+
+
+def facts(data: bytes) -> None:
+    """What NVML said: merged into an inventory that can be written and read."""
+    try:
+        found = parse_facts(_document(data), "nvml.json")
+    except HookError:
+        return
+    merged = merge_facts(NODE, found)
+    assert parse_inventory(json.loads(json.dumps(render_inventory(merged))), "again") == merged
+
+
+def command_line(data: bytes) -> None:
+    """A runtime's command line: a starting verb among the words is never missed."""
+    words = data.decode("utf-8", "surrogateescape").split("\0")
+    call = read_call(words)
+    assert call.verb in {"", *words}
+    if words[0] in STARTING_VERBS:
+        assert call.verb == words[0]
+
+
+def program(data: bytes) -> None:
+    """A device program: whole instructions, ours in front, theirs as they were."""
+    whole = data[: len(data) // 8 * 8]
+    has_references(whole)
+    longer = extend(whole, ("c 195:0 rw", "c 510:1 rwm"))
+    assert longer.endswith(whole)
+    assert len(longer) % 8 == 0
 
 
 def mounts(data: bytes) -> None:
     """The kernel's tables of mounts and groups; a path of a mount may hold anything."""
     groups, _, table = data.decode("utf-8", "surrogateescape").partition("\0")
-    for parse in (
-        lambda: is_mounted_outside(table, "2", "1"),
-        lambda: locate_device_group(groups, table),
-    ):
+    for parse in (lambda: is_mounted_outside(table, "2", "1"), lambda: locate_group(groups, table)):
         try:
-            parse()
+            found = parse()
         except (HookError, ValueError):  # the kernel writes these: a line that is none refuses the container
             continue
+        if isinstance(found, Group):
+            assert ".." not in found.path.split("/") or ".." in table
+            own_folders(found.path)
 
 
 PARSERS: dict[str, Callable[[bytes], Any]] = {
@@ -237,4 +350,10 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "loader-cache": loader_cache,
     "elf": elf,
     "mounts": mounts,
+    "compat": compat,
+    "musl-path": musl_path,
+    "host": host,
+    "facts": facts,
+    "command-line": command_line,
+    "program": program,
 }

@@ -3,13 +3,15 @@ PYTHON ?= python3
 SETUP = $(PYTHON) -P -m lab.setup
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo test e2e check lab bench cluster cluster-status cluster-down environment clean
+.PHONY: help demo test fuzz e2e check lab bench cluster cluster-status cluster-down environment clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
 	@$(SETUP) demo
 test:       ## set everything up and pass every test
 	@$(SETUP) test
+fuzz:       ## let fuzzers loose on the hook's parsers for half an hour, or SECONDS=n; make test does two minutes of it
+	@$(SETUP) fuzz
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(SETUP) e2e
 check:      ## format, lint, types, import contracts, unit tests: about two minutes

@@ -125,8 +125,12 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
     process = document.child("process")
     linux = document.child("linux")
     rootfs = document.child("root").text("path", "rootfs")
-    if "\0" in rootfs:
-        raise StateError(f"{where}: root: path holds a NUL byte")
+    try:
+        is_path = b"\0" not in os.fsencode(rootfs)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
+        is_path = False
+    if not is_path:
+        raise StateError(f"{where}: root: path is none: it holds a NUL byte or half a character")
     return ContainerConfig(
         rootfs=os.path.join(bundle, rootfs),
         environment=_environment(process.texts("env")),

@@ -50,6 +50,6 @@ def parse_owner(uid_map: str) -> int | None:
     """Read a uid_map (user_namespaces(7)): None where root inside is root outside."""
     for line in uid_map.splitlines():
         fields = line.split()
-        if len(fields) == _UID_MAP_FIELDS and fields[0] == "0" and fields[1].isdigit():
+        if len(fields) == _UID_MAP_FIELDS and fields[0] == "0" and fields[1].isdecimal():
             return int(fields[1]) or None
     return None

@@ -29,7 +29,7 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
     deadline = Deadline()
     deadline.start(DEFAULT_TIMEOUT_S)
     os.chdir("/")
-    os.umask(0)
+    os.umask(0o022)
     try:
         config = load_config(config_path)
         if config.timeout_s != DEFAULT_TIMEOUT_S:
@@ -140,6 +140,7 @@ def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree
         run.deadline.release()
     if has_compat:
         layout = _add_compat(run, layout, syscalls, inventory)
+    os.umask(0)  # only now: whatever is written on the host is nobody else's to change
     planner = Planner(inventory, platform, tree.host_path)
     plan = planner.plan(allotment, layout, run.container.device_rules, run.container.devices)
     return carry_out(plan, syscalls, run.deadline)

@@ -31,9 +31,11 @@ LINTED = ("playbooks", ".ansible-lint", "ansible.cfg", "requirements/dev.txt")
 UNIT = "not functional and not nodes and not e2e"
 # Named apart from KUBECONFIG, which a shell may well have: `make test` must not find somebody's cluster by accident.
 OWN_CLUSTER = "GRAPNEL_E2E_KUBECONFIG"
+FUZZ_IN_TESTS_S = 120
+FUZZ_S = 1800
 
 
-VERBS = ("environment", "check", "lab", "test", "e2e", "demo", "bench", "cluster")
+VERBS = ("environment", "check", "lab", "test", "fuzz", "e2e", "demo", "bench", "cluster")
 
 
 class Session:
@@ -114,12 +116,21 @@ class Session:
         self.environment()
         self._stage()
         self._checks()
+        self._fuzz(FUZZ_IN_TESTS_S)
         self._lab()
         self.pytest("functional tests", "functional and not nodes", "-q")
         self.tool("molecule", "molecule", "test")
         self.pytest("tests on booted nodes", "nodes", "-q")
         self.pytest("end-to-end tests", "e2e", "-q")
         self.progress.say("every test passed")
+
+    def fuzz(self) -> None:
+        """Run the fuzzers of the hook's parsers for longer: ``SECONDS`` in all."""
+        self.environment()
+        self._fuzz(int(os.environ.get("SECONDS", FUZZ_S)))
+
+    def _fuzz(self, seconds: int) -> None:
+        self.python("fuzzers", "-m", "tests.fuzz", "--seconds", str(seconds), stream=True)
 
     def e2e(self) -> None:
         """Pass the end-to-end tests: on a stage that is set up for them, or on the cluster that KUBECONFIG names."""

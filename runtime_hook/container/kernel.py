@@ -12,6 +12,7 @@ import os
 import stat
 
 from runtime_hook.container import libc
+from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.container.namespaces import ContainerNamespaces
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, Occupant
 from runtime_hook.container.writing import TemporaryNames, write_all
@@ -139,8 +140,9 @@ class KernelSyscalls:
         """Open the container's ``/dev``, which is a mount of its own but never the host's, or a folder of it."""
         if self._dev < 0:
             folder = libc.openat2(self._root, "dev", os.O_PATH | os.O_DIRECTORY, _INSIDE | RESOLVE_NO_SYMLINKS)
-            if os.fstat(folder).st_dev == self._host_dev:
-                raise OSError(errno.EXDEV, "/dev is the host's", "/dev")
+            is_volume = is_mounted_outside(_read_own("mountinfo"), _mount_id(folder), _mount_id(self._root))
+            if is_volume or os.fstat(folder).st_dev == self._host_dev:
+                raise OSError(errno.EXDEV, "/dev is a folder of the host", "/dev")
             self._dev = folder
         if not subfolder:
             return self._dev
@@ -330,10 +332,20 @@ class KernelSyscalls:
             self._rules.deny(rules)
 
 
+def _read_own(name: str) -> str:
+    with open(f"/proc/self/{name}", encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _mount_id(descriptor: int) -> str:
+    """Return the number that mountinfo has for the mount behind a descriptor."""
+    lines = _read_own(f"fdinfo/{descriptor}").splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
+
+
 def is_shared_mount(descriptor: int) -> bool:
     """Tell whether mounts below a descriptor's mount would propagate to another namespace."""
-    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
-        mount_id = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+    mount_id = _mount_id(descriptor)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             fields = line.partition(" - ")[0].split()

@@ -7,6 +7,7 @@ All fail with OSError.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 
@@ -45,6 +46,8 @@ _SIGEVENT = struct.Struct("Qii48x")
 _ITIMERSPEC = struct.Struct("qqqq")
 _OPEN_HOW = struct.Struct("QQQ")
 _MOUNT_ATTR = struct.Struct("QQQQ")
+# A rename or a mount anywhere on the host while ".." is resolved: openat2 wants to be called again (EAGAIN).
+_MAX_ATTEMPTS = 1000
 _STATFS_BYTES = 256  # struct statfs is smaller on every architecture; f_type is its first word
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,11 +75,14 @@ def _old_number(index: int) -> int:
 
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open below a folder; the error names the path."""
-    how = _OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve)
-    try:
-        return _syscall(NR_openat2, folder, os.fsencode(path), how, _OPEN_HOW.size)
-    except OSError as reason:
-        raise OSError(reason.errno, reason.strerror, path) from None
+    how, name = _OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve), os.fsencode(path)
+    for attempt in range(_MAX_ATTEMPTS):
+        try:
+            return _syscall(NR_openat2, folder, name, how, _OPEN_HOW.size)
+        except OSError as reason:
+            if reason.errno != errno.EAGAIN or attempt + 1 == _MAX_ATTEMPTS:
+                raise OSError(reason.errno, reason.strerror, path) from None
+    raise AssertionError("the last attempt returns or raises")
 
 
 def clone_path(path: str) -> int:

@@ -40,6 +40,8 @@ class ContainerNamespaces:
             self._owner = (_first_id(_read(f"/proc/{pid}/uid_map")), _first_id(_read(f"/proc/{pid}/gid_map")))
             libc.keep_capabilities()
         self._own_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._pid = pid
+        self._is_known = False
 
     def _become_root(self, pid: int, *, has_own_users: bool) -> None:
         """Join the container's user namespace, with a copy of the host's mounts that it owns."""
@@ -60,9 +62,25 @@ class ContainerNamespaces:
 
     def enter(self) -> None:
         """Go into the container; what is made there belongs to its root."""
-        libc.setns(self._container, libc.CLONE_NEWNS)
+        if self._is_known:
+            libc.setns(self._container, libc.CLONE_NEWNS)
+        else:
+            self._enter_first()
         if self._owner != (0, 0):
             libc.set_file_ids(*self._owner)
+
+    def _enter_first(self) -> None:
+        """Go in and, before anything is looked up there, make sure that the host's files are what is found.
+
+        Until pivot_root the namespace is a copy of ours, so what Python imports and what is read by path is the
+        host's. Afterwards (a hook at a later stage, a pid that was used again) it would be the image's.
+        """
+        libc.setns(self._own, libc.CLONE_NEWNS)
+        own = os.stat("/")
+        libc.setns(self._container, libc.CLONE_NEWNS)
+        if not os.path.samestat(os.stat("/"), own):
+            raise StateError(f"container process {self._pid} has left the host's root", "the hook belongs to prestart")
+        self._is_known = True
 
     def leave(self) -> None:
         """Go back into the host's mount namespace, and to the root that the engine has there.

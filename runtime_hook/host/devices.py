@@ -11,6 +11,7 @@ from runtime_hook.host.fingerprint import (
     GPU_FOLDER,
     PCI_FOLDER,
     instance_folder,
+    is_number,
     mark_device,
     mig_instances,
     read_majors,
@@ -103,7 +104,9 @@ class _Search:
         found = []
         for kind, folder, beginning in CONTROL_FAMILIES:
             tails = [name[len(beginning) :] for name in self._tree.names(folder) if name.startswith(beginning)]
-            for tail in sorted((tail for tail in tails if not tail or tail.isdigit()), key=lambda tail: int(tail or 0)):
+            for tail in sorted(
+                (tail for tail in tails if not tail or is_number(tail)), key=lambda tail: int(tail or 0)
+            ):
                 node = self.node(f"{folder}/{beginning}{tail}", kind)
                 if node is not None:
                     found.append(_control(node, kind))
@@ -129,7 +132,7 @@ class _Search:
             data = self._tree.read(f"{GPU_FOLDER}/{address}/information", _LIMIT_BYTES)
             fields = _parse_information((data or b"").decode("utf-8", "replace"))
             minor_number, uuid = fields.get("Device Minor", ""), fields.get("GPU UUID", "")
-            if minor_number.isdigit() and uuid.startswith("GPU-"):
+            if is_number(minor_number) and uuid.startswith("GPU-"):
                 found.append(self._gpu(len(found), uuid, int(minor_number), address, fields.get("Model", "")))
         return found
 
@@ -189,4 +192,4 @@ def _read_mig_minors(tree: HostTree) -> dict[str, int]:
     """Return capability → number of its node: ``config``, ``monitor``, ``gpu0/gi1/access``, ``gpu0/gi1/ci0/access``."""
     text = (tree.read(_MIG_MINORS, _MIG_MINORS_LIMIT_BYTES) or b"").decode("ascii", "replace")
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}  # noqa: PLR2004 - name and number
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and is_number(pair[1])}  # noqa: PLR2004 - name and number

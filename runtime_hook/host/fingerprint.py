@@ -33,6 +33,7 @@ _PROC_VERSION = "/proc/driver/nvidia/version"
 _PROC_DEVICES = "/proc/devices"
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
 _LIMIT_BYTES = 1 << 16
+_MAX_DIGITS = 9
 
 
 def module_version(tree: HostTree) -> str:
@@ -52,7 +53,12 @@ def read_majors(tree: HostTree) -> tuple[tuple[str, int], ...]:
     if b"nvidia" not in characters:
         return ()
     pairs = (line.split() for line in characters.decode("ascii", "replace").splitlines() if "nvidia" in line)
-    return tuple({pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and pair[0].isdigit()}.items())  # noqa: PLR2004 - major and name
+    return tuple({pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and is_number(pair[0])}.items())  # noqa: PLR2004 - major and name
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is a number of a device or instance: Python calls more characters digits than int() takes."""
+    return text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def instance_folder(minor_number: int, gpu_instance: int) -> str:
@@ -72,7 +78,7 @@ def mig_instances(tree: HostTree, minor_number: int) -> list[tuple[int, int]]:
 
 def _numbers(names: Iterable[str], beginning: str) -> list[int]:
     tails = (name[len(beginning) :] for name in names if name.startswith(beginning))
-    return sorted(int(tail) for tail in tails if tail.isdigit())
+    return sorted(int(tail) for tail in tails if is_number(tail))
 
 
 def take_fingerprint(
@@ -109,7 +115,7 @@ def is_fresh(inventory: Inventory, tree: HostTree) -> bool:
 def _all_instances(tree: HostTree) -> Iterator[str]:
     for name in tree.names(_CAPABILITIES):
         number = name[len("gpu") :]
-        if name.startswith("gpu") and number.isdigit():
+        if name.startswith("gpu") and is_number(number):
             for gpu_instance, compute_instance in mig_instances(tree, int(number)):
                 yield f"{instance_folder(int(number), gpu_instance)}/ci{compute_instance}"
 

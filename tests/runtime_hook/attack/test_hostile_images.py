@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runtime_hook.containers import MULTIARCH, host_mounts, snapshot
+from tests.runtime_hook.attack.hostile import AT_FDCWD, KINDS, LINKS, RENAME_EXCHANGE, occupy
+from tests.runtime_hook.attack.watch import mounts_below
+from tests.runtime_hook.containers import MULTIARCH, START, snapshot
 from tests.runtime_hook.drivertree import VERSION
 
 if TYPE_CHECKING:
@@ -25,46 +26,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional
 
 ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
-TARGETS = {
-    "the library": f"{MULTIARCH}/libcuda.so.{VERSION}",
-    "the soname": f"{MULTIARCH}/libcuda.so.1",
-    "the cache": "etc/ld.so.cache",
-    "the library folder": MULTIARCH,
-    "etc": "etc",
-    "the program": "usr/bin/nvidia-smi",
-    "the program folder": "usr/bin",
-}
-LINKS = {
-    "an absolute link": "{victim}",
-    "a climbing link": "../../../../../../../../../../..{victim}",
-    "a link to proc self": "/proc/self/root{victim}",
-    "a link to proc 1": "/proc/1/root{victim}",
-    "a loop": "loop",
-}
-AT_FDCWD = -100
-RENAME_EXCHANGE = 2
-ROUNDS = 60
-KINDS = ["a folder", "a fifo", "a socket"]
-
-
-def occupy(path: Path, kind: str, victim: Path) -> None:
-    """Put something hostile where the hook wants to write."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if kind == "a folder":
-        path.mkdir()
-        (path / "full").touch()
-    elif kind == "a fifo":
-        os.mkfifo(path)
-    elif kind == "a socket":
-        here = os.open(path.parent, os.O_RDONLY)
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(f"/proc/self/fd/{here}/{path.name}")
-        os.close(here)
-    else:
-        path.symlink_to(path.name if kind == "a loop" else LINKS[kind].format(victim=victim))
+TARGETS = {"the library folder": MULTIARCH, "the cache": "etc/ld.so.cache"}
+HERE = [kind for kind in (*LINKS, *KINDS) if kind not in {"a mount", "an immutable file"}]  # those need an arena
+ROUNDS = 12
+CRUN_SAYS = "(exit code: 1)"  # it does not pass on what a hook says
 
 
 @pytest.fixture
@@ -72,43 +37,51 @@ def victim(tmp_path: Path) -> Path:
     """Make a folder of the host that an image points at."""
     folder = tmp_path / "victim"
     folder.mkdir()
-    for name in ("ld.so.cache", "nvidia-smi", f"libcuda.so.{VERSION}", "libcuda.so.1"):
+    for name in ("secret", "ld.so.cache", "nvidia-smi", f"libcuda.so.{VERSION}", "libcuda.so.1"):
         (folder / name).write_text("the host's own")
     return folder
 
 
 @contextmanager
 def host_unchanged(*folders: Path) -> Iterator[None]:
-    before, mounts = [snapshot(folder) for folder in folders], host_mounts()
+    before, mounts = [snapshot(folder) for folder in folders], mounts_below(folders[0].parent)
     yield
     assert [snapshot(folder) for folder in folders] == before
-    assert host_mounts() == mounts
+    assert mounts_below(folders[0].parent) == mounts
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kind", [*LINKS, *KINDS])
+@pytest.mark.parametrize("kind", HERE)
 def test_no_target_leads_to_the_host(
     container: Callable[..., Container], root: Path, victim: Path, target: str, kind: str
 ) -> None:
-    pointed_at = victim if "folder" in target or target == "etc" else victim / "ld.so.cache"
-    occupy(root / TARGETS[target], kind, pointed_at)
-    made = container(["/bin/busybox", "true"], devices=ALLOCATED)
+    occupy(root / TARGETS[target], kind, victim if "folder" in target else victim / "ld.so.cache")
+    assert_harmless(container(["/bin/busybox", "true"], devices=ALLOCATED), victim, "runc")
+
+
+def test_no_target_leads_to_the_host_with_crun(container: Callable[..., Container], root: Path, victim: Path) -> None:
+    occupy(root / MULTIARCH, "an absolute link", victim)
+    assert_harmless(container(["/bin/busybox", "true"], devices=ALLOCATED), victim, "crun")
+
+
+def assert_harmless(made: Container, victim: Path, runtime: str) -> None:
     with host_unchanged(Path(made.hook_arguments[-1]), victim):
-        done = made.run()
+        done = made.run(runtime)
     if done.returncode:
-        assert "grapnel-hook: cannot " in done.stderr, done.stderr
+        assert (CRUN_SAYS if runtime == "crun" else "grapnel-hook: cannot ") in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("kind", [*LINKS, *KINDS])
+@pytest.mark.parametrize("runtime", START)
+@pytest.mark.parametrize("kind", ["an absolute link", "a fifo"])
 def test_a_refused_container_has_nothing_left_in_its_root(
-    container: Callable[..., Container], root: Path, victim: Path, kind: str
+    container: Callable[..., Container], root: Path, victim: Path, kind: str, runtime: str
 ) -> None:
-    occupy(root / "etc/ld.so.cache", kind if kind != "a folder" else "a fifo", victim)
+    occupy(root / "etc/ld.so.cache", kind, victim)
     before = set(snapshot(root))
-    done = container(["/bin/busybox", "true"], devices=ALLOCATED).run()
+    done = container(["/bin/busybox", "true"], devices=ALLOCATED).run(runtime)
     assert done.returncode != 0
-    assert "merge" in done.stderr
+    assert (CRUN_SAYS if runtime == "crun" else "grapnel-hook: cannot ") in done.stderr, done.stderr
     left = {path for path in set(snapshot(root)) - before if not path.startswith(f"{root}/dev")}
     assert left == set()
 
@@ -142,31 +115,6 @@ def test_a_volume_over_the_library_folder_is_not_written_to(
         assert made.run().returncode == 0
 
 
-def test_poisoned_python_and_loader_settings_have_no_effect(
-    container: Callable[..., Container], root: Path, tmp_path: Path
-) -> None:
-    proof = tmp_path / "proof"
-    for name in ("json.py", "os.py", "sitecustomize.py", "usercustomize.py"):
-        (root / name).write_text(f"open({str(proof)!r}, 'w')\n")
-    (root / "etc/ld.so.preload").write_text("/poison.so\n")
-    (root / "sbin").mkdir()
-    (root / "sbin/ldconfig").write_text(f"#!/bin/sh\ntouch {proof}\n")
-    (root / "sbin/ldconfig").chmod(0o755)
-    environment = [
-        "PYTHONPATH=/",
-        "PYTHONHOME=/",
-        "LD_PRELOAD=/poison.so",
-        "GLIBC_TUNABLES=x=y",
-        "PYTHONSTARTUP=/os.py",
-    ]
-    made = container(["/bin/busybox", "true"], devices=ALLOCATED, environment=environment)
-    made.write()
-    for name in ("json.py", "os.py"):
-        shutil.copy(root / name, made.folder)
-    assert made.run().returncode == 0
-    assert not proof.exists()
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -186,7 +134,8 @@ def test_a_shared_root_does_not_leak_mounts(container: Callable[..., Container],
     linux = {**made.config()["linux"], "rootfsPropagation": "shared"}
     made.changes = {"linux": linux}
     with host_unchanged(driver.root):
-        made.run()
+        done = made.run()
+    assert done.returncode == 0 or "is a shared mount" in done.stderr, done.stderr
 
 
 def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callable[..., Container], root: Path) -> None:
@@ -196,12 +145,11 @@ def test_a_read_only_root_of_the_configuration_is_no_hindrance(container: Callab
     assert (done.returncode, done.stdout) == (0, "libcuda.so.1 42\n"), done.stderr
 
 
-@pytest.mark.parametrize("target", ["usr/bin", MULTIARCH, "etc"])
 def test_swapping_a_target_while_the_hook_runs_never_reaches_the_host(
-    container: Callable[..., Container], root: Path, victim: Path, target: str
+    container: Callable[..., Container], root: Path, victim: Path
 ) -> None:
-    """A folder and a link to the host change places all the time, as another container on a shared root could do."""
-    folder, aside = os.fsencode(root / target), os.fsencode(root / "aside")
+    """As in the arena, with a real runtime around: another container on a shared root could do it."""
+    folder, aside = os.fsencode(root / MULTIARCH), os.fsencode(root / "aside")
     (root / "aside").symlink_to(victim)
     libc = ctypes.CDLL(None)
     stop = threading.Event()

@@ -1,0 +1,38 @@
+"""Whatever an image has where the hook writes: nothing of the host changes, nothing is left half-made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runtime_hook.attack.hostile import FOLDER_TARGETS, KINDS, LINKS, TARGETS
+from tests.runtime_hook.attack.rounds import Scene, breaches
+
+if TYPE_CHECKING:
+    from tests.runtime_hook.attack.rounds import Ground
+
+pytestmark = pytest.mark.functional
+
+ROUNDS = 30
+
+
+def test_an_image_without_malice_gets_its_gpu(ground: Ground) -> None:
+    (only,) = ground.play(Scene("an honest image"))
+    assert (only.outcome, only.breaches) == ("done", []), only.text
+
+
+@pytest.mark.parametrize("kind", [*LINKS, *KINDS])
+def test_no_target_leads_to_the_host(ground: Ground, kind: str) -> None:
+    played = ground.play(*(Scene(target, target, kind) for target in TARGETS))
+    assert len(played) == len(TARGETS)
+    assert breaches(played) == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_swapping_a_target_while_the_hook_works_never_reaches_the_host(ground: Ground, target: str) -> None:
+    """As a process with the same root does: what is there and a link to the host change places all the time."""
+    kinds = ["an absolute link", "a climbing link"] if target in FOLDER_TARGETS else ["an absolute link", "a hard link"]
+    played = ground.play(*(Scene(kind, target, kind, swaps=True, rounds=ROUNDS) for kind in kinds))
+    assert len(played) == ROUNDS * len(kinds)
+    assert breaches(played) == []

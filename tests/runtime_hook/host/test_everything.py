@@ -84,8 +84,14 @@ def test_names_and_places_in_a_container(tmp_path: Path, objects: Path) -> None:
     ]
 
 
-def test_files_stand_where_loaders_in_a_container_look(tmp_path: Path, objects: Path) -> None:
-    found = find(tmp_path, objects)
+@pytest.mark.parametrize(
+    ("layout", "extensions"),
+    [("debian", "/usr/lib/nvidia/current"), ("multiarch", "/usr/lib/xorg/modules/extensions")],
+)
+def test_files_stand_where_loaders_in_a_container_look(
+    tmp_path: Path, objects: Path, layout: str, extensions: str
+) -> None:
+    found = find(tmp_path, objects, layout)
     targets = {file.target: (file.path, file.capability, file.kind) for file in found.files}
     modules, firmware = "/usr/lib/xorg/modules", f"/lib/firmware/nvidia/{VERSION}"
     expected = {
@@ -93,7 +99,7 @@ def test_files_stand_where_loaders_in_a_container_look(tmp_path: Path, objects: 
         "/etc/vulkan/icd.d/nvidia_icd.json": ("/usr/share/vulkan/icd.d/nvidia_icd.json", "graphics", "config"),
         f"{modules}/drivers/nvidia_drv.so": (f"{modules}/drivers/nvidia_drv.so", "display", "config"),
         f"{modules}/extensions/libglxserver_nvidia.so": (
-            f"{modules}/extensions/libglxserver_nvidia.so.{VERSION}",
+            f"{extensions}/libglxserver_nvidia.so.{VERSION}",
             "display",
             "config",
         ),

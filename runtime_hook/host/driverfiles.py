@@ -156,7 +156,6 @@ CONTROL_NODES = {
 
 # Control nodes of which a host has any number: kind, folder, beginning of the name (digits follow) or whole name.
 CONTROL_FAMILIES = (
-    ("imex", "/dev/nvidia-caps-imex-channels", "channel"),
     ("nvidia-fs", "/dev", "nvidia-fs"),
     ("gdrdrv", "/dev", "gdrdrv"),
     ("infiniband", "/dev/infiniband", "uverbs"),

@@ -17,7 +17,7 @@ from runtime_hook.host.fingerprint import (
     read_majors,
 )
 from runtime_hook.host.gpumodels import brand, compute_capability
-from runtime_hook.host.inventory import ControlDevice, Gpu, MigDevice, Node
+from runtime_hook.host.inventory import IMEX_FOLDER, IMEX_NAME, ControlDevice, Gpu, ImexChannels, MigDevice, Node
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -39,6 +39,7 @@ class Devices:
     control: tuple[ControlDevice, ...]
     gpus: tuple[Gpu, ...]
     mig: tuple[MigDevice, ...]
+    imex: ImexChannels
     stale: tuple[Node, ...]
     marks: tuple[DeviceMark, ...]
 
@@ -47,12 +48,14 @@ def find_devices(tree: HostTree) -> Devices:
     """Look at ``/dev``, ``/proc/driver/nvidia`` and ``/sys/bus/pci``."""
     search = _Search(tree)
     control = [*search.control_nodes(), *search.control_families(), *search.mig_control_nodes()]
+    imex = search.imex_channels()
     gpus = search.gpus()
     mig = [device for gpu in gpus for device in search.mig_devices(gpu)]
     return Devices(
         control=tuple(control),
         gpus=tuple(gpu for gpu in gpus if gpu.major >= 0),
         mig=tuple(mig),
+        imex=imex,
         stale=tuple(search.stale),
         marks=tuple(
             search.mark(path) for path in (*CONTROL_NODES.values(), *FIRST_OF_FAMILY, *[gpu.path for gpu in gpus])
@@ -111,6 +114,22 @@ class _Search:
                 if node is not None:
                     found.append(_control(node, kind))
         return found
+
+    def imex_channels(self) -> ImexChannels:
+        """Return the IMEX channels; a node whose minor is not the number in its name is none."""
+        tails = (name[len(IMEX_NAME) :] for name in self._tree.names(IMEX_FOLDER) if name.startswith(IMEX_NAME))
+        runs: list[tuple[int, int]] = []
+        major = -1
+        for number in sorted(int(tail) for tail in tails if tail.isdigit()):
+            node = self.node(f"{IMEX_FOLDER}/{IMEX_NAME}{number}", "imex")
+            if node is None or node.minor != number or node.major != (major if runs else node.major):
+                continue
+            major = node.major
+            if runs and runs[-1][1] == number - 1:
+                runs[-1] = (runs[-1][0], number)
+            else:
+                runs.append((number, number))
+        return ImexChannels(major, tuple(runs))
 
     def mig_control_nodes(self) -> list[ControlDevice]:
         """Return the nodes that allow to change MIG's layout and to watch all of it."""

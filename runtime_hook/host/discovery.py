@@ -54,5 +54,6 @@ def discover(tree: HostTree, facts_path: str = "") -> Inventory:
         links=find_links(libraries, version),
         cuda_version=cuda_version(version),
         stale=devices.stale,
+        imex=devices.imex,
     )
     return merge_facts(inventory, read_facts(facts_path)) if facts_path else inventory

@@ -126,6 +126,8 @@ X_FOLDERS = (
     "xorg/modules/updates/extensions",
 )
 X_ROOTS = ("/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
+# Debian keeps extensions beside its programs and leads the X server there by alternatives, which a container has not.
+X_DEBIAN_FOLDER, X_USUAL_FOLDER = "/usr/lib/nvidia/current", "/usr/lib/xorg/modules/extensions"
 
 # Nothing in user space reads the GSP's firmware; tools that report its version look for the file.
 FIRMWARE_CAPABILITY = "utility"
@@ -154,7 +156,6 @@ CONTROL_NODES = {
 
 # Control nodes of which a host has any number: kind, folder, beginning of the name (digits follow) or whole name.
 CONTROL_FAMILIES = (
-    ("imex", "/dev/nvidia-caps-imex-channels", "channel"),
     ("nvidia-fs", "/dev", "nvidia-fs"),
     ("gdrdrv", "/dev", "gdrdrv"),
     ("infiniband", "/dev/infiniband", "uverbs"),

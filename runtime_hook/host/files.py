@@ -15,9 +15,11 @@ from runtime_hook.host.driverfiles import (
     MPS_FOLDER,
     SERVICE_SOCKETS,
     VULKAN_FALLBACK_FOLDER,
+    X_DEBIAN_FOLDER,
     X_FOLDERS,
     X_MODULES,
     X_ROOTS,
+    X_USUAL_FOLDER,
 )
 from runtime_hook.host.fingerprint import mps_folder
 from runtime_hook.host.inventory import Binary, DriverFile
@@ -75,9 +77,12 @@ def _find_x_modules(tree: HostTree, folders: tuple[str, ...], version: str) -> I
     places = [f"{root}/{folder}" for root in dict.fromkeys((*folders, *X_ROOTS)) for folder in X_FOLDERS]
     places = [place for place in places if tree.names(place)]
     for pattern, name in X_MODULES:
-        path = _first_file(tree, (f"{place}/{pattern.format(version=version)}" for place in places))
+        file_name = pattern.format(version=version)
+        path = _first_file(tree, (f"{place}/{file_name}" for place in (*places, X_DEBIAN_FOLDER)))
         if path:
-            yield DriverFile(tree.resolve(path), f"{os.path.dirname(path)}/{name}", "display", "config")
+            folder = os.path.dirname(path)
+            target = X_USUAL_FOLDER if folder == X_DEBIAN_FOLDER else folder
+            yield DriverFile(tree.resolve(path), f"{target}/{name}", "display", "config")
 
 
 def _find_firmware(tree: HostTree, version: str) -> Iterator[DriverFile]:

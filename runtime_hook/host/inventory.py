@@ -9,8 +9,9 @@ from runtime_hook.document import Document
 from runtime_hook.errors import InventoryError
 from runtime_hook.values import value
 
+IMEX_FOLDER, IMEX_NAME = "/dev/nvidia-caps-imex-channels", "channel"
 INVENTORY_SCHEMA = "grapnel.dev/inventory/v1alpha2"
-# Device nodes that belong to no single GPU. ``imex``: one per channel, whose number is its minor.
+# Device nodes that belong to no single GPU.
 CONTROL_KINDS = (
     "ctl",
     "uvm",
@@ -18,7 +19,6 @@ CONTROL_KINDS = (
     "modeset",
     "mig-config",
     "mig-monitor",
-    "imex",
     "nvidia-fs",
     "gdrdrv",
     "infiniband",
@@ -45,6 +45,25 @@ class Node:
     path: str
     major: int
     minor: int
+
+
+@value
+class ImexChannels:
+    """IMEX channels: the major of their nodes, and runs of numbers (first, last). A channel's number is its minor.
+
+    A host may have thousands, so they are not listed one by one.
+    """
+
+    major: int = -1
+    runs: tuple[tuple[int, int], ...] = ()
+
+    def has(self, number: int) -> bool:
+        """Tell whether the host has a channel."""
+        return any(first <= number <= last for first, last in self.runs)
+
+    def node(self, number: int) -> Node:
+        """Return the node of a channel."""
+        return Node(f"{IMEX_FOLDER}/{IMEX_NAME}{number}", self.major, number)
 
 
 @value
@@ -180,6 +199,7 @@ class Inventory:
     links: tuple[DriverLink, ...] = ()
     cuda_version: str = ""
     stale: tuple[Node, ...] = ()
+    imex: ImexChannels = ImexChannels()
 
 
 def missing_node(inventory: Inventory, path: str, hint: str = "nvidia-modprobe -c0 -u makes it") -> InventoryError:
@@ -211,6 +231,7 @@ def parse_inventory(content: object, where: str) -> Inventory:
         links=tuple(_link(entry) for entry in document.children("links")),
         cuda_version=document.text("cuda_version", ""),
         stale=_nodes(devices, "stale"),
+        imex=_imex(devices.child("imex")),
         fingerprint=_fingerprint(document.child("fingerprint")),
     )
 
@@ -250,6 +271,11 @@ def _gpu(entry: Document) -> Gpu:
 
 def _nodes(entry: Document, key: str) -> tuple[Node, ...]:
     return tuple(Node(_path(node), node.number("major"), node.number("minor")) for node in entry.children(key))
+
+
+def _imex(entry: Document) -> ImexChannels:
+    runs = entry.children("runs")
+    return ImexChannels(entry.number("major", -1), tuple((run.number("first"), run.number("last")) for run in runs))
 
 
 def _mig(entry: Document) -> MigDevice:
@@ -331,6 +357,10 @@ def render_inventory(inventory: Inventory) -> dict[str, object]:
             "control": [dict(vars(device)) for device in inventory.control],
             "gpus": [{**vars(gpu), "drm": [dict(vars(node)) for node in gpu.drm]} for gpu in inventory.gpus],
             "mig": [{**vars(mig), "nodes": [dict(vars(node)) for node in mig.nodes]} for mig in inventory.mig],
+            "imex": {
+                "major": inventory.imex.major,
+                "runs": [{"first": first, "last": last} for first, last in inventory.imex.runs],
+            },
             "stale": [dict(vars(node)) for node in inventory.stale],
         },
         "libraries": [{**vars(library), "links": list(library.links)} for library in inventory.libraries],

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 DISPLAYING = ("graphics", "display")
 BY_PATH = "/dev/dri/by-path"
-_IMEX_FOLDER = "/dev/nvidia-caps-imex-channels"
 _NODE_HINTS = {
     "uvm": "nvidia-modprobe -c0 -u makes it",
     "ctl": "nvidia-modprobe -c0 makes it",
@@ -128,7 +127,6 @@ def _further_nodes(allotment: Allotment, inventory: Inventory) -> list[Node]:
 
 def _imex_node(inventory: Inventory, channel: int) -> Node:
     """Return the node of an IMEX channel, whose minor is its number (NVIDIA's ``internal/nvcaps``)."""
-    for device in inventory.control:
-        if device.kind == "imex" and device.minor == channel:
-            return _node(device)
-    raise InventoryError(f"device node {_IMEX_FOLDER}/channel{channel} is missing on this host")
+    if not inventory.imex.has(channel):
+        raise missing_node(inventory, inventory.imex.node(channel).path, "nvidia-modprobe makes it")
+    return inventory.imex.node(channel)

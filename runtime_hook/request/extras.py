@@ -6,7 +6,6 @@ Source: NVIDIA's container toolkit (``internal/modifier/gated.go``, ``internal/c
 from __future__ import annotations
 
 from runtime_hook.errors import RequestError, one_line
-from runtime_hook.request.placed import IMEX_KIND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,13 +56,12 @@ def parse_channels(names: tuple[str, ...], inventory: Inventory) -> tuple[int, .
     """Return the numbers of IMEX channels, each once, in order; RequestError for one that is none or not there."""
     if len(names) > _MAX_ELEMENTS:
         raise RequestError(f"the request lists {len(names)} IMEX channels", f"{_MAX_ELEMENTS} are allowed")
-    present = {device.minor for device in inventory.control if device.kind == IMEX_KIND}
     found = set()
     for name in names:
         is_number = name.isascii() and name.isdigit() and len(name) <= _MAX_CHANNEL_DIGITS
         if not is_number or int(name) > _MAX_CHANNEL:
             raise RequestError(f"IMEX channel {one_line(name, 100)!r} is no number from 0 to {_MAX_CHANNEL}")
-        if int(name) not in present:
+        if not inventory.imex.has(int(name)):
             raise RequestError(f"IMEX channel {int(name)} does not exist on this host", "nvidia-modprobe makes it")
         found.add(int(name))
     return tuple(sorted(found))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Numbers = frozenset[tuple[int, int]]
 
-IMEX_KIND = "imex"
 # Control nodes that a container has or has not; the others come with every GPU.
 _EXTRA_KINDS = ("mig-config", "mig-monitor", "nvidia-fs", "gdrdrv", "infiniband", "nvswitch")
 
@@ -67,8 +66,8 @@ def placed_extras(numbers: Numbers, inventory: Inventory) -> tuple[str, ...]:
 
 def placed_channels(numbers: Numbers, inventory: Inventory) -> tuple[int, ...]:
     """Return the IMEX channels among these numbers."""
-    channels = [device for device in inventory.control if device.kind == IMEX_KIND]
-    return tuple(sorted(channel.minor for channel in channels if (channel.major, channel.minor) in numbers))
+    imex = inventory.imex
+    return tuple(sorted(minor for major, minor in numbers if major == imex.major and imex.has(minor)))
 
 
 def _incomplete(mig: MigDevice, numbers: Numbers) -> RequestError:

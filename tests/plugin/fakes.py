@@ -69,7 +69,7 @@ class FileSource:
             state["driver_version"],
             tuple(_gpu_of(found) for found in state["gpus"]),
             tuple(LostGpu(**found) for found in state["lost"]),
-            state["cuda_version"],
+            state.get("cuda_version", ""),
         )
 
     def close(self) -> None:

@@ -148,8 +148,9 @@ def add_graphics(tree: DriverTree) -> None:
     tree.link(tree.usual_folder / "gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1")
     modules = tree.root / "usr/lib/xorg/modules"
     _tiny(modules / "drivers/nvidia_drv.so", "nvidia_drv.so")
-    _tiny(modules / f"extensions/libglxserver_nvidia.so.{tree.version}", "libglxserver_nvidia.so")
-    tree.link(modules / "extensions/libglxserver_nvidia.so", f"libglxserver_nvidia.so.{tree.version}")
+    extensions = tree.root / "usr/lib/nvidia/current" if tree.layout == "debian" else modules / "extensions"
+    _tiny(extensions / f"libglxserver_nvidia.so.{tree.version}", "libglxserver_nvidia.so")
+    tree.link(extensions / "libglxserver_nvidia.so", f"libglxserver_nvidia.so.{tree.version}")
 
 
 def add_ngx(tree: DriverTree) -> None:

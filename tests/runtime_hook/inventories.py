@@ -13,6 +13,7 @@ from runtime_hook.host.inventory import (
     DriverLink,
     Fingerprint,
     Gpu,
+    ImexChannels,
     Inventory,
     Library,
     MigDevice,
@@ -57,7 +58,6 @@ FULL = Inventory(
         ControlDevice("/dev/nvidia-modeset", 195, 254, "modeset"),
         ControlDevice("/dev/nvidia-caps/nvidia-cap1", 508, 1, "mig-config"),
         ControlDevice("/dev/nvidia-caps/nvidia-cap2", 508, 2, "mig-monitor"),
-        ControlDevice("/dev/nvidia-caps-imex-channels/channel7", 509, 7, "imex"),
         ControlDevice("/dev/nvidia-fs0", 511, 0, "nvidia-fs"),
         ControlDevice("/dev/nvidia-fs1", 511, 1, "nvidia-fs"),
         ControlDevice("/dev/infiniband/uverbs0", 231, 192, "infiniband"),
@@ -98,6 +98,7 @@ FULL = Inventory(
         DriverLink("", "libGLX_indirect.so.0", f"libGLX_nvidia.so.{VERSION}", "graphics"),
     ),
     mig=(MIG,),
+    imex=ImexChannels(509, ((7, 7),)),
     fingerprint=Fingerprint(VERSION, ("0000:10:00.0", "0000:20:00.0"), (), ()),
 )
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from runtime_hook.bundle import ContainerConfig, parse_container
-from runtime_hook.host.inventory import ControlDevice, Fingerprint, Gpu, Inventory, Library, MigDevice, Node
+from runtime_hook.host.inventory import (
+    ControlDevice,
+    Fingerprint,
+    Gpu,
+    ImexChannels,
+    Inventory,
+    Library,
+    MigDevice,
+    Node,
+)
 
 CAPS_MAJOR = 237
 
@@ -35,16 +44,16 @@ CONTROL = (
     ControlDevice("/dev/nvidia-uvm", 510, 0, "uvm"),
     ControlDevice("/dev/nvidia-caps/nvidia-cap1", CAPS_MAJOR, 1, "mig-config"),
     ControlDevice("/dev/nvidia-caps/nvidia-cap2", CAPS_MAJOR, 2, "mig-monitor"),
-    ControlDevice("/dev/nvidia-caps-imex-channels/channel0", 240, 0, "imex"),
-    ControlDevice("/dev/nvidia-caps-imex-channels/channel7", 240, 7, "imex"),
     ControlDevice("/dev/nvidia-fs0", 241, 0, "nvidia-fs"),
     ControlDevice("/dev/gdrdrv", 242, 0, "gdrdrv"),
 )
+IMEX = ImexChannels(240, ((0, 0), (7, 7)))
 LIBRARIES = (
     Library("/usr/lib/libcuda.so.550.163.01", "libcuda.so.1", (), "compute", 64),
     Library("/usr/lib/libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1", (), "utility", 64),
 )
-NUMBERS = {node.path: (node.major, node.minor) for node in (*GPUS, *CONTROL, *(cap(n) for n in (10, 11, 12, 20, 21)))}
+FURTHER = (*(cap(number) for number in (10, 11, 12, 20, 21)), IMEX.node(0), IMEX.node(7))
+NUMBERS = {node.path: (node.major, node.minor) for node in (*GPUS, *CONTROL, *FURTHER)}
 
 
 def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventory
@@ -54,6 +63,7 @@ def inventory(**changes: Any) -> Inventory:  # noqa: ANN401 - fields of Inventor
         "control": CONTROL,
         "gpus": GPUS,
         "mig": MIG,
+        "imex": IMEX,
         "libraries": LIBRARIES,
         "binaries": (),
         "fingerprint": Fingerprint("550.163.01", (), (), ()),

@@ -30,7 +30,10 @@ OWN_WAY_OF_NOTHING = {
     "reading", "values",
 }  # fmt: skip
 # Never on the way of a GPU whose inventory is fresh.
-OFF_THE_WAY = {"commands", "explain", "packing", "host.discovery", "host.elf"}
+OFF_THE_WAY = {"commands", "explain", "packing"}
+OFF_THE_WAY |= {
+    f"host.{name}" for name in ("devices", "discovery", "elf", "files", "gpumodels", "libraries", "nvmlfacts")
+}
 
 
 def imported(report: str) -> tuple[set[str], set[str]]:

@@ -10,8 +10,9 @@ import pytest
 from runtime_hook.host.discovery import discover
 from runtime_hook.host.fingerprint import is_fresh
 from runtime_hook.host.hosttree import HostTree
+from runtime_hook.host.inventory import ImexChannels
 from tests.runtime_hook.driverlayers import COMPAT32, EVERYTHING, GRAPHICS, MORE_COMPUTE, MORE_UTILITY, NGX, VIDEO
-from tests.runtime_hook.drivertree import MULTIARCH, SONAMES, VERSION, DriverTree, uuid
+from tests.runtime_hook.drivertree import MAJOR, MULTIARCH, SONAMES, VERSION, DriverTree, uuid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,8 +85,14 @@ def test_names_and_places_in_a_container(tmp_path: Path, objects: Path) -> None:
     ]
 
 
-def test_files_stand_where_loaders_in_a_container_look(tmp_path: Path, objects: Path) -> None:
-    found = find(tmp_path, objects)
+@pytest.mark.parametrize(
+    ("layout", "extensions"),
+    [("debian", "/usr/lib/nvidia/current"), ("multiarch", "/usr/lib/xorg/modules/extensions")],
+)
+def test_files_stand_where_loaders_in_a_container_look(
+    tmp_path: Path, objects: Path, layout: str, extensions: str
+) -> None:
+    found = find(tmp_path, objects, layout)
     targets = {file.target: (file.path, file.capability, file.kind) for file in found.files}
     modules, firmware = "/usr/lib/xorg/modules", f"/lib/firmware/nvidia/{VERSION}"
     expected = {
@@ -93,7 +100,7 @@ def test_files_stand_where_loaders_in_a_container_look(tmp_path: Path, objects: 
         "/etc/vulkan/icd.d/nvidia_icd.json": ("/usr/share/vulkan/icd.d/nvidia_icd.json", "graphics", "config"),
         f"{modules}/drivers/nvidia_drv.so": (f"{modules}/drivers/nvidia_drv.so", "display", "config"),
         f"{modules}/extensions/libglxserver_nvidia.so": (
-            f"{modules}/extensions/libglxserver_nvidia.so.{VERSION}",
+            f"{extensions}/libglxserver_nvidia.so.{VERSION}",
             "display",
             "config",
         ),
@@ -145,7 +152,6 @@ def test_devices_of_every_kind_are_found(tmp_path: Path, objects: Path) -> None:
         "uvm": ["/dev/nvidia-uvm"],
         "uvm-tools": ["/dev/nvidia-uvm-tools"],
         "modeset": ["/dev/nvidia-modeset"],
-        "imex": [f"/dev/nvidia-caps-imex-channels/channel{number}" for number in (0, 1)],
         "nvidia-fs": ["/dev/nvidia-fs0", "/dev/nvidia-fs1"],
         "gdrdrv": ["/dev/gdrdrv"],
         "infiniband": ["/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"],
@@ -154,6 +160,7 @@ def test_devices_of_every_kind_are_found(tmp_path: Path, objects: Path) -> None:
         "mig-monitor": ["/dev/nvidia-caps/nvidia-cap2"],
     }
     assert found.stale == ()
+    assert found.imex == ImexChannels(MAJOR, ((0, 1),))
     first = found.gpus[0]
     assert [node.path for node in first.drm] == ["/dev/dri/card0", "/dev/dri/renderD128"]
     assert (first.model, first.brand, first.compute_capability) == ("NVIDIA A100-SXM4-40GB", "Nvidia", "8.0")
@@ -171,6 +178,18 @@ def test_a_mig_device_opens_its_gpu_instance_and_itself(tmp_path: Path, objects:
         (uuid(0), 2, 0): ["cap5", "cap6"],
         (uuid(0), 2, 1): ["cap5", "cap7"],
     }
+
+
+def test_imex_channels_are_kept_as_runs(tmp_path: Path, objects: Path) -> None:
+    """A rack's node has thousands; listed one by one they cost every container's start 8 ms."""
+    driver = DriverTree(tmp_path / "host", objects).build()
+    for channel in (*range(3, 40), 7000):
+        driver.node(f"nvidia-caps-imex-channels/channel{channel}", channel)
+    driver.node("nvidia-caps-imex-channels/channel50", 51)  # not what its name says
+    channels = discover(HostTree(str(driver.root))).imex
+    assert channels == ImexChannels(MAJOR, ((3, 39), (7000, 7000)))
+    assert [number for number in (2, 3, 39, 40, 50, 7000) if channels.has(number)] == [3, 39, 7000]
+    assert channels.node(7000).path == "/dev/nvidia-caps-imex-channels/channel7000"
 
 
 def test_only_what_is_there_is_listed(tmp_path: Path, objects: Path) -> None:

@@ -332,7 +332,7 @@ class KernelSyscalls:
 
 def is_shared_mount(descriptor: int) -> bool:
     """Tell whether mounts below a descriptor's mount would propagate to another namespace."""
-    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+    with open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
         mount_id = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:

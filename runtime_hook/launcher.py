@@ -39,10 +39,7 @@ if not use_pack():
     script = posix.readlink(f"/proc/self/fd/{posix.open(__file__, posix.O_PATH)}")
     sys.path.insert(0, script.rpartition("/")[0])
 
-from runtime_hook.leanos import install  # noqa: E402 - found by what stands above
-
-install()
-
-from runtime_hook.cli import run  # noqa: E402 - os must not be imported before
+import runtime_hook.leanos  # noqa: E402, F401 - it takes the place of os, so it is the first
+from runtime_hook.cli import run  # noqa: E402 - found by what stands above
 
 run(sys.argv[1:])

@@ -3,6 +3,8 @@
 Under ``-S`` nothing has imported ``os`` before the hook does, and most of what that costs are the abstract base
 classes of ``os.environ``, which the hook never looks at. So a module of the same name stands in, with everything that
 ``posix`` has. Whoever asks it for more (argparse, json, tempfile) gets the real one's members from then on.
+
+It takes its place when this module is imported, which must be the first of all that import ``os``.
 """
 
 import posix
@@ -41,3 +43,6 @@ def install() -> None:
 
 def _fsencode(path: str) -> bytes:
     return path.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+install()

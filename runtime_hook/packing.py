@@ -2,21 +2,23 @@
 
 The file stands beside the launcher and is named after the interpreter (``grapnel-hook.cpython-311``). Its head, as
 long as ``HEAD_BYTES``, is a marshalled tuple: the magic number of the byte code, the importer's code, and the index;
-behind it stands the code of each module. Whatever else Python starts the launcher with reads the sources as ever.
+behind it stand the bundles of modules. Any other Python reads the sources as ever.
 """
 
 from __future__ import annotations
 import __future__
 
+import ast
 import marshal
 import os
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import MAGIC_NUMBER, find_spec
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
+from importlib.util import MAGIC_NUMBER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
     from runtime_hook.packed import Place
 
@@ -24,6 +26,23 @@ if TYPE_CHECKING:
 HEAD_BYTES = 1 << 14
 LAUNCHER = "grapnel-hook"
 _PACKAGE = "runtime_hook"
+# What is imported by name where it is first needed: by every container, and by one with a GPU.
+_HOT_PATHS = (
+    (f"{_PACKAGE}.leanos", f"{_PACKAGE}.cli", f"{_PACKAGE}.prestart"),
+    (
+        f"{_PACKAGE}.host.hosttree",
+        f"{_PACKAGE}.host.store",
+        f"{_PACKAGE}.request.allotment",
+        f"{_PACKAGE}.request.placed",
+        f"{_PACKAGE}.container.injection",
+        f"{_PACKAGE}.container.kernel",
+        f"{_PACKAGE}.container.procmask",
+        f"{_PACKAGE}.host.platforms",
+        f"{_PACKAGE}.plan.layout",
+        f"{_PACKAGE}.plan.planner",
+        f"{_PACKAGE}.audit",
+    ),
+)
 _STARTED_BY_PATH = ("__main__.py", "launcher.py", "packed.py")
 # Of the standard library, what the hook imports: modules in Python, and shared objects that need a search otherwise.
 _PURE_MODULES = ("struct",)
@@ -75,28 +94,65 @@ def write_pack(folder: str) -> str:
 
 def build_pack(folder: str) -> bytes:
     """Return the bytes of a pack."""
+    sources = dict(_modules(folder))
     index: dict[str, Place] = dict(_shared_objects())
     bodies = []
     offset = HEAD_BYTES
-    for name, path in _modules(folder):
-        body = _compile(path, os.path.relpath(path, folder) if path.startswith(folder) else path)
-        index[name] = (offset, len(body), path.endswith("/__init__.py"))
+    for bundle in _bundles(sources):
+        parts = [(name, sources[name].endswith("/__init__.py"), _compile(sources[name], folder)) for name in bundle]
+        body = marshal.dumps(parts)
+        index.update(dict.fromkeys(bundle, (offset, len(body))))
         bodies.append(body)
         offset += len(body)
-    importer = _compile(f"{folder}/{_PACKAGE}/packed.py", f"{_PACKAGE}/packed.py")
+    importer = marshal.dumps(_compile(f"{folder}/{_PACKAGE}/packed.py", folder))
     head = marshal.dumps((MAGIC_NUMBER, importer, index))
     if len(head) > HEAD_BYTES:
         raise ValueError(f"the index of {folder} is longer than {HEAD_BYTES} bytes")
     return b"".join([head.ljust(HEAD_BYTES, b"\0"), *bodies])
 
 
-def _compile(path: str, shown: str) -> bytes:
+def _compile(path: str, folder: str) -> CodeType:
     """Compile without docstrings, and without importing ``__future__`` at each start, which makes ten features."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = _read(path)
     flags = __future__.annotations.compiler_flag if _ANNOTATIONS in text else 0
-    code = compile(text.replace(_ANNOTATIONS, "\n", 1), shown, "exec", flags, dont_inherit=True, optimize=2)
-    return marshal.dumps(code)
+    shown = path[len(folder) + 1 :] if path.startswith(f"{folder}/") else path
+    code: CodeType = compile(text.replace(_ANNOTATIONS, "\n", 1), shown, "exec", flags, dont_inherit=True, optimize=2)
+    return code
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _bundles(sources: dict[str, str]) -> list[list[str]]:
+    """Return the modules of each hot path together, each behind what it imports, and every other by itself."""
+    bundles: list[list[str]] = []
+    seen: set[str] = set()
+    for roots in _HOT_PATHS:
+        bundle: list[str] = []
+        for root in roots:
+            _collect(root, sources, seen, bundle)
+        bundles.append(bundle)
+    return [*bundles, *([name] for name in sources if name not in seen)]
+
+
+def _collect(name: str, sources: dict[str, str], seen: set[str], bundle: list[str]) -> None:
+    """Add a module to a bundle behind its package and what it imports when it is imported itself."""
+    package = name.rpartition(".")[0]
+    if package:
+        _collect(package, sources, seen, bundle)
+    if name not in sources or name in seen:
+        return
+    seen.add(name)
+    for node in ast.parse(_read(sources[name])).body:
+        if isinstance(node, ast.ImportFrom):
+            for imported in node.names:
+                _collect(f"{node.module}.{imported.name}", sources, seen, bundle)
+        elif isinstance(node, ast.Import):
+            for imported in node.names:
+                _collect(imported.name, sources, seen, bundle)
+    bundle.append(name)
 
 
 def _modules(folder: str) -> Iterator[tuple[str, str]]:
@@ -107,14 +163,14 @@ def _modules(folder: str) -> Iterator[tuple[str, str]]:
             parts = os.path.relpath(f"{place}/{name}", folder)[: -len(".py")].split("/")
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), f"{place}/{name}"
     for name in _PURE_MODULES:
-        found = find_spec(name)
+        found = PathFinder.find_spec(name)  # the interpreter's, not a pack's
         if found is not None and found.origin is not None and found.origin.endswith(".py"):
             yield name, found.origin
 
 
 def _shared_objects() -> Iterator[tuple[str, str]]:
     for name in _SHARED_OBJECTS:
-        found = find_spec(name)
+        found = PathFinder.find_spec(name)  # the interpreter's, not a pack's
         if found is not None and found.origin is not None and found.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             yield name, found.origin
 

@@ -4,6 +4,8 @@
 ``__repr__``; assigning to an attribute afterwards fails. Only a class's own fields count: no inheritance of fields.
 """
 
+_MISSING = object()
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,24 +36,28 @@ else:
 
 
 def _initialiser(name: str, fields: "tuple[str, ...]", defaults: "dict[str, object]") -> "Callable[..., None]":
+    blank = {field: defaults.get(field, _MISSING) for field in fields}
+    required = [field for field in fields if field not in defaults]
+
     def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 - it becomes the method
-        if len(positional) == len(fields) and not named:  # most values of an inventory: a third of the time
-            self.__dict__.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=
+        content = self.__dict__
+        if len(positional) == len(fields) and not named:
+            content.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=
             return
+        # An inventory is 200 values: whole dictionaries at a time, not field by field.
+        content.update(blank)
+        given = dict(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked below
+        content.update(given)
+        content.update(named)
         if len(positional) > len(fields):
             raise TypeError(f"{name} takes {len(fields)} fields, {len(positional)} were given")
-        if len(positional) == len(fields) and not named:  # the common case: the inventory is hundreds of values
-            self.__dict__.update(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked
-            return
-        given = dict(zip(fields, positional))  # noqa: B905 - Python 3.9 has no strict=, the length is checked above
-        for field in named:
-            if field in given or field not in fields:
-                raise TypeError(f"{name} got an unexpected or repeated field {field}")
-        given.update(named)
-        missing = [field for field in fields if field not in given and field not in defaults]
-        if missing:
-            raise TypeError(f"{name} lacks {', '.join(missing)}")
-        self.__dict__.update({field: given.get(field, defaults.get(field)) for field in fields})
+        if len(content) > len(fields) or not given.keys().isdisjoint(named):
+            wrong = next(field for field in named if field in given or field not in fields)
+            raise TypeError(f"{name} got an unexpected or repeated field {wrong}")
+        for field in required:
+            if content[field] is _MISSING:
+                missing = [field for field in required if content[field] is _MISSING]
+                raise TypeError(f"{name} lacks {', '.join(missing)}")
 
     return __init__
 

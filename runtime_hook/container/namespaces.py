@@ -103,7 +103,7 @@ def _open_namespace(pid: int, kind: str) -> int:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="ascii") as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 

@@ -23,8 +23,7 @@ STARTED_WITH = {"_abc", "_codecs", "_frozen_importlib_external", "_io", "_signal
 STARTED_WITH |= {"encodings.aliases", "encodings.utf_8", "io", "marshal", "posix", "time", "zipimport"}
 PATHS = {"_stat", "stat", "genericpath", "posixpath"}
 NOTHING_ASKED = STARTED_WITH | PATHS | {"__future__", "_json", "errno"}
-GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "fcntl", "struct", "_socket"}
-GPU_GIVEN |= {"ctypes", "ctypes._endian", "types", "encodings.ascii"}
+GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "struct", "_socket", "fcntl"}
 OWN_WAY_OF_NOTHING = {
     "bundle", "cli", "config", "deadline", "document", "entitlement", "errors", "jsonfast", "leanos", "prestart",
     "reading", "values",

@@ -12,7 +12,6 @@ PRELUDE = f"""
 import sys
 sys.path.insert(0, {str(REPOSITORY)!r})
 from runtime_hook.leanos import install
-install()
 import os
 lean = os
 has_os = lambda: "_collections_abc" in sys.modules

@@ -39,7 +39,7 @@ class ControllerFiles:
 
 def open_group(group: str) -> DeviceRules:
     """Return a group's rules."""
-    with open(f"{group}/devices.list", encoding="ascii") as file:
+    with open(f"{group}/devices.list", encoding="utf-8") as file:
         return Unrestricted() if file.read().strip() == _ALL else ControllerFiles(group)
 
 

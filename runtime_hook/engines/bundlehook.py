@@ -32,11 +32,7 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
         raise StateError(f"{path}: {reason}") from reason
     container = parse_container(content, os.path.dirname(path), path)
     config = load_config(config_path or CONFIG_PATH)
-    if config.rules:
-        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
-
-        config = settle_here(config, container)
-    claim = find_claim(container, config)
+    claim = find_claim(container, config)  # before the node's rules: what they forbid is for the hook to say
     if isinstance(claim, NoClaim) and not claim.is_traced:
         return False
     document = Document(content, path, StateError)

@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
     _add_refresh(commands.add_parser("refresh", help="make the host driver inventory anew"))
     commands.add_parser("pack", help="pack this release into one file, which starts faster")
+    commands.add_parser("runtime", help="stand in for runc or crun (grapnel-runtime does)", add_help=False)
     add_cdi_options(commands.add_parser("cdi", help="describe the GPUs for engines that take devices by name (CDI)"))
     return parser
 

@@ -34,6 +34,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["prestart"]:
             return _prestart(arguments[1:])
+        if arguments[:1] == ["runtime"]:
+            from runtime_hook.engines.wrapper import run_wrapper  # noqa: PLC0415 - not on the way of the hook
+
+            return run_wrapper(os.path.dirname(os.path.abspath(sys.argv[0])), arguments[1:])
         from runtime_hook.commands import command  # noqa: PLC0415 - start-up budget: argparse and json
 
         return command(arguments)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from runtime_hook import VERSION
 from runtime_hook.config import INVENTORY_PATH, load_config
-from runtime_hook.engines.cdi import render_cdi
-from runtime_hook.engines.cdifile import CDI_PATH, options_for, remake_cdi, write_cdi
-from runtime_hook.engines.entry import HOOK_PATH
+from runtime_hook.engines.cdicommand import add_cdi_options, describe, kept_path
+from runtime_hook.engines.cdifile import remake_cdi
 from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError, ReleaseError
 from runtime_hook.explain import Sources, explain
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import missing_node
-from runtime_hook.host.store import check_versions, current_inventory, refresh
+from runtime_hook.host.store import check_versions, refresh
 from runtime_hook.jsonfast import dumps
 from runtime_hook.packing import find_release, pack_if_missing, write_pack
 from runtime_hook.reading import describe_error
@@ -39,7 +37,8 @@ def command(arguments: Sequence[str]) -> int:
     if options.command == "pack":
         return _pack()
     if options.command == "cdi":
-        return _cdi(options)
+        _warn(describe(options))
+        return EXIT_OK
     return _refresh(options)
 
 
@@ -54,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
     _add_refresh(commands.add_parser("refresh", help="make the host driver inventory anew"))
     commands.add_parser("pack", help="pack this release into one file, which starts faster")
-    _add_cdi(commands.add_parser("cdi", help="describe the GPUs for engines that take devices by name (CDI)"))
+    commands.add_parser("runtime", help="stand in for runc or crun (grapnel-runtime does)", add_help=False)
+    add_cdi_options(commands.add_parser("cdi", help="describe the GPUs for engines that take devices by name (CDI)"))
     return parser
 
 
@@ -73,14 +73,6 @@ def _add_refresh(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="inventory to write instead of the node's own")
 
 
-def _add_cdi(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", metavar="FILE", help=f"where to write it, - for here (default: {CDI_PATH})")
-    parser.add_argument("--format", choices=["json"], default="json", help="the one format; YAML readers take it")
-    parser.add_argument("--config", metavar="FILE", default="", help="hook configuration instead of the node's own")
-    parser.add_argument("--root", metavar="DIR", default="/", help="where the host's driver tree is seen")
-    parser.add_argument("--hook", metavar="FILE", default=HOOK_PATH, help="the hook that engines are to start")
-
-
 def _explain(options: argparse.Namespace) -> int:
     sources = Sources(options.target, options.inventory, options.policy, options.root, options.owner)
     print(dumps(explain(sources)), end="")
@@ -91,7 +83,7 @@ def _refresh(options: argparse.Namespace) -> int:
     pack_if_missing(sys.argv[0])
     tree = HostTree(options.root)
     path = options.output or _inventory_path(tree)
-    cdi_path = "" if options.output else _kept_cdi_path(tree)
+    cdi_path = "" if options.output else kept_path(tree)
     try:
         inventory = refresh(path, tree)
     except InventoryError:
@@ -115,37 +107,6 @@ def _pack() -> int:
     except OSError as reason:
         raise ReleaseError(f"cannot pack {folder}: {describe_error(reason)}") from reason
     return EXIT_OK
-
-
-def _cdi(options: argparse.Namespace) -> int:
-    tree = HostTree(options.root)
-    inventory = _inventory_for_cdi(options, tree)
-    hook_options = options_for(tree, options.config)
-    if options.output == "-":
-        print(dumps(render_cdi(inventory, tree.host_path, options.hook, hook_options)), end="")
-        return EXIT_OK
-    path = options.output or _cdi_path(tree)
-    count = write_cdi(path, inventory, tree, hook_options, options.hook)
-    print(f"{path}: {count} names of devices, {len(inventory.gpus)} GPUs")
-    _warn(inventory)
-    return EXIT_OK
-
-
-def _inventory_for_cdi(options: argparse.Namespace, tree: HostTree) -> Inventory:
-    path = load_config(options.config).inventory_path if options.config else _inventory_path(tree)
-    return current_inventory(path, tree, write=False)
-
-
-def _cdi_path(tree: HostTree) -> str:
-    """Return the configured path on the running host; below another root the usual path there."""
-    return (load_config().cdi_path or CDI_PATH) if tree.root == "/" else tree.host_path(CDI_PATH)
-
-
-def _kept_cdi_path(tree: HostTree) -> str:
-    """Return the CDI file that is kept true: the configured one, or one that somebody made; "" where there is none."""
-    path = _cdi_path(tree)
-    is_wanted = tree.root == "/" and bool(load_config().cdi_path)
-    return path if is_wanted or os.path.exists(path) else ""
 
 
 def _inventory_path(tree: HostTree) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container_file
-from runtime_hook.config import CONFIG_PATH, load_config
+from runtime_hook.config import CONFIG_PATH, entitled_by_cdi, load_config
 from runtime_hook.container.compatfolder import TreeFolder
+from runtime_hook.engines.bundlehook import has_cdi_hook
 from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
@@ -56,9 +57,12 @@ def explain(sources: Sources) -> dict[str, object]:
     """Explain one bundle or one ``config.json``; HookError when it cannot be read at all."""
     is_bundle = os.path.isdir(sources.target)
     bundle = os.path.abspath(sources.target if is_bundle else os.path.dirname(sources.target) or ".")
-    container = read_container_file(bundle + "/config.json" if is_bundle else sources.target, bundle)
+    path = bundle + "/config.json" if is_bundle else sources.target
+    container = read_container_file(path, bundle)
     origin = find_origin(container.annotations)
     config = settle(_load_policy(sources), container, origin, sources.owner)
+    if has_cdi_hook(path):
+        config = entitled_by_cdi(config)
     answer: dict[str, object] = {
         "entitled": False,
         "entitlement": config.entitlement,

@@ -5,7 +5,7 @@
 # PWD to the environment, and nothing else changes.
 for word do
     case $word in
-        create | run) exec /usr/bin/python3 -IS "${0%/*}/runtime_hook/engines/start.py" "$@" ;;
+        create | run) exec "${0%/*}/grapnel-hook" runtime "$@" ;;
     esac
 done
 case ${1-}:${2-} in
@@ -26,4 +26,4 @@ case ${1-}:${2-} in
         done
         ;;
 esac
-exec /usr/bin/python3 -IS "${0%/*}/runtime_hook/engines/start.py" "$@"
+exec "${0%/*}/grapnel-hook" runtime "$@"

@@ -20,8 +20,7 @@ def replace_file(path: str, text: str, error: type[HookError], mode: int = 0o644
     """
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        descriptor = os.open(temporary, _FLAGS, mode)
+        descriptor = _create(temporary, mode)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 os.fchmod(descriptor, mode)
@@ -34,3 +33,11 @@ def replace_file(path: str, text: str, error: type[HookError], mode: int = 0o644
             raise
     except OSError as reason:
         raise error(f"cannot write {path}: {describe_error(reason)}") from reason
+
+
+def _create(path: str, mode: int) -> int:
+    try:
+        return os.open(path, _FLAGS, mode)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        return os.open(path, _FLAGS, mode)

@@ -14,8 +14,9 @@ DRIVER_PACKAGES = (
 ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
 # What a CRI-O that comes from elsewhere needs beside it: a monitor of its containers, a way to load an image archive.
 CRIO_PACKAGES = ("conmon", "skopeo")
-# Installed by the tests of it alone; the client is a package of its own from Debian 13 on.
+# Installed by the tests of them alone; Docker's client is a package of its own from Debian 13 on.
 DOCKER_PACKAGES = ("docker.io", "docker-cli")
+PODMAN_PACKAGES = ("podman",)
 # What a node needs to build a module; installed by the tests of it alone.
 MODULE_PACKAGES = ("dkms", "gcc", "make")
 # Unpacked by lab.images on the machine; never installed in a node.
@@ -40,6 +41,7 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
         Request(ENGINE_PACKAGES),
         Request(CRIO_PACKAGES),
         Request(DOCKER_PACKAGES),
+        Request(PODMAN_PACKAGES),
         Request(IMAGE_PACKAGES),
         Request(MODULE_PACKAGES),
         Request(DRIVER_PACKAGES, driver_version="550.163.01"),

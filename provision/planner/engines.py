@@ -13,7 +13,7 @@ from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
-from provision.render.hooks_d import HOOK_FILE_PATH, render_hooks_d
+from provision.render.hooks_d import HOOK_FILE_PATH, PODMAN_HOOK_FILE_PATH, render_hooks_d
 from provision.spec.model import Engine
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         packages=("podman",),
         show_config="podman info",
         engine_paths=(),
-        drop_in_path=HOOK_FILE_PATH,
-        own_files=lambda stack: (FileContent(HOOK_FILE_PATH, render_hooks_d(stack)),),
+        drop_in_path=PODMAN_HOOK_FILE_PATH,
+        own_files=lambda stack: (FileContent(PODMAN_HOOK_FILE_PATH, render_hooks_d(stack)),),
         engine_files=lambda _, __: (),
-        live_files=frozenset({HOOK_FILE_PATH}),
+        live_files=frozenset({PODMAN_HOOK_FILE_PATH}),
     ),
 }

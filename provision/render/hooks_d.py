@@ -24,9 +24,11 @@ from provision.spec.model import Engine, Entitlement
 if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
-# Podman reads this folder by itself; CRI-O is told to.
+# CRI-O is told to read this folder.
 HOOKS_FOLDER = "/etc/containers/oci/hooks.d"
 HOOK_FILE_PATH = f"{HOOKS_FOLDER}/99-grapnel.json"
+# Podman 4 reads both folders by itself, Podman 5 (containers.conf, hooks_dir) this one alone.
+PODMAN_HOOK_FILE_PATH = "/usr/share/containers/oci/hooks.d/99-grapnel.json"
 HANDLER_ANNOTATION = "grapnel.dev/handler"
 ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
 _ANY = ".*"

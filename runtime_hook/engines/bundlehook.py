@@ -1,4 +1,4 @@
-"""Adds the hook to the ``config.json`` of a bundle, before a runtime reads it."""
+"""The hook in the ``config.json`` of a bundle: adds it before a runtime reads it, finds the one of a CDI file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime_hook.bundle import CONFIG_LIMIT_BYTES, parse_container
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.document import Document
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.entitlement import NoClaim, find_claim
+from runtime_hook.entitlement import INJECTION_BY_CDI, NoClaim, find_claim
 from runtime_hook.errors import StateError
 from runtime_hook.jsonfast import dumps_compact, loads
 from runtime_hook.reading import read_regular
@@ -32,11 +32,7 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
         raise StateError(f"{path}: {reason}") from reason
     container = parse_container(content, os.path.dirname(path), path)
     config = load_config(config_path or CONFIG_PATH)
-    if config.rules:
-        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
-
-        config = settle_here(config, container)
-    claim = find_claim(container, config)
+    claim = find_claim(container, config)  # before the node's rules: what they forbid is for the hook to say
     if isinstance(claim, NoClaim) and not claim.is_traced:
         return False
     document = Document(content, path, StateError)
@@ -48,6 +44,13 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
     entry = hook_entry(hook_path, options, config.timeout_s)
     _write(path, {**document.content, "hooks": {**hooks.content, "prestart": [*stages["prestart"], entry]}})
     return True
+
+
+def has_cdi_hook(path: str) -> bool:
+    """Tell whether a configuration file has the hook that our CDI file adds."""
+    document = Document(loads(read_regular(path, CONFIG_LIMIT_BYTES, StateError)), path, StateError)
+    hooks = document.child("hooks").children("createRuntime")
+    return any(_is_ours(entry.content) and INJECTION_BY_CDI in entry.texts("args") for entry in hooks)
 
 
 def _is_ours(entry: object) -> bool:

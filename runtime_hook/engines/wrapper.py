@@ -48,8 +48,8 @@ class Own:
     root: str = ""
 
 
-def run(release: str, arguments: Sequence[str]) -> NoReturn:
-    """Do the wrapper's part and become the real runtime; ends the process when that is impossible.
+def run_wrapper(release: str, arguments: Sequence[str]) -> int:
+    """Do the wrapper's part and become the real runtime; return an exit status when that is impossible.
 
     ``release`` is the folder that has the hook, by the name that outlives the release.
     """
@@ -66,10 +66,10 @@ def run(release: str, arguments: Sequence[str]) -> NoReturn:
         _become(runtime, rest)
     except HookError as failure:
         _complain(str(failure), call)
-        os._exit(EXIT_FAILURE)
+        return EXIT_FAILURE
     except Exception as bug:  # noqa: BLE001 - the last line of defence: whatever it is, the container is refused
         _complain(f"internal error: {type(bug).__name__}: {bug} (please report this)", call)
-        os._exit(EXIT_BUG)
+        return EXIT_BUG
 
 
 def split_own(arguments: Sequence[str]) -> tuple[Own, Sequence[str]]:

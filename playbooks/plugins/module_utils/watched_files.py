@@ -24,6 +24,7 @@ _FILES = (
     "/etc/grapnel/node.json",
     "/etc/systemd/system/grapnel-node.service",
     "/etc/apt/preferences.d/00-grapnel-nvidia",
+    "/usr/share/containers/oci/hooks.d/99-grapnel.json",
     f"{RESTART_MARKS}/containerd.service",
     f"{RESTART_MARKS}/crio.service",
     f"{RESTART_MARKS}/docker.service",

@@ -12,7 +12,7 @@ from provision.planner.model import Disruption
 from provision.planner.part import RESTART_MARKS
 from provision.render.docker import MAIN_PATH
 from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
-from provision.render.hooks_d import HOOK_FILE_PATH
+from provision.render.hooks_d import PODMAN_HOOK_FILE_PATH
 from tests.provision.samples import (
     PAYLOAD,
     RUNNING,
@@ -125,7 +125,7 @@ def test_podman_needs_two_files_and_no_service() -> None:
 
     result = plan(facts, PODMAN)
 
-    assert steps(result.items) == [("release", "hook"), ("write", HOOK_CONFIG_PATH), ("write", HOOK_FILE_PATH)]
+    assert steps(result.items) == [("release", "hook"), ("write", HOOK_CONFIG_PATH), ("write", PODMAN_HOOK_FILE_PATH)]
     variables = result.roles.runtime
     assert variables is not None
     assert (variables.runtime_service, variables.runtime_restart, variables.runtime_reload) == ("", False, False)

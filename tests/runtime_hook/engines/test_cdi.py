@@ -228,3 +228,23 @@ def test_the_command_shows_what_it_would_write(driver: DriverTree, configure: Ca
     shown = run_hook(["cdi", "--root", str(driver.root), "--config", configure()[1], "--output", "-"])
     assert set(devices(json.loads(shown.stdout))) == {"0", "1", uuid(0), uuid(1), "all"}
     assert not (driver.root / "var").exists()
+
+
+@pytest.mark.parametrize("has_hook", [True, False], ids=["with the file's hook", "an image that only says so"])
+def test_explain_knows_a_container_of_the_file(
+    driver: DriverTree, tmp_path: Path, configure: Callable[..., list[str]], *, has_hook: bool
+) -> None:
+    configure(entitlement="env")
+    edits = render(TWO)["containerEdits"]
+    hooks = {"createRuntime": edits["hooks"]} if has_hook else {}
+    minors = {"nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60}
+    nodes = [{"path": f"/dev/{name}", "type": "c", "major": 4, "minor": minor} for name, minor in minors.items()]
+    config = {"process": {"env": edits["env"]}, "root": {"path": "x"}, "hooks": hooks, "linux": {"devices": nodes}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    options = ["--config", str(tmp_path / "hook.json"), "--root", str(driver.root)]
+
+    told = json.loads(run_hook(["explain", str(tmp_path), *options]).stdout)
+
+    given = [device["uuid"] for device in told["devices"]]
+    assert (told["entitled"], given) == ((True, [uuid(1)]) if has_hook else (False, []))
+    assert told["entitlement"] == ("cdi" if has_hook else "env")

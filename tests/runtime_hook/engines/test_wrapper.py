@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runtime_hook.engines.wrapper import RUNTIME_FOLDERS, RUNTIME_NAMES, WrapperError, find_runtime
-from tests.runtime_hook.containers import HOOK, REPOSITORY, START
+from tests.runtime_hook.containers import REPOSITORY, START
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +75,7 @@ def wrapper(tmp_path: Path) -> Wrapper:
     folder = tmp_path / "hook"
     folder.mkdir()
     shutil.copy(LAUNCHER, folder / "grapnel-runtime")
+    shutil.copy(REPOSITORY / "runtime_hook/launcher.py", folder / "grapnel-hook")
     (folder / "runtime_hook").symlink_to(REPOSITORY / "runtime_hook")
     made = Wrapper(folder / "grapnel-runtime", tmp_path / "probe-runtime", tmp_path / "hook.json")
     made.runtime.write_text(PROBE)
@@ -270,9 +271,6 @@ def test_a_real_runtime_runs_what_was_asked(
     environment = [f"NVIDIA_VISIBLE_DEVICES={visible}"]
     made = container(script, {"entitlement": "env"}, environment=environment, with_hook=False)
     _, config, _, root = made.hook_arguments
-    hook = wrapper.program.with_name("grapnel-hook")
-    hook.write_text(f'#!/bin/sh\nexec /usr/bin/python3 -IS {HOOK} "$@"\n')
-    hook.chmod(0o755)
     folder = made.write()
     own = [f"--grapnel-runtime={shutil.which(runtime)}", f"--grapnel-config={config}", f"--grapnel-root={root}"]
     words = [*own, "--root", folder.parent / "state", "run", "--bundle", folder, f"wrapped-{os.getpid()}"]

@@ -1,4 +1,4 @@
-"""Docker on a node that grapnel has set up: who gets a GPU by environment, who by a device's name, and what stays."""
+"""Docker, then Podman, on a node that grapnel has set up: who gets a GPU by environment, who by a device's name."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{version: "{VERSION}"}}
-  runtime: {{engine: docker, entitlement: env}}
-  plugin: {{enabled: false}}
+  driver: {{{{version: "{VERSION}"}}}}
+  runtime: {{{{engine: {{engine}}, entitlement: env}}}}
+  plugin: {{{{enabled: false}}}}
 """
 IMAGE = "local/gpu-shell:1"
 RUN = ["docker", "run", "--rm", "--network", "none"]
@@ -58,7 +58,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
     try:
         site.up(NodeSpec("n1", gpus=2, driver_module=VERSION), furnish)
         folder = tmp_path_factory.mktemp("controller")
-        folder.joinpath("grapnel.yaml").write_text(DECLARATION)
+        folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="docker"))
         folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
         yield Controller(folder)
     finally:
@@ -121,6 +121,15 @@ def test_a_devices_name_brings_it_from_dockers_next_start_on(node: Node) -> None
     assert set(seen.splitlines()[1:]) == {*ALL_NODES, "nvidia-modeset"}
 
 
+def test_a_reboot_brings_the_names_of_devices_back(node: Node) -> None:
+    """What describes them is in ``/run``, which a reboot empties."""
+    node.reboot()
+    node.run(["systemctl", "is-active", "--wait", "docker"])
+    seen = look(node, "--device", "nvidia.com/gpu=0")
+    assert node.gpus[0].uuid in seen
+    assert seen.count("GPU-") == 1
+
+
 def test_restarts_leave_nothing_that_grows(node: Node) -> None:
     given = ["--name", "again", "--network", "none", *BY_ENVIRONMENT]
     node.run(["docker", "run", "--detach", *given, IMAGE, "sleep", "1000"])
@@ -155,3 +164,26 @@ def test_a_wrapper_without_a_runtime_is_told_in_dockers_own_message(node: Node) 
         node.run(["mv", "/usr/sbin/runc.away", "/usr/sbin/runc"])
     assert done.returncode == 125
     assert "grapnel-runtime: found no runc or crun" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def podman_root(node: Node, controller: Controller) -> str:
+    """The node after ``grapnel apply`` for Podman, and an image's root on it."""
+    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="podman"))
+    controller.converge("n1")
+    images.rootfs("gpu-shell", node.root / "var/lib/containers/shell")
+    return "/var/lib/containers/shell"
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu"),
+    [
+        pytest.param(["--env", "NVIDIA_VISIBLE_DEVICES=0"], 0, id="by environment"),
+        pytest.param(["--device", "nvidia.com/gpu=1"], 1, id="by a device's name"),
+        pytest.param([], None, id="not at all"),
+    ],
+)
+def test_podman_gives_a_gpu(node: Node, podman_root: str, options: list[str], gpu: int | None) -> None:
+    engine = ["podman", "--cgroup-manager", "cgroupfs", "--runtime", "runc"]
+    seen = node.run([*engine, "run", "--rm", "--network", "none", *options, "--rootfs", podman_root, *LOOK]).stdout
+    assert [each.uuid for each in node.gpus if each.uuid in seen] == ([] if gpu is None else [node.gpus[gpu].uuid])

@@ -99,17 +99,30 @@ def has_trace(container: ContainerConfig) -> bool:
 def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
     allocation = tuple(name for name in _allocation(container.annotations).split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
-    if not container.is_privileged:
+    has_all_devices = container.is_privileged or _is_everything_allowed(container)
+    if not has_all_devices:
         devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
     if devices or allocation:
         return Claim(devices=devices, allocation=allocation)
     if not has_trace(container):
         return NoClaim("no GPU was allocated", is_traced=False)
-    if container.is_privileged:
+    if has_all_devices:
         return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
     if VISIBLE_DEVICES not in container.environment and container.mount_requests:
         return NoClaim("volume mounts are no entitlement on this node", is_traced=True)
     return NoClaim(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
+
+
+def _is_everything_allowed(container: ContainerConfig) -> bool:
+    """Tell whether the rules allow every device, as those of a privileged container whose capabilities were dropped.
+
+    Then its list is the host's, and proves as little. The last rule that speaks of all devices counts.
+    """
+    allows = False
+    for rule in container.device_rules:
+        if rule.type == "a" and rule.major < 0 and rule.minor < 0:
+            allows = rule.allow
+    return allows
 
 
 def _allocation(annotations: dict[str, str]) -> str:

@@ -82,16 +82,19 @@ def _flag(entry: Document, key: str) -> bool | None:
 
 
 def settle(config: HookConfig, container: ContainerConfig, origin: Origin, owner: int | None) -> HookConfig:
-    """Return the settings that hold for one container. ``owner`` is who runs a rootless engine, None for root's."""
+    """Return the settings that hold for one container. ``owner`` is who runs a rootless engine, None for root's.
+
+    What a rootless engine writes of namespaces is its user's own word, and does not count.
+    """
     if not config.rules:
         return config
-    user = container.user if owner is None else owner
-    number = next((number for number, rule in enumerate(config.rules) if _matches(rule, origin, user)), -1)
+    namespace, user = (origin.namespace, container.user) if owner is None else ("", owner)
+    number = next((number for number, rule in enumerate(config.rules) if _matches(rule, namespace, user)), -1)
     if number < 0:
-        return _with(config, denial=f"no rule allows GPUs for {_who(origin, user)}")
+        return _with(config, denial=f"no rule allows GPUs for {_who(namespace, user)}")
     rule = config.rules[number]
     if not rule.allows:
-        return _with(config, denial=f"rules[{number}] denies GPUs for {_who(origin, user)}")
+        return _with(config, denial=f"rules[{number}] denies GPUs for {_who(namespace, user)}")
     return _narrow(config, rule)
 
 
@@ -102,14 +105,14 @@ def settle_here(config: HookConfig, container: ContainerConfig) -> HookConfig:
     return settle(config, container, find_origin(container.annotations), rootless_owner())
 
 
-def _matches(rule: Rule, origin: Origin, user: int) -> bool:
+def _matches(rule: Rule, namespace: str, user: int) -> bool:
     if rule.users is not None and user not in rule.users:
         return False
-    return rule.namespaces is None or origin.namespace in rule.namespaces
+    return rule.namespaces is None or namespace in rule.namespaces
 
 
-def _who(origin: Origin, user: int) -> str:
-    return f"namespace {one_line(origin.namespace, 100)}" if origin.namespace else f"user {user}, outside any namespace"
+def _who(namespace: str, user: int) -> str:
+    return f"namespace {one_line(namespace, 100)}" if namespace else f"user {user}, outside any namespace"
 
 
 def _narrow(config: HookConfig, rule: Rule) -> HookConfig:

@@ -12,7 +12,6 @@ import os
 import stat
 
 from runtime_hook.container import libc
-from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.container.namespaces import ContainerNamespaces
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, Occupant
 from runtime_hook.container.writing import TemporaryNames, write_all
@@ -140,6 +139,8 @@ class KernelSyscalls:
         """Open the container's ``/dev``, which is a mount of its own but never the host's, or a folder of it."""
         if self._dev < 0:
             folder = libc.openat2(self._root, "dev", os.O_PATH | os.O_DIRECTORY, _INSIDE | RESOLVE_NO_SYMLINKS)
+            from runtime_hook.container.mounttable import is_mounted_outside  # noqa: PLC0415 - env mode only
+
             is_volume = is_mounted_outside(_read_own("mountinfo"), _mount_id(folder), _mount_id(self._root))
             if is_volume or os.fstat(folder).st_dev == self._host_dev:
                 raise OSError(errno.EXDEV, "/dev is a folder of the host", "/dev")

@@ -23,6 +23,8 @@ RENAMED = {"path": "/dev/fast", "type": "c", "major": 195, "minor": 0}
 IMPOSTOR = {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3}
 BLOCK = {"path": "/dev/nvidia0", "type": "b", "major": 195, "minor": 0}
 CONTROL = {"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255}
+# As containerd writes them for a privileged container, whatever capabilities it keeps; and for all others.
+EVERY_DEVICE, NO_DEVICE = {"allow": True, "access": "rwm"}, {"allow": False, "access": "rwm"}
 KUBELET, ENV = HookConfig(), HookConfig(entitlement="env")
 STRICT_ENV = HookConfig(entitlement="env", accept_envvar_unprivileged=False)
 
@@ -34,7 +36,7 @@ def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> All
             "capabilities": {"bounding": ["CAP_SYS_ADMIN"] if privileged else ["CAP_CHOWN"]},
         },
         "annotations": parts.get("annotations"),
-        "linux": {"devices": parts.get("devices")},
+        "linux": {"devices": parts.get("devices"), "resources": {"devices": parts.get("rules")}},
     }
     container = parse_container(content, "/bundle")
     claim = find_claim(container, config)
@@ -52,6 +54,9 @@ CRIO_ALLOCATION = {CRIO: json.dumps(ALLOCATION)}
     ("config", "parts", "source"),
     [
         pytest.param(KUBELET, {"devices": [GPU, CONTROL]}, "devices", id="a GPU's node"),
+        pytest.param(
+            KUBELET, {"devices": [GPU], "rules": [EVERY_DEVICE, NO_DEVICE]}, "devices", id="all allowed, then none"
+        ),
         pytest.param(KUBELET, {"devices": [RENAMED]}, "devices", id="a GPU's numbers under another path"),
         pytest.param(KUBELET, {"annotations": ALLOCATION}, "annotation", id="an allocation"),
         pytest.param(KUBELET, {"annotations": ALLOCATION, "privileged": True}, "annotation", id="a privileged one's"),
@@ -102,6 +107,7 @@ def test_entitled(config: HookConfig, parts: dict[str, Any], source: str) -> Non
         ),
         pytest.param(KUBELET, {"annotations": ALLOCATION | {CRIO: "\ud800"}}, True, id="CRI-O's own, not Unicode"),
         pytest.param(KUBELET, {"devices": [GPU], "privileged": True}, True, id="a privileged container's nodes"),
+        pytest.param(KUBELET, {"devices": [GPU], "rules": [EVERY_DEVICE]}, True, id="a list where all is allowed"),
         pytest.param(KUBELET, {"devices": [IMPOSTOR]}, True, id="another device under a GPU's path"),
         pytest.param(KUBELET, {"devices": [BLOCK]}, True, id="a block device"),
         pytest.param(KUBELET, {"devices": [CONTROL]}, True, id="a control node alone"),

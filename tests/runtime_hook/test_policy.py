@@ -39,6 +39,7 @@ def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **s
         pytest.param("last", {}, "rules[5] denies GPUs for namespace last", id="a denied namespace"),
         pytest.param("", {"user": 1000}, "", id="an allowed user"),
         pytest.param("", {"user": 0, "owner": 1000}, "", id="root of a rootless engine is its owner"),
+        pytest.param("training", {"owner": 1001}, "no rule allows GPUs for user 1001", id="a rootless user's own word"),
         pytest.param("", {"user": 1000, "owner": 1001}, "no rule allows GPUs for user 1001", id="its users count not"),
     ],
 )

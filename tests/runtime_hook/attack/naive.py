@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMPAT = "usr/local/cuda/compat"
 LIBRARY = "libcuda.so.1"
 _CLONE_NEWNS = 0x20000
-_PAUSE_S = 0.0005  # between a check and the use of what it said: real hooks do other work there
+_PAUSE_S = 0.002  # between a check and the use of what it said: real hooks do other work there
 _STEAL_S = 0.3
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.functional
 
-ROUNDS = 150
+ROUNDS = 120
 NAIVE_ROUNDS = 2000  # until the first breach
 NEW_LIBRARY = f"{COMPAT}/libcuda.so.999.1"
 EVIL_LDCONFIG = {"bin/sh": "busybox", "bin/nc": "busybox"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +37,12 @@ def test_an_applied_node_is_as_declared(gpu_node: Node) -> None:
     assert shown == f"{VERSION}-2 hold"
     assert "container_annotations" in config
     assert "restrict_oom_score_adj = true" in config  # the administrator's own key is still in force
-    assert gpu_node.run(["systemctl", "is-active", "containerd", "grapnel-node"]).stdout.split() == ["active"] * 2
+    units = ["containerd", "grapnel-node", "grapnel-inventory.path"]
+    assert gpu_node.run(["systemctl", "is-active", *units]).stdout.split() == ["active"] * 3
+    facts = json.loads(gpu_node.run(["cat", "/run/grapnel/nvml.json"]).stdout)
+    inventory = json.loads(gpu_node.run(["cat", "/run/grapnel/inventory.json"]).stdout)
+    assert [gpu["uuid"] for gpu in facts["gpus"]] == [gpu.uuid for gpu in gpu_node.gpus]
+    assert (inventory["driver_version"], inventory["cuda_version"]) == (VERSION, facts["cuda_version"])
     assert "libcuda1" not in gpu_node.run(["apt-get", "-s", "dist-upgrade"]).stdout
 
 

@@ -142,6 +142,16 @@ def test_a_folder_of_mps_that_is_not_roots_is_nobodys(tmp_path: Path, objects: P
     assert "compute" not in {file.capability for file in discover(tree).files}
 
 
+def test_a_link_to_another_socket_is_none(tmp_path: Path, objects: Path) -> None:
+    """The folder belongs to the service's own user, and a container may talk to what is bound there."""
+    driver = DriverTree(tmp_path / "host", objects, layers=("sockets",)).build()
+    place = driver.root / "run/nvidia-persistenced/socket"
+    place.unlink()
+    place.symlink_to("/run/nvidia-fabricmanager/socket")
+    found = [file.target for file in discover(HostTree(str(driver.root))).files]
+    assert found == ["/run/nvidia-fabricmanager/socket", "/tmp/nvidia-mps"]
+
+
 def test_devices_of_every_kind_are_found(tmp_path: Path, objects: Path) -> None:
     found = find(tmp_path, objects)
     kinds: dict[str, list[str]] = {}

@@ -33,6 +33,13 @@ class HostTree:
         """Return where the host sees what a path leads to; below / the kernel follows links itself, and cheaply."""
         return path if self.root == "/" else self.root + self.resolve(path)
 
+    def _unfollowed(self, path: str) -> str:
+        """Return where the host sees a name itself; links in its folder's path are followed."""
+        if self.root == "/":
+            return path
+        folder, _, name = path.rpartition("/")
+        return f"{self.root}{self._resolve_folder(folder, 0)}/{name}"
+
     def resolve(self, path: str) -> str:
         """Return the path in the tree with every symbolic link followed; a missing tail stays as it is."""
         return os.path.realpath(path) if self.root == "/" else self._resolve(path, 0)
@@ -66,14 +73,17 @@ class HostTree:
     def status(self, path: str) -> os.stat_result | None:
         """Return stat of what a path leads to, or None."""
         try:
-            return os.stat(path) if self.root == "/" else os.lstat(self._followed(path))
+            if self.root == "/":
+                return os.stat(path)
+            found = os.lstat(self._unfollowed(path))  # most names are no links, and asking is cheaper than following
+            return os.lstat(self._followed(path)) if stat.S_ISLNK(found.st_mode) else found
         except OSError:
             return None
 
     def own_status(self, path: str) -> os.stat_result | None:
         """Return stat of a name itself, be it a symbolic link; links in its folder's path are followed."""
         try:
-            return os.lstat(os.path.join(self._followed(os.path.dirname(path)), os.path.basename(path)))
+            return os.lstat(self._unfollowed(path))
         except OSError:
             return None
 

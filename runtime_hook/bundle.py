@@ -14,6 +14,8 @@ from runtime_hook.jsonfast import loads
 from runtime_hook.reading import read_descriptor, read_regular
 from runtime_hook.values import value
 
+HOOK_NAME = "grapnel-hook"
+INJECTION_BY_CDI = "cdi"  # among the arguments of the hook that our CDI file adds
 STATE_LIMIT_BYTES = 4 << 20
 CONFIG_LIMIT_BYTES = 16 << 20
 _CAP_SYS_ADMIN = "CAP_SYS_ADMIN"
@@ -59,7 +61,7 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it.
+    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's.
     """
 
     rootfs: str
@@ -70,6 +72,7 @@ class ContainerConfig:
     is_privileged: bool
     mount_requests: tuple[str, ...] = ()
     user: int = 0
+    has_cdi_hook: bool = False
 
 
 def read_state(descriptor: int) -> State:
@@ -140,7 +143,14 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         is_privileged=_CAP_SYS_ADMIN in process.child("capabilities").texts("bounding"),
         mount_requests=_mount_requests(document.items("mounts")),
         user=_host_user(process.child("user").number("uid", 0), linux),
+        has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
     )
+
+
+def _is_cdi_hook(entry: Document) -> bool:
+    """Tell whether the engine took a hook from our CDI file; nobody but the engine can name a hook."""
+    name = os.path.basename(entry.text("path", ""))
+    return name == HOOK_NAME and INJECTION_BY_CDI in entry.texts("args")
 
 
 def _environment(entries: list[str]) -> dict[str, str]:

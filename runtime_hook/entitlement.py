@@ -31,9 +31,8 @@ CRIO_KEYS = "io.kubernetes.cri-o."
 CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
-# Our CDI file sets it in every container that it gives a GPU, whose hook is the file's own.
+# Our CDI file sets it in every container that it gives a GPU, to be seen: an image can set it as well.
 INJECTION_VARIABLE = "GRAPNEL_INJECTION"
-INJECTION_BY_CDI = "cdi"
 _DEVICE_PATH_HINT = "/dev/nvidia"
 _CHARACTER_TYPES = ("c", "u")
 
@@ -71,7 +70,7 @@ def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | NoClai
     """Look for grounds of entitlement in the container's own configuration."""
     if config.entitlement == ENTITLEMENT_CDI:
         return _claim_by_cdi(container)
-    if container.environment.get(INJECTION_VARIABLE) == INJECTION_BY_CDI:
+    if container.has_cdi_hook:
         return NoClaim("the CDI file's own hook does the work", is_traced=False)
     if config.entitlement == ENTITLEMENT_ENV:
         return _claim_by_request(container, config)

@@ -7,7 +7,6 @@ import os
 from runtime_hook.bundle import read_container_file
 from runtime_hook.config import CONFIG_PATH, entitled_by_cdi, load_config
 from runtime_hook.container.compatfolder import TreeFolder
-from runtime_hook.engines.bundlehook import has_cdi_hook
 from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, find_claim
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
@@ -61,7 +60,7 @@ def explain(sources: Sources) -> dict[str, object]:
     container = read_container_file(path, bundle)
     origin = find_origin(container.annotations)
     config = settle(_load_policy(sources), container, origin, sources.owner)
-    if has_cdi_hook(path):
+    if container.has_cdi_hook:
         config = entitled_by_cdi(config)
     answer: dict[str, object] = {
         "entitled": False,

@@ -1,15 +1,15 @@
-"""The hook in the ``config.json`` of a bundle: adds it before a runtime reads it, finds the one of a CDI file."""
+"""Adds the hook to the ``config.json`` of a bundle, before a runtime reads it."""
 
 from __future__ import annotations
 
 import os
 import stat
 
-from runtime_hook.bundle import CONFIG_LIMIT_BYTES, parse_container
+from runtime_hook.bundle import CONFIG_LIMIT_BYTES, HOOK_NAME, parse_container
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.document import Document
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.entitlement import INJECTION_BY_CDI, NoClaim, find_claim
+from runtime_hook.entitlement import NoClaim, find_claim
 from runtime_hook.errors import StateError
 from runtime_hook.jsonfast import dumps_compact, loads
 from runtime_hook.reading import read_regular
@@ -46,16 +46,9 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
     return True
 
 
-def has_cdi_hook(path: str) -> bool:
-    """Tell whether a configuration file has the hook that our CDI file adds."""
-    document = Document(loads(read_regular(path, CONFIG_LIMIT_BYTES, StateError)), path, StateError)
-    hooks = document.child("hooks").children("createRuntime")
-    return any(_is_ours(entry.content) and INJECTION_BY_CDI in entry.texts("args") for entry in hooks)
-
-
 def _is_ours(entry: object) -> bool:
     path = entry.get("path") if isinstance(entry, dict) else None
-    return isinstance(path, str) and os.path.basename(path) == "grapnel-hook"
+    return isinstance(path, str) and os.path.basename(path) == HOOK_NAME
 
 
 def _write(path: str, content: dict[str, object]) -> None:

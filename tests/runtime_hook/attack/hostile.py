@@ -124,7 +124,8 @@ def cover(path: Path, victim: Path) -> None:
 def _make_immutable(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.ioctl(descriptor, _SET_FLAGS, _IMMUTABLE.to_bytes(8, "little"))
+        with contextlib.suppress(OSError):  # tmpfs knows the flag since Linux 6.6
+            fcntl.ioctl(descriptor, _SET_FLAGS, _IMMUTABLE.to_bytes(8, "little"))
     finally:
         os.close(descriptor)
 

@@ -16,15 +16,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runtime_hook.bundle import parse_container
+from runtime_hook.config import parse_config
 from runtime_hook.container.injection import carry_out
 from runtime_hook.container.journal import Journal
 from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.deadline import Deadline
-from runtime_hook.errors import DeadlineError, InjectionError
+from runtime_hook.entitlement import Claim, find_claim
+from runtime_hook.errors import DeadlineError, InjectionError, RequestError
 from runtime_hook.host.elf import identify
 from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge, name_key
+from runtime_hook.origin import Origin
+from runtime_hook.policy import settle
+from runtime_hook.request.allotment import allot
 from tests.runtime_hook.attack.watch import mounts_below
 from tests.runtime_hook.containers import run_hook
+from tests.runtime_hook.nodes import inventory as inventory_of_a_node
 from tests.runtime_hook.recording import RecordingSyscalls
 
 if TYPE_CHECKING:
@@ -294,3 +301,18 @@ ROOT = "10 1 0:50 / /run/root rw - overlay o rw\n"
 )
 def test_a_volume_is_told_from_the_containers_own(mounts: str, mount: str, expected: bool) -> None:  # noqa: FBT001 - a table's column
     assert is_mounted_outside(HOST + ROOT + mounts, mount, "10") is expected
+
+
+def test_an_image_cannot_evade_a_rule_by_speaking_of_cdi() -> None:
+    """The variable that our CDI file sets made the hook leave the container alone, with its devices in place."""
+    config = parse_config({"rules": [{"decision": "deny"}]}, "hook.json")
+    content = {
+        "process": {"env": ["GRAPNEL_INJECTION=cdi"]},
+        "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]},
+    }
+    container = parse_container(content, "/bundle")
+    settled = settle(config, container, Origin(), None)
+    claim = find_claim(container, settled)
+    assert isinstance(claim, Claim)
+    with pytest.raises(RequestError, match="denies GPUs"):
+        allot(claim, container, settled, inventory_of_a_node())

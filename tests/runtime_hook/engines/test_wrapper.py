@@ -164,7 +164,7 @@ def test_the_hook_is_added_once(wrapper: Wrapper, bundle: Path) -> None:
     [
         pytest.param([], False, id="nothing asked"),
         pytest.param(["NVIDIA_VISIBLE_DEVICES=void"], False, id="void"),
-        pytest.param(["NVIDIA_VISIBLE_DEVICES=all", "GRAPNEL_INJECTION=cdi"], False, id="the CDI file's hook is there"),
+        pytest.param(["NVIDIA_VISIBLE_DEVICES=all", "GRAPNEL_INJECTION=cdi"], True, id="an image that speaks of CDI"),
         pytest.param(["NVIDIA_VISIBLE_DEVICES=none"], True, id="the driver without devices"),
         pytest.param(["CUDA_VERSION=9.0"], True, id="a legacy image"),
     ],
@@ -176,6 +176,14 @@ def test_a_container_that_is_not_for_the_hook_does_not_start_it(
     (bundle / "config.json").write_text(json.dumps(config))
     wrapper.call("run", "ID", cwd=bundle)
     assert (read(bundle) != config) is is_started
+
+
+def test_beside_the_hook_of_the_cdi_file_no_other_is_added(wrapper: Wrapper, bundle: Path) -> None:
+    hook = {"path": "/usr/lib/grapnel/hook/grapnel-hook", "args": ["grapnel-hook", "prestart", "--entitlement", "cdi"]}
+    config = {**ASKING, "hooks": {"createRuntime": [hook]}}
+    (bundle / "config.json").write_text(json.dumps(config))
+    wrapper.call("run", "ID", cwd=bundle)
+    assert read(bundle) == config
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,14 @@ class Arena:
         is_late = kind == "a mount" or target.relative_to(self.root).parts[0] in OWN_MOUNTS
         if not is_late or target.parent == self.root:
             self._prepare(target, aside)
-        hostile.libc.unshare(CLONE_NEWNS)
-        mount("none", "/", None, MS_REC | MS_SLAVE)
-        mount(str(self.root), self.root, None, hostile.MS_BIND | MS_REC)
-        mount("none", self.root, None, MS_PRIVATE)
+        if self.job["shares"]:
+            mount(str(self.root), self.root, None, hostile.MS_BIND | MS_REC)
+            hostile.libc.unshare(CLONE_NEWNS)
+        else:
+            hostile.libc.unshare(CLONE_NEWNS)
+            mount("none", "/", None, MS_REC | MS_SLAVE)
+            mount(str(self.root), self.root, None, hostile.MS_BIND | MS_REC)
+            mount("none", self.root, None, MS_PRIVATE)
         for folder in OWN_MOUNTS:
             if self.root / folder != target:
                 mount("tmpfs", self.root / folder, "tmpfs", 0)

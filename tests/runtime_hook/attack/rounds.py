@@ -23,7 +23,10 @@ CONTAINER = {
 
 @dataclass(frozen=True)
 class Scene:
-    """What stands at a target (or changes places with it), for how many rounds, against which hook ("" is ours)."""
+    """What stands at a target (or changes places with it), for how many rounds, against which hook ("" is ours).
+
+    ``shares``: the container's root is a mount that the host has as well and hands on to it.
+    """
 
     name: str
     target: str = "the library folder"
@@ -32,6 +35,7 @@ class Scene:
     rounds: int = 1
     files: dict[str, str] = field(default_factory=dict)
     sin: str = ""
+    shares: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,12 @@ def test_an_image_without_malice_gets_its_gpu(ground: Ground) -> None:
     assert (only.outcome, only.breaches) == ("done", []), only.text
 
 
+def test_a_root_that_hands_mounts_on_to_the_host_is_refused(ground: Ground) -> None:
+    (only,) = ground.play(Scene("a shared root", shares=True))
+    assert (only.outcome, only.breaches) == ("refused", []), only.text
+    assert "shared mount" in only.text
+
+
 @pytest.mark.parametrize("kind", [*LINKS, *KINDS])
 def test_no_target_leads_to_the_host(ground: Ground, kind: str) -> None:
     played = ground.play(*(Scene(target, target, kind) for target in TARGETS))

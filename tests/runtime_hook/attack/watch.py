@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+HARMLESS = {"ro", "nosuid", "nodev"}
 MARK = "executed"  # a hostile program leaves a file of this name
 
 
@@ -47,12 +48,17 @@ class Watch:
 
     def _judge(self, line: str) -> list[str]:
         """Judge a new mount: it lies in the root, and shows a file of the driver or a file system of its own."""
-        device, source, place = line.split(" ")[2:5]
+        device, source, place, options = line.split(" ")[2:6]
         if not place.startswith(f"{self._root}/"):
             return [f"mount outside of the root: {line}"]
         is_of_the_host = any(other.split(" ")[2] == device for other in self._mounts)
         is_of_the_driver = any(path.endswith(source) for path in self._driver.files)
-        return [f"the host's {source} is shown at {place}"] if is_of_the_host and not is_of_the_driver else []
+        if not is_of_the_host:
+            return []
+        if not is_of_the_driver:
+            return [f"the host's {source} is shown at {place}"]
+        missing = HARMLESS - set(options.split(","))
+        return [f"the host's {source} at {place} is not {', '.join(sorted(missing))}"] if missing else []
 
 
 class DriverWatch:

@@ -133,6 +133,8 @@ def _phases(watch: Watch, node: str, mark: int) -> dict[str, float]:
         text = (seen.body["metadata"].get("annotations") or {}).get(MARK) if seen.name == node else None
         if text:
             record = json.loads(text)
+            if not entered and record["phase"] != PHASES[0]:
+                continue  # what the round before left, told again with the node's next heartbeat
             entered.setdefault(record["phase"], datetime.fromisoformat(record["since"]))
     if list(entered) != [*PHASES, "done"]:
         raise ClusterError(f"{node} did not go through the phases of an upgrade but through {', '.join(entered)}")

@@ -8,6 +8,7 @@ was found is walked with real GPUs. Shapes are numbers: 0 is nothing, 1 a single
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.preference.division import arranged
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
     from plugin.preference.division import Division, Effort, Question
     from plugin.topology.hierarchy import Hierarchy
+
+    # What is left, a shape → the best score of what was taken, and the pick.
+    _Takings = dict[int, tuple[int, "_Pick | None"]]
+    # GPUs taken so far, shapes that are left of the sub-branches so far → the best score, own GPUs taken, picks.
+    _Partial = dict[tuple[int, tuple[int, ...]], tuple[int, int, tuple["_Pick | None", ...]]]
 
 _NOTHING, _GPU = 0, 1
 _NO_GROUP = 1 << 60  # "the worst group" of no groups
@@ -72,9 +78,12 @@ class _BranchSearch:
         self._shapes: list[_Shape] = [_Shape(0, 0, 0, ()), _Shape(0, 1, 0, ())]
         self._counts = [0, 1]
         self._numbers: dict[_Shape, int] = {}
-        self._taken: dict[tuple[int, int], dict[int, tuple[int, _Pick | None]]] = {}
+        self._taken: dict[tuple[int, int], _Takings] = {}
         self._inside: dict[int, int] = {_NOTHING: 0, _GPU: 0}
         self._known: dict[int, _Best] = {}
+        best_pair = max(max(row) for row in question.scores)
+        self._group_at_most = best_pair * comb(question.size, 2)
+        self._rest_at_most = best_pair * comb(question.remainder, 2)
 
     def run(self, hierarchy: Hierarchy) -> Division:
         branch = self._named(hierarchy, range(self._question.count))
@@ -151,13 +160,24 @@ class _BranchSearch:
         if self._counts[shape] < self._size:
             found = _Best(self._score(shape), _NO_GROUP)
         else:
-            found = _Best(-1, -1)
-            for left, (score, pick) in self._takings(shape, self._size).items():
-                after = self._best(left)
-                candidate = _Best(score + after.total, min(score, after.worst), pick)
-                if candidate[:2] > found[:2]:
-                    found = candidate
+            found = self._best_of_takings(shape)
         self._known[shape] = found
+        return found
+
+    def _best_of_takings(self, shape: int) -> _Best:
+        """Try the best groups first, and stop where more groups as good as the best possible would not be enough."""
+        found = _Best(-1, -1)
+        groups = sorted(self._takings(shape, self._size).items(), key=lambda taking: -taking[1][0])
+        # A group that must have some GPUs may be worse than those after it.
+        top = self._group_at_most if self._has_required(shape) else groups[0][1][0]
+        others_at_most = (self._counts[shape] // self._size - 1) * top + self._rest_at_most
+        for left, (score, pick) in groups:
+            if (score + others_at_most, score) <= found[:2]:
+                break
+            after = self._best(left)
+            candidate = _Best(score + after.total, min(score, after.worst), pick)
+            if candidate[:2] > found[:2]:
+                found = candidate
         return found
 
     def _score(self, shape: int) -> int:
@@ -169,20 +189,19 @@ class _BranchSearch:
             self._inside[shape] = score * across + sum(self._score(branch) for branch in branches)
         return self._inside[shape]
 
-    def _takings(self, shape: int, count: int) -> dict[int, tuple[int, _Pick | None]]:
-        """Return what can be left when `count` GPUs are taken: shape → the best score of the taken, and the pick."""
+    def _takings(self, shape: int, count: int) -> _Takings:
+        """Return what can be left when `count` GPUs are taken."""
         known = self._taken.get((shape, count))
         if known is None:
             known = self._taken[shape, count] = self._find_takings(shape, count)
         return known
 
-    def _find_takings(self, shape: int, count: int) -> dict[int, tuple[int, _Pick | None]]:
+    def _find_takings(self, shape: int, count: int) -> _Takings:
         score, gpus, required, branches = self._shapes[shape]
         if count == 0 and not required:
             return {shape: (0, None)} if not self._has_required(shape) else {}
         below = sum(self._counts[branch] for branch in branches)
-        # (GPUs taken so far, what is left of the sub-branches) → the best score, own GPUs taken, picks
-        partial: dict[tuple[int, tuple[int, ...]], tuple[int, int, tuple[_Pick | None, ...]]] = {}
+        partial: _Partial = {}
         for own in range(min(gpus, count - required), -1, -1):
             taken = own + required
             if count - taken <= below:
@@ -190,24 +209,16 @@ class _BranchSearch:
         for branch in branches:
             below -= self._counts[branch]
             partial = self._take_from(branch, partial, count=count, below=below, score=score)
-        found: dict[int, tuple[int, _Pick | None]] = {}
+        found: _Takings = {}
         for (_, remaining), (sum_, own, picks) in partial.items():
             left = self._left(score, gpus - own, remaining)
             if left not in found or sum_ > found[left][0]:
                 found[left] = (sum_, _Pick(own, picks))
         return found
 
-    def _take_from(
-        self,
-        branch: int,
-        partial: dict[tuple[int, tuple[int, ...]], tuple[int, int, tuple[_Pick | None, ...]]],
-        *,
-        count: int,
-        below: int,
-        score: int,
-    ) -> dict[tuple[int, tuple[int, ...]], tuple[int, int, tuple[_Pick | None, ...]]]:
+    def _take_from(self, branch: int, partial: _Partial, *, count: int, below: int, score: int) -> _Partial:
         """Go on with every partial pick: more of this sub-branch first, as the lower GPUs are in the first ones."""
-        found: dict[tuple[int, tuple[int, ...]], tuple[int, int, tuple[_Pick | None, ...]]] = {}
+        found: _Partial = {}
         steps = 0
         for (taken, remaining), (sum_, own, picks) in partial.items():
             most, least = min(self._counts[branch], count - taken), max(0, count - taken - below)

@@ -27,11 +27,16 @@ class _Best(NamedTuple):
     group: int = 0
 
 
-def first_steps(question: Question) -> int:
-    """Return how many groups are looked at before any division is known."""
-    if question.required:
-        return comb(question.count - len(question.required), question.size - len(question.required))
-    return comb(question.count - 1, question.size - 1)
+MOST_GPUS = 16
+_REST_STEPS = 3  # what it takes to score a rest that no other group leaves
+
+
+def fewest_steps(question: Question) -> int:
+    """Return how many steps it takes at least: all groups, and all rests, that the first GPU could be in."""
+    fixed = len(question.required)
+    groups = comb(question.count - (fixed or 1), question.size - (fixed or 1))
+    rests = 0 if fixed or not question.remainder else comb(question.count - 1, question.remainder - 1)
+    return (groups + rests) * (_REST_STEPS if question.count < 2 * question.size else 1)
 
 
 def divide_by_masks(question: Question, effort: Effort) -> Division:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plugin.preference.branches import divide_by_branches
 from plugin.preference.division import CutOff, Effort, never
-from plugin.preference.masks import divide_by_masks, first_steps
+from plugin.preference.masks import MOST_GPUS, divide_by_masks, fewest_steps
 from plugin.preference.rough import divide_roughly
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from plugin.preference.division import Division, Question
     from plugin.topology.hierarchy import Hierarchy
 
-_ALWAYS_BY_MASKS = 8
-
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a preference may cost. A step takes about a microsecond."""
+    """How much a preference may cost. A step takes one to five microseconds."""
 
     exact_steps: int = 4000
     rough_steps: int = 8000
@@ -40,13 +38,13 @@ class Found:
 def divide(question: Question, hierarchy: Hierarchy | None, limits: Limits) -> Found:
     """Return the best division, or a good one where the limits do not allow to find the best.
 
-    Eight GPUs are always exact, whatever the limits say about steps: they are far below them.
+    Eight GPUs are far below the usual limits, whatever connects them; so are sixteen whose scores form a tree.
     """
     effort = Effort(limits.exact_steps, limits.is_late)
     try:
-        if question.count > _ALWAYS_BY_MASKS and hierarchy is not None:
+        if hierarchy is not None:
             division = divide_by_branches(question, hierarchy, effort)
-        elif first_steps(question) > limits.exact_steps:
+        elif question.count > MOST_GPUS or fewest_steps(question) > limits.exact_steps:
             raise CutOff(f"more than {limits.exact_steps} steps")  # noqa: TRY301 - as if it had begun
         else:
             division = divide_by_masks(question, effort)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.nvml import install, models
-from lab.nvml.machine import Link, NvLinkRemote
+from lab.nvml.machine import FabricState, Link, NvLinkRemote
 
 if TYPE_CHECKING:
     from lab.nvml.machine import Machine
@@ -110,6 +110,23 @@ def test_a_driver_that_does_not_say_what_a_link_ends_at_says_where(tmp_path: Pat
     cpu = Link(remote_pci="0004:04:00.0", remote_type=NvLinkRemote.SWITCH)
     found = links_of(tmp_path, machine.with_gpu(0, links=(*machine.gpus[0].links, cpu)))
     assert [kind for kind, _ in found["gpus"][0]] == ["gpu"] * 12 + ["other"]
+
+
+CLUSTER = "6ba7b812-9dad-11d1-80b4-00c04fd430c8"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(FabricState.NOT_SUPPORTED, None, id="no fabric"),
+        pytest.param(FabricState.IN_PROGRESS, "", id="a fabric that is not ready"),
+        pytest.param(FabricState.COMPLETED, f"{CLUSTER}.7", id="cluster and clique"),
+    ],
+)
+def test_the_fabric_of_a_gpu(tmp_path: Path, state: FabricState, expected: str | None) -> None:
+    machine = models.machine("h100-80gb", 2)
+    changed = machine.with_gpu(1, fabric_state=state, fabric_cluster=CLUSTER, fabric_clique=7)
+    assert links_of(tmp_path, changed)["fabrics"] == [None, expected]
 
 
 def test_a_gpu_that_is_lost_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:

@@ -26,20 +26,37 @@ _REMOTES = {
 }
 
 
+_LOOKS_BETWEEN = 12  # a minute at the usual pace
+
+
 class LinkReader:
-    """Reads them once for each set of GPUs. For one session: another one begins with a new reader."""
+    """Reads them once for each set of GPUs. For one session: another one begins with a new reader.
+
+    Facts in which something is missing, or a fabric that is not ready yet, are read again from time to time.
+    """
 
     def __init__(self) -> None:
         self._gpus: tuple[tuple[int, str], ...] | None = None
         self._facts = LinkFacts()
+        self._looks = 0
 
     def read(self, gpus: Sequence[GpuFacts]) -> LinkFacts:
         """Return the connections of these GPUs."""
         key = tuple((gpu.index, gpu.uuid) for gpu in gpus)
-        if key != self._gpus:
+        self._looks += 1
+        is_due = self._looks > _LOOKS_BETWEEN and not _is_complete(self._facts)
+        if key != self._gpus or is_due:
             self._facts = read_links(gpus)
             self._gpus = key
+            self._looks = 0
         return self._facts
+
+
+def _is_complete(facts: LinkFacts) -> bool:
+    """Whether there is nothing that a later look could add."""
+    count = len(facts.gpus)
+    is_told = all(gpu.nvlinks is not None and gpu.fabric != "" for gpu in facts.gpus)
+    return is_told and len(facts.levels) == count * (count - 1) // 2
 
 
 def read_links(gpus: Sequence[GpuFacts]) -> LinkFacts:

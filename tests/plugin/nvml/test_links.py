@@ -34,7 +34,10 @@ pynvml._nvmlGetFunctionPointer = counted
 source = NvmlSource()
 source.open()
 links = source.snapshot().links
-first, _, again = calls, source.snapshot(), calls
+first = calls
+for _ in range(14):
+    source.snapshot()
+again = calls
 source.close()
 print(json.dumps({
     "gpus": [None if gpu.nvlinks is None else [[link.remote.value, link.address] for link in gpu.nvlinks]
@@ -86,6 +89,23 @@ def test_a_link_that_is_down_is_left_out(tmp_path: Path) -> None:
 def test_the_same_gpus_are_walked_once_in_a_session(tmp_path: Path) -> None:
     first, again = links_of(tmp_path, models.machine("a100-40gb", 4))["calls"]
     assert first == again == 4 * (12 * 3 + 1) + 6 + 4  # links, one number too many, pairs, fabrics
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        pytest.param(models.machine("a100-40gb", 2).with_failure("nvmlDeviceGetNvLinkState", 999), id="links unread"),
+        pytest.param(
+            models.machine("a100-40gb", 2).with_failure("nvmlDeviceGetTopologyCommonAncestor", 999), id="levels unread"
+        ),
+        pytest.param(
+            models.machine("a100-40gb", 2).with_gpu(0, fabric_state=FabricState.IN_PROGRESS), id="fabric not ready"
+        ),
+    ],
+)
+def test_what_is_missing_is_asked_for_again_later_and_not_at_every_look(tmp_path: Path, machine: Machine) -> None:
+    first, again = links_of(tmp_path, machine)["calls"]
+    assert again == 2 * first
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Preference:
 
     def describe(self) -> str:
         """Return the reason in one line."""
-        scores = f"; score {self.candidates[0].score} of {self.considered} looked at" if self.candidates else ""
+        scores = f"; score {self.candidates[0].score}, {self.considered} looked at" if self.candidates else ""
         bounded = f"; cut off ({self.cut_off}), there may be a better one" if self.cut_off else ""
         return f"{self.rule.value}{scores}{bounded}"
 

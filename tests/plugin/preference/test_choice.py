@@ -142,7 +142,7 @@ def test_a_preference_says_what_was_looked_at_and_why() -> None:
         ([4, 5, 6, 7], 1120),
     ]
     assert preferred.describe() == (
-        "the best way to divide the free devices, and the best of its groups; score 1120 of "
+        "the best way to divide the free devices, and the best of its groups; score 1120, "
         f"{preferred.considered} looked at"
     )
     assert preferred.considered >= 35  # of eight, so many halves with the first GPU

@@ -2,7 +2,7 @@
 
 Each figure stands beside its floor: a bare interpreter for memory, an empty call of the same server for
 Allocate. The driver is the laboratory's simulated NVML; a real one maps more memory into any process that
-uses it. Run: python3 bench/plugin.py [--gpus 8] [--calls 2000] [--idle-seconds 20]
+uses it. Run: python3 bench/plugin.py [--gpus 8] [--calls 2000] [--idle-seconds 20] [--nvml-call-us 0]
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
@@ -133,8 +134,9 @@ def percentiles(call: Callable[[], object], times: int) -> str:
 class Node:
     """The daemon as it is shipped, below a scratch folder."""
 
-    def __init__(self, folder: Path, interpreter: Interpreter, gpus: int) -> None:
-        library = install(folder / "lib", "550.163.01", models.machine("a100-40gb", gpus))
+    def __init__(self, folder: Path, interpreter: Interpreter, gpus: int, nvml_call_us: int) -> None:
+        machine = replace(models.machine("a100-40gb", gpus), call_cost_us=nvml_call_us)
+        library = install(folder / "lib", "550.163.01", machine)
         self.root = folder / "kubelet"
         (folder / "dev").mkdir()
         for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(gpus))):
@@ -178,7 +180,9 @@ def measure(node: Node, arguments: argparse.Namespace) -> None:
         endpoint = Endpoint(kubelet.folder, "grapnel-nvidia.com_gpu.sock")
         print(f"empty call (options)            {percentiles(endpoint.options, arguments.calls)}")
         print(f"Allocate, one GPU               {percentiles(lambda: endpoint.allocate(ids[:1]), arguments.calls)}")
-        print(f"GetPreferredAllocation, 2       {percentiles(lambda: endpoint.preferred(ids, [], 2), arguments.calls)}")
+        for size in (size for size in (1, 2, 3, 4, 8) if size < len(ids)):
+            preferred = percentiles(partial(endpoint.preferred, ids, [], size), arguments.calls // 10)
+            print(f"GetPreferredAllocation, {size} of {len(ids):2} {preferred}")
         print(f"memory after that               {memory_of(process.pid)}")
         endpoint.close()
         process.terminate()
@@ -191,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--idle-seconds", type=float, default=20)
+    parser.add_argument("--nvml-call-us", type=int, default=0, help="what each call of NVML takes, in microseconds")
     arguments = parser.parse_args(argv)
     print(f"python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
@@ -198,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         interpreter = Interpreter(folder)
         for title, script in MODULES.items():
             print(f"floor: {title:24} {interpreter.memory_of_script(script)}")
-        measure(Node(folder, interpreter, arguments.gpus), arguments)
+        measure(Node(folder, interpreter, arguments.gpus, arguments.nvml_call_us), arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.errors import DeviceNotReady, InvalidRequest
+from plugin.topology.machine import NO_TOPOLOGY, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,10 +60,11 @@ class ContainerAnswer:
 
 @dataclass(frozen=True)
 class AllocationTable:
-    """Device id → what it adds, in the order in which devices are listed."""
+    """Device id → what it adds, in the order in which devices are listed; and how the devices are connected."""
 
     control: tuple[DeviceNode, ...]
     entries: Mapping[str, Entry]
+    topology: Topology = NO_TOPOLOGY
 
 
 EMPTY_TABLE = AllocationTable((), {})
@@ -75,7 +77,7 @@ def prepare_table(inventory: Inventory) -> AllocationTable:
         device.gpu.uuid: Entry(DeviceNode(f"/dev/nvidia{device.gpu.minor}", device.path), device.unhealthy)
         for device in inventory.devices
     }
-    return AllocationTable(control, entries)
+    return AllocationTable(control, entries, inventory.topology)
 
 
 def show_id(device_id: str) -> str:

@@ -1,6 +1,6 @@
 """This node's GPUs as the daemon knows them: what the driver said, plus device nodes, NUMA and health.
 
-`next_inventory` is pure but for two look-ups on a `NodeTree`. Not here: talking to NVML, and what a
+`next_inventory` is pure but for look-ups on a `NodeTree`. Not here: talking to NVML, and what a
 container gets.
 """
 
@@ -10,23 +10,33 @@ import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.topology.machine import NO_TOPOLOGY, Topology, make_topology
+from plugin.topology.sysfs import read_nics, read_numa_node, read_place
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.snapshot import GpuFacts, Snapshot
+    from plugin.topology.facts import Nic, Place
 
 # Every CUDA process opens these besides its GPU. Mode-setting is for displays and is not handed out.
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 class NodeTree(Protocol):
-    """The two things the inventory asks of the node's file system."""
+    """What the inventory asks of the node's file system."""
 
     def device_path(self, name: str) -> str | None:
         """Return the host path of a device node, None where it does not exist."""
 
     def numa_node(self, pci_address: str) -> int | None:
         """Return the NUMA node of a PCI device, None where the machine does not say."""
+
+    def place(self, pci_address: str) -> Place:
+        """Return where a PCI device is."""
+
+    def nics(self) -> tuple[Nic, ...]:
+        """Return the machine's RDMA devices."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,16 @@ class HostTree:
             return None
 
     def numa_node(self, pci_address: str) -> int | None:
-        """Read it from sysfs, where -1 means that the firmware does not say."""
-        try:
-            number = int((self.sys_root / "bus/pci/devices" / pci_address / "numa_node").read_text())
-        except (OSError, ValueError):
-            return None
-        return number if number >= 0 else None
+        """Read it from sysfs."""
+        return read_numa_node(self.sys_root / "bus/pci/devices" / pci_address)
+
+    def place(self, pci_address: str) -> Place:
+        """Read it from sysfs."""
+        return read_place(self.sys_root, pci_address)
+
+    def nics(self) -> tuple[Nic, ...]:
+        """Read them from sysfs."""
+        return read_nics(self.sys_root)
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,7 @@ class Inventory:
     """Everything on offer, in the driver's order, and what was left out and why.
 
     `findings` maps what is missing to a message; `driver_version` is the last one that answered.
+    `topology` is made anew when other GPUs or links are seen, and knows the GPUs of that moment.
     """
 
     driver_version: str = ""
@@ -88,6 +103,7 @@ class Inventory:
     control: tuple[ControlNode, ...] = ()
     findings: tuple[tuple[str, str], ...] = ()
     cuda_version: str = ""
+    topology: Topology = NO_TOPOLOGY
 
 
 def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> Inventory:
@@ -113,7 +129,17 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     findings.extend(_lost(snapshot))
     control = _control_nodes(tree, findings)
     ordered = tuple(sorted(devices.values(), key=lambda device: (device.gpu.index, device.gpu.uuid)))
-    return Inventory(snapshot.driver_version, ordered, control, tuple(findings), snapshot.cuda_version)
+    topology = _next_topology(previous.topology, snapshot, tree)
+    return Inventory(snapshot.driver_version, ordered, control, tuple(findings), snapshot.cuda_version, topology)
+
+
+def _next_topology(previous: Topology, snapshot: Snapshot, tree: NodeTree) -> Topology:
+    """Return the topology of the GPUs that answered; nothing is walked while they are the same."""
+    gpus = sorted(snapshot.gpus, key=lambda gpu: (gpu.index, gpu.uuid))
+    ids = [gpu.uuid for gpu in gpus]
+    if previous.is_of(ids, snapshot.links):
+        return previous
+    return make_topology(ids, [tree.place(gpu.pci_address) for gpu in gpus], snapshot.links, tree.nics())
 
 
 def without_driver(previous: Inventory, reason: str) -> Inventory:

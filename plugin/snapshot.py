@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from plugin.topology.facts import NO_LINKS, LinkFacts
+
 
 @dataclass(frozen=True)
 class MigFacts:
@@ -51,6 +53,7 @@ class Snapshot:
     gpus: tuple[GpuFacts, ...]
     lost: tuple[LostGpu, ...] = ()
     cuda_version: str = ""
+    links: LinkFacts = NO_LINKS  # between the GPUs that answered
 
 
 class GpuSource(Protocol):

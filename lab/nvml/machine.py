@@ -61,6 +61,15 @@ class NvLinkRemote(IntEnum):
     SWITCH = 2
 
 
+class FabricState(IntEnum):
+    """NVML_GPU_FABRIC_STATE_*."""
+
+    NOT_SUPPORTED = 0
+    NOT_STARTED = 1
+    IN_PROGRESS = 2
+    COMPLETED = 3
+
+
 @dataclass(frozen=True)
 class Process:
     """A process that uses a GPU; `memory_used` in bytes."""
@@ -131,7 +140,8 @@ class Gpu:
     """One GPU. Memory in bytes, power in milliwatts, clocks in MHz, temperatures in degrees Celsius.
 
     Two GPUs with the same `board`, `pcie_switch`, `pcie_switch_tree`, `host_bridge` or `numa_node` share that thing,
-    which decides their PCIe topology level.
+    which decides their PCIe topology level. `fabric_cluster` is a UUID; it and the clique are told once the state is
+    COMPLETED.
     """
 
     name: str = "NVIDIA A100-SXM4-40GB"
@@ -156,6 +166,9 @@ class Gpu:
     pcie_width: int = 16
     pcie_replays: int = 0
     p2p_status: int = 0
+    fabric_state: int = FabricState.NOT_SUPPORTED
+    fabric_cluster: str = ""
+    fabric_clique: int = 0
     memory_total: int = 40 * GIB
     memory_used: int = 0
     memory_reserved: int = 500 * MIB

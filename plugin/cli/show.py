@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from plugin.cli.connections import connections_to_json
 from plugin.config import find_config
 from plugin.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.observer import snapshot_of_gpus
@@ -58,6 +59,7 @@ def _as_json(inventory: Inventory, release: Release | None) -> dict[str, object]
                 "numaNode": device.numa_node,
                 "memoryBytes": device.gpu.memory_bytes,
                 "model": device.gpu.model,
+                **connections_to_json(inventory.topology, device.gpu.uuid),
             }
             for device in inventory.devices
         ],

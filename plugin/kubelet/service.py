@@ -6,6 +6,7 @@ it never repeats what the caller sent at length.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -14,7 +15,8 @@ from plugin.allocation import allocate
 from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.kubelet.messages import container_response, device_list, plugin_options
 from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from plugin.preference import prefer
+from plugin.preference.choice import prefer
+from plugin.preference.search import Limits
 
 if TYPE_CHECKING:
     from plugin.kubelet.board import Board
@@ -26,6 +28,7 @@ _STATUS = {
     DeviceNotReady: grpc.StatusCode.FAILED_PRECONDITION,
 }
 SERVICE = "v1beta1.DevicePlugin"
+_PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod meanwhile
 
 
 class DevicePluginService:
@@ -57,15 +60,19 @@ class DevicePluginService:
     ) -> api_pb2.PreferredAllocationResponse:
         """Choose among the devices that are free."""
         response = api_pb2.PreferredAllocationResponse()
+        deadline = time.monotonic() + _PREFERENCE_S
         try:
             for asked in request.container_requests:
-                chosen = prefer(
+                preferred = prefer(
                     self._board.current.table,
                     asked.available_deviceIDs,
                     asked.must_include_deviceIDs,
                     asked.allocation_size,
+                    Limits(is_late=lambda: time.monotonic() > deadline),
                 )
-                response.container_responses.add(deviceIDs=chosen)
+                response.container_responses.add(deviceIDs=preferred.chosen)
+                if preferred.cut_off:
+                    self._journal.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
         except RequestError as error:
             await self._refuse(context, "preference", error)
         return response

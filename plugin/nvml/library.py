@@ -17,6 +17,8 @@ import pynvml
 
 from plugin.errors import DriverNotReady
 from plugin.nvml import details
+from plugin.nvml.address import sysfs_address
+from plugin.nvml.links import LinkReader
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -44,12 +46,6 @@ def _not_ready(error: pynvml.NVMLError) -> DriverNotReady:
     return DriverNotReady(
         f"nvml does not answer: {_reason(error)}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
     )
-
-
-def sysfs_address(bus_id: str) -> str:
-    """Return a PCI address as sysfs writes it; NVML writes eight digits of domain and capitals."""
-    domain, _, rest = bus_id.partition(":")
-    return f"{int(domain, 16):04x}:{rest.lower()}"
 
 
 def _supported(ask: Callable[[], _Answer]) -> _Answer | None:
@@ -95,6 +91,7 @@ class NvmlSource:
 
     def __init__(self) -> None:
         self._is_open = False
+        self._links = LinkReader()
 
     def open(self) -> None:
         """Load the library and start a session."""
@@ -104,6 +101,7 @@ class NvmlSource:
             _unload()
             raise _not_ready(error) from error
         self._is_open = True
+        self._links = LinkReader()
 
     def snapshot(self) -> Snapshot:
         """Ask for every GPU by index; one that does not answer is lost, the others are not affected."""
@@ -113,11 +111,13 @@ class NvmlSource:
         except pynvml.NVMLError as error:
             raise _not_ready(error) from error
         answers = [_read_gpu(index) for index in range(count)]
+        gpus = tuple(answer for answer in answers if isinstance(answer, GpuFacts))
         return Snapshot(
             driver_version=version,
-            gpus=tuple(answer for answer in answers if isinstance(answer, GpuFacts)),
+            gpus=gpus,
             lost=tuple(answer for answer in answers if isinstance(answer, LostGpu)),
             cuda_version=details.cuda_version(),
+            links=self._links.read(gpus),
         )
 
     def close(self) -> None:

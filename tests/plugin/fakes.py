@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
 from plugin.snapshot import GpuFacts, LostGpu, MigFacts, Snapshot
+from plugin.topology.facts import Nic, Place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +90,12 @@ class DictTree:
 
     def numa_node(self, pci_address: str) -> int | None:
         return self.numa.get(pci_address)
+
+    def place(self, pci_address: str) -> Place:
+        return Place(pci_address, self.numa_node(pci_address))
+
+    def nics(self) -> tuple[Nic, ...]:
+        return ()
 
 
 def make_dev(folder: Path, count: int) -> None:

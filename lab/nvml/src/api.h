@@ -38,6 +38,7 @@ enum { NVML_MEMORY_LOCATION_DEVICE_MEMORY = 2, NVML_MEMORY_LOCATION_COUNT = 8 };
 enum { NVML_CLOCK_GRAPHICS = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2, NVML_CLOCK_VIDEO = 3 };
 enum { NVML_EVENT_XID = 0x8 };
 enum { NVML_NVLINK_REMOTE_SWITCH = 2 };
+enum { NVML_FABRIC_NOT_SUPPORTED = 0, NVML_FABRIC_COMPLETED = 3, NVML_FABRIC_UUID_SIZE = 16 };
 enum { NVML_P2P_INDEX_NVLINK = 2, NVML_P2P_INDEX_COUNT = 5 };
 enum { NVML_P2P_STATUS_OK = 0, NVML_P2P_STATUS_NOT_SUPPORTED = 5 };
 
@@ -52,6 +53,7 @@ enum {
 
 #define NVML_MEMORY_V2 0x02000028u
 #define NVML_TEMPERATURE_V1 0x0100000Cu
+#define NVML_FABRIC_INFO_V2 0x02000024u
 #define NVML_PCI_INFO_EXT_V1 0x01000040u
 #define NVML_NOT_A_SLICE 0xFFFFFFFFu /* GPU or compute instance id of something that is not a MIG device */
 
@@ -70,6 +72,13 @@ struct nvml_pci_info_v2 {
     char bus_id[16];
     unsigned domain, bus, device, device_id, subsystem_id;
     unsigned reserved[4];
+};
+
+struct nvml_fabric_info_v2 {
+    unsigned version;
+    uint8_t cluster[NVML_FABRIC_UUID_SIZE];
+    nvml_return status;
+    unsigned clique, state, health;
 };
 
 struct nvml_memory {

@@ -173,6 +173,37 @@ NVML_API nvml_return nvmlDeviceGetP2PStatus(nvml_device one, nvml_device other, 
     return NVML_SUCCESS;
 }
 
+/* Reads a UUID as text, dashes and all, into its bytes. */
+static bool parse_uuid(const char *text, uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned byte;
+        text += *text == '-';
+        if (!text[0] || !text[1] || sscanf(text, "%2x", &byte) != 1)
+            return false;
+        bytes[i] = (uint8_t)byte;
+        text += 2;
+    }
+    return *text == '\0';
+}
+
+/* The fabric that a fabric manager puts a GPU into; only the second version of the structure is known here. */
+NVML_API nvml_return nvmlDeviceGetGpuFabricInfoV(nvml_device device, struct nvml_fabric_info_v2 *info)
+{
+    CALL(call_gpu(__func__, device));
+    REQUIRE(info);
+    if (info->version != NVML_FABRIC_INFO_V2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (call.gpu->fabric_state == NVML_FABRIC_NOT_SUPPORTED)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *info = (struct nvml_fabric_info_v2){.version = info->version, .state = call.gpu->fabric_state};
+    if (info->state != NVML_FABRIC_COMPLETED)
+        return NVML_SUCCESS;
+    info->clique = call.gpu->fabric_clique;
+    return parse_uuid(call.gpu->fabric_cluster, info->cluster, sizeof(info->cluster)) ? NVML_SUCCESS
+                                                                                        : NVML_ERROR_UNKNOWN;
+}
+
 NVML_API nvml_return nvmlDeviceGetMultiGpuBoard(nvml_device device, unsigned *is_multi)
 {
     CALL(call_gpu(__func__, device));

@@ -62,6 +62,7 @@ static const struct field gpu_fields[] = {
     F(gpu, UNSIGNED, cores), F(gpu, SIGNED, numa_node), F(gpu, UNSIGNED, board), F(gpu, UNSIGNED, pcie_switch),
     F(gpu, UNSIGNED, pcie_switch_tree), F(gpu, UNSIGNED, host_bridge), F(gpu, UNSIGNED, pcie_generation),
     F(gpu, UNSIGNED, pcie_width), F(gpu, UNSIGNED, pcie_replays), F(gpu, UNSIGNED, p2p_status),
+    F(gpu, UNSIGNED, fabric_state), S(gpu, fabric_cluster), F(gpu, UNSIGNED, fabric_clique),
     F(gpu, LARGE, memory_total), F(gpu, LARGE, memory_used), F(gpu, LARGE, memory_reserved),
     F(gpu, LARGE, bar1_total), F(gpu, LARGE, bar1_used), F(gpu, UNSIGNED, temperature),
     F(gpu, UNSIGNED, memory_temperature), F(gpu, UNSIGNED, temperature_slowdown),

@@ -61,6 +61,9 @@ struct gpu {
     unsigned board, pcie_switch, pcie_switch_tree, host_bridge; /* equal numbers of two GPUs: shared */
     unsigned pcie_generation, pcie_width, pcie_replays;
     unsigned p2p_status;
+    unsigned fabric_state;
+    char fabric_cluster[TEXT_SIZE]; /* a UUID */
+    unsigned fabric_clique;
     uint64_t memory_total, memory_used, memory_reserved, bar1_total, bar1_used;
     unsigned temperature, memory_temperature, temperature_slowdown, temperature_shutdown;
     unsigned power_usage_mw, power_limit_mw, power_limit_default_mw, power_limit_min_mw, power_limit_max_mw;

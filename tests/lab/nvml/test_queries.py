@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from lab.nvml import models, state
-from lab.nvml.machine import GIB, Process, ProcessKind
+from lab.nvml.machine import GIB, FabricState, Process, ProcessKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NOT_SUPPORTED = 3
 NOT_FOUND = 6
+UNKNOWN = 999
 
 
 def test_versions_come_from_the_file_name(nvml: Client) -> None:
@@ -203,3 +204,32 @@ def test_every_function_that_the_library_answers_is_one_of_nvml_s(library: Path)
         "nvmlInit",
         "nvmlInit_v2",
     }
+
+
+FABRIC = """(lambda info: [
+    nvmlDeviceGetGpuFabricInfoV(gpu(0), byref(info)), info.state, info.cliqueId, bytes(info.clusterUuid).hex()
+])(c_nvmlGpuFabricInfoV_t())""".replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(FabricState.NOT_STARTED, [0, 1, 0, "00" * 16], id="not started: nothing is said yet"),
+        pytest.param(FabricState.COMPLETED, [0, 3, 7, "6ba7b8129dad11d180b400c04fd430c8"], id="cluster and clique"),
+    ],
+)
+def test_a_fabric_is_told_once_it_is_complete(
+    state: FabricState, expected: list[object], put: Callable[[Machine], Path], start: Callable[[Path], Client]
+) -> None:
+    cluster = "6ba7b812-9dad-11d1-80b4-00c04fd430c8"
+    machine = models.machine().with_gpu(0, fabric_state=state, fabric_cluster=cluster, fabric_clique=7)
+    assert start(put(machine))(FABRIC) == expected
+
+
+def test_a_fabric_without_a_uuid_is_an_error(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
+    machine = models.machine().with_gpu(0, fabric_state=FabricState.COMPLETED, fabric_cluster="6ba7b81")
+    assert start(put(machine)).error(FABRIC) == UNKNOWN
+
+
+def test_a_gpu_without_a_fabric_says_so(nvml: Client) -> None:
+    assert nvml.error(FABRIC) == NOT_SUPPORTED

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.nvml import install, models
-from plugin.nvml.library import sysfs_address
+from plugin.nvml.address import sysfs_address
 
 REPOSITORY = Path(__file__).parents[3]
 VERSION = "550.163.01"

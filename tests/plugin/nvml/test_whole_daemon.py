@@ -17,12 +17,14 @@ import pytest
 
 from lab.kubelet import Kubelet
 from lab.nvml import install, models, state
-from lab.nvml.machine import Check
+from lab.nvml.machine import Check, Link
 from tests.plugin.daemon_process import RESOURCE, wait_until
 from tests.plugin.fakes import make_dev
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lab.nvml.machine import Machine
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = "import sys; from plugin.cli import main; sys.exit(main())"
@@ -62,6 +64,16 @@ class Node:
             command, env=environment, input=standard_input, capture_output=True, text=True, check=False, timeout=60
         )
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        with (self.folder / "log").open("wb") as log:
+            process = subprocess.Popen(self.command("run"), env=self.environment(), stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
@@ -73,11 +85,8 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def daemon(node: Node) -> Iterator[subprocess.Popen[bytes]]:
-    with (node.folder / "log").open("wb") as log:
-        process = subprocess.Popen(node.command("run"), env=node.environment(), stderr=log)
-    yield process
-    process.kill()
-    process.wait()
+    with node.running() as process:
+        yield process
 
 
 def test_a_gpu_falls_off_the_bus_and_comes_back(node: Node, daemon: subprocess.Popen[bytes]) -> None:
@@ -93,6 +102,26 @@ def test_a_gpu_falls_off_the_bus_and_comes_back(node: Node, daemon: subprocess.P
         assert daemon.wait(20) == 0
         wait_until(lambda: kubelet.capacity(RESOURCE) == 0, node.log)
     assert "msg=stopping" in node.log()
+
+
+def linked(machine: Machine, *pairs: tuple[int, int]) -> Machine:
+    """Return the machine with four NVLinks for each of these pairs, and no others."""
+    addresses = [gpu.pci_address for gpu in machine.gpus]
+    for index in range(len(addresses)):
+        ends = [other if index == one else one for one, other in pairs if index in {one, other}]
+        machine = machine.with_gpu(
+            index, links=tuple(Link(remote_pci=addresses[end]) for end in ends for _ in range(4))
+        )
+    return machine
+
+
+def test_a_pod_is_given_gpus_that_are_linked(tmp_path: Path) -> None:
+    node = Node(tmp_path, 4)
+    state.update(node.library, lambda machine: linked(machine, (0, 3), (1, 2)))
+    with node.running(), Kubelet(node.folder / "kubelet") as kubelet:
+        kubelet.wait_for_devices(RESOURCE, 4)
+        given = [kubelet.allocate(RESOURCE, size, f"pod-{number}").device_ids for number, size in enumerate((1, 2, 1))]
+    assert [sorted(map(node.uuids.index, one)) for one in given] == [[0], [1, 2], [3]]
 
 
 def test_devices_are_shown_as_a_table_and_as_json(node: Node) -> None:

@@ -20,7 +20,7 @@ from plugin.kubelet.folder import KUBELET_SOCKET, SocketIdentity, socket_identit
 from plugin.kubelet.inotify import FolderWatch
 from plugin.kubelet.registration import register
 from plugin.kubelet.server import PluginServer
-from plugin.kubelet.service import DevicePluginService
+from plugin.kubelet.service import CallWatch, DevicePluginService, Unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,7 @@ class Link:
         journal: Journal,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
+        watch: CallWatch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -77,7 +78,8 @@ class Link:
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
-        self._server = PluginServer(folder, socket_name(resource), DevicePluginService(self.board, journal).handler())
+        service = DevicePluginService(self.board, journal, watch or Unwatched())
+        self._server = PluginServer(folder, socket_name(resource), service.handler())
         self._kubelet: SocketIdentity | None = None
         self._is_served = False  # to this kubelet: streams of the one before are gone
         self._is_registered = False  # with this kubelet

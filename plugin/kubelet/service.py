@@ -7,7 +7,7 @@ it never repeats what the caller sent at length.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import grpc
 
@@ -19,6 +19,8 @@ from plugin.preference.choice import prefer
 from plugin.preference.search import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     from plugin.kubelet.board import Board
     from plugin.log import Journal
 
@@ -31,12 +33,33 @@ SERVICE = "v1beta1.DevicePlugin"
 _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod meanwhile
 
 
+class CallWatch(Protocol):
+    """Hears what the kubelet asked, for those who count."""
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """Hear of a call that was answered or refused; `code` is the name of gRPC's status."""
+
+    def allocated(self, uuids: Iterable[str]) -> None:
+        """Hear of devices that a container was given."""
+
+
+class Unwatched:
+    """Nobody counts."""
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def allocated(self, uuids: Iterable[str]) -> None:
+        """Do nothing."""
+
+
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal) -> None:
+    def __init__(self, board: Board, journal: Journal, watch: CallWatch) -> None:
         self._board = board
         self._journal = journal
+        self._watch = watch
 
     async def get_device_plugin_options(
         self, _request: api_pb2.Empty, _context: _Context[Any, Any]
@@ -87,6 +110,7 @@ class DevicePluginService:
                 answer = allocate(self._board.current.table, asked.devices_ids)
                 response.container_responses.append(container_response(answer))
                 self._journal.info("allocated", devices=",".join(answer.device_ids))
+                self._watch.allocated(answer.device_ids)
         except RequestError as error:
             await self._refuse(context, "allocation", error)
         return response
@@ -102,31 +126,52 @@ class DevicePluginService:
         await context.abort(_STATUS[type(error)], error.message)
         raise AssertionError  # abort always raises
 
+    def _timed(self, method: Callable[[Any, _Context[Any, Any]], Awaitable[Any]], name: str) -> Any:  # noqa: ANN401 - a handler of gRPC's
+        async def call(request: Any, context: _Context[Any, Any]) -> Any:  # noqa: ANN401 - generated classes
+            started, code = time.monotonic(), "UNKNOWN"
+            try:
+                answer = await method(request, context)
+                code = "OK"
+            except grpc.aio.AbortError:
+                code = context.code().name
+                raise
+            finally:
+                self._watch.called(name, code, time.monotonic() - started)
+            return answer
+
+        return call
+
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         """Return the table from method names to methods."""
 
-        def unary(method: Any, request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:  # noqa: ANN401 - generated classes
+        def unary(name: str, method: Any, request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:  # noqa: ANN401 - generated classes
             return grpc.unary_unary_rpc_method_handler(
-                method,
+                self._timed(method, name),
                 request_deserializer=request.FromString,
                 response_serializer=response.SerializeToString,
             )
 
         methods = {
-            "GetDevicePluginOptions": unary(self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions),
+            "GetDevicePluginOptions": unary(
+                "GetDevicePluginOptions", self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions
+            ),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                 self.list_and_watch,
                 request_deserializer=api_pb2.Empty.FromString,
                 response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
             ),
             "GetPreferredAllocation": unary(
+                "GetPreferredAllocation",
                 self.get_preferred_allocation,
                 api_pb2.PreferredAllocationRequest,
                 api_pb2.PreferredAllocationResponse,
             ),
-            "Allocate": unary(self.allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+            "Allocate": unary("Allocate", self.allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
             "PreStartContainer": unary(
-                self.pre_start_container, api_pb2.PreStartContainerRequest, api_pb2.PreStartContainerResponse
+                "PreStartContainer",
+                self.pre_start_container,
+                api_pb2.PreStartContainerRequest,
+                api_pb2.PreStartContainerResponse,
             ),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)

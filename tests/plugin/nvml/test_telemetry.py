@@ -66,6 +66,8 @@ def test_everything_that_the_library_measures_is_read(tmp_path: Path) -> None:
         encoder_utilization=1,
         decoder_utilization=2,
         pcie_replays=3,
+        nvlink_sent_kib=2**33,
+        nvlink_received_kib=1,
         ecc=Ecc(volatile_corrected=4, volatile_uncorrected=5, aggregate_corrected=6, aggregate_uncorrected=7),
         remapped_rows=RemappedRows(corrected=8, uncorrected=9, pending=True, failed=False),
     )
@@ -97,6 +99,7 @@ def test_everything_that_the_library_measures_is_read(tmp_path: Path) -> None:
         remapped_rows_uncorrected=9,
         remapped_rows_pending=1,
         remapped_rows_failure=0,
+        nvlink_traffic_kib=2**33 + 1,
     )
     found = measure(tmp_path, machine)
     assert found[1] == asdict(expected)

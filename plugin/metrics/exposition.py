@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KINDS = ("counter", "gauge", "histogram")
@@ -43,10 +43,6 @@ class Family:
     def __post_init__(self) -> None:
         if not _METRIC_NAME.fullmatch(self.name) or self.kind not in KINDS:
             raise ValueError(f"not a metric: {self.kind} {self.name}")
-        for sample in self.samples:
-            for label, _ in sample.labels:
-                if not _LABEL_NAME.fullmatch(label):
-                    raise ValueError(f"not a label of {self.name}: {label}")
 
 
 def format_value(value: float) -> str:
@@ -60,21 +56,32 @@ def format_value(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1 << 53 else repr(value)
 
 
-def _sample_line(name: str, sample: Sample) -> str:
-    pairs = ",".join(f'{label}="{value.translate(_IN_LABEL)}"' for label, value in sample.labels)
-    labels = f"{{{pairs}}}" if pairs else ""
-    return f"{name}{sample.suffix}{labels} {format_value(sample.value)}\n"
+def _label_text(labels: Labels) -> str:
+    for name, _ in labels:
+        if not _LABEL_NAME.fullmatch(name):
+            raise ValueError(f"not a label: {name}")
+    pairs = ",".join(f'{name}="{value.translate(_IN_LABEL)}"' for name, value in labels)
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _sample_lines(family: Family, texts: dict[Labels, str]) -> Iterator[str]:
+    for sample in family.samples:
+        text = texts.get(sample.labels)
+        if text is None:
+            text = texts[sample.labels] = _label_text(sample.labels)
+        yield f"{family.name}{sample.suffix}{text} {format_value(sample.value)}\n"
 
 
 def render(families: Iterable[Family]) -> bytes:
     """Return the page: families by name, their samples as they were given; a family without samples is left out.
 
-    The same families are the same bytes, whatever their order.
+    The same families are the same bytes, whatever their order. Raises ValueError for a label that the format has not.
     """
     parts: list[str] = []
+    texts: dict[Labels, str] = {}  # every family has the same few labels
     for family in sorted(families, key=lambda family: family.name):
         if not family.samples:
             continue
         parts.append(f"# HELP {family.name} {family.help.translate(_IN_HELP)}\n# TYPE {family.name} {family.kind}\n")
-        parts.extend(_sample_line(family.name, sample) for sample in family.samples)
+        parts.extend(_sample_lines(family, texts))
     return "".join(parts).encode("utf-8", errors="replace")

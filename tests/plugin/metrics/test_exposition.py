@@ -95,4 +95,4 @@ def test_text_that_is_no_unicode_does_not_break_the_page() -> None:
 )
 def test_names_that_the_format_does_not_have_are_refused(name: str, kind: str, label: str) -> None:
     with pytest.raises(ValueError, match="not a"):
-        Family(name, kind, "h", (Sample(1, ((label, "v"),)),))
+        render([Family(name, kind, "h", (Sample(1, ((label, "v"),)),))])

@@ -238,7 +238,7 @@ class Daemon:
     def _state(self) -> NodeState:
         return NodeState(
             self.observation.inventory,
-            self._config.resource,
+            (self._config.resource,),
             is_driver_up=self.release is None and self.observed.is_set() and not self.observation.waiting_for,
             is_released=self.release is not None,
             is_registered=self._is_registered,
@@ -249,8 +249,6 @@ class Daemon:
     def _on_kubelet(self, waiting_for: str) -> None:
         self._kubelet = waiting_for or "registered with the kubelet"
         self._is_registered = not waiting_for
-        if self._is_registered:
-            self._counters.registered()
         self._tell_systemd()
 
     def _tell_systemd(self) -> None:

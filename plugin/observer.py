@@ -107,7 +107,6 @@ class ObserverThread:
         self._crashed = crashed
         self._wake = threading.Event()
         self._is_stopping = False
-        self._is_change_due = False  # also to the observer that there is: it has to be said again
         self._observer: Observer | None = None
         self._wanted: Observer | None = None
         self._question: Callable[[], None] | None = None
@@ -124,14 +123,13 @@ class ObserverThread:
         While a call of the driver hangs nothing is replaced: it happens when the driver answers.
         """
         self._wanted = observer
-        self._is_change_due = True
         self._wake.set()
 
     def ask(self, question: Callable[[], None]) -> None:
-        """Have a question called in the thread, between two looks: the session with the driver is open then.
+        """Look before it is time, and call a question in the thread then: the driver's session is open, if it answers.
 
-        It is not open while nobody looks, or the driver does not answer. One question at a time: the next may be put
-        when this one has been called. While a call of the driver hangs, it waits.
+        One question at a time: the next may be put when this one has been called. It waits while a call of the driver
+        hangs, and while nobody looks.
         """
         self._question = question
         self._wake.set()
@@ -152,31 +150,23 @@ class ObserverThread:
     def _observe_until_stopped(self) -> None:
         while not self._is_stopping:
             self._wake.clear()
-            self._is_change_due = False
             self._change_observer()
             observer = self._observer
             if observer is None:
                 self._released()
-                self._pause(None)
+                self._wake.wait()
             else:
                 observation = observer.observe()
                 self._publish(observer, observation)
-                self._pause(observer.pace.retry_s if observation.waiting_for else observer.pace.refresh_s)
+                self._answer()
+                self._wake.wait(observer.pace.retry_s if observation.waiting_for else observer.pace.refresh_s)
         self._wanted = None
         self._change_observer()
 
-    def _pause(self, seconds: float | None) -> None:
-        """Wait for the next look (with None: for ever) or for another observer; answer questions meanwhile."""
-        until = None if seconds is None else time.monotonic() + seconds
-        while True:
-            question, self._question = self._question, None
-            if question is not None:
-                question()
-            if self._is_stopping or self._is_change_due:
-                return
-            if not self._wake.wait(None if until is None else max(0.0, until - time.monotonic())):
-                return
-            self._wake.clear()
+    def _answer(self) -> None:
+        question, self._question = self._question, None
+        if question is not None:
+            question()
 
     def _change_observer(self) -> None:
         wanted = self._wanted

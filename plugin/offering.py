@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from plugin.config import NodeConfig
     from plugin.inventory import Inventory
-    from plugin.kubelet.service import CallWatch
+    from plugin.kubelet.watch import KubeletWatch
     from plugin.log import Journal
 
 
 class Offering:
     """Shows the inventory of now.
 
-    `on_state` hears what the link waits for ("" when it has registered), `crashed` of a bug in it, `watch` of calls.
+    `on_state` hears what the link waits for, "" once it has registered; `crashed` of a bug in it, `watch` of calls.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Offering:
         *,
         on_state: Callable[[str], None],
         crashed: Callable[[BaseException], None],
-        watch: CallWatch,
+        watch: KubeletWatch,
     ) -> None:
         self._journal = journal
         self._timing = timing

@@ -7,7 +7,7 @@ it never repeats what the caller sent at length.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
@@ -19,9 +19,10 @@ from plugin.preference.choice import prefer
 from plugin.preference.search import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from plugin.kubelet.board import Board
+    from plugin.kubelet.watch import KubeletWatch
     from plugin.log import Journal
 
 _Context = grpc.aio.ServicerContext  # without its type arguments: grpcio's own class takes none
@@ -33,30 +34,10 @@ SERVICE = "v1beta1.DevicePlugin"
 _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod meanwhile
 
 
-class CallWatch(Protocol):
-    """Hears what the kubelet asked, for those who count."""
-
-    def called(self, method: str, code: str, seconds: float) -> None:
-        """Hear of a call that was answered or refused; `code` is the name of gRPC's status."""
-
-    def allocated(self, uuids: Iterable[str]) -> None:
-        """Hear of devices that a container was given."""
-
-
-class Unwatched:
-    """Nobody counts."""
-
-    def called(self, method: str, code: str, seconds: float) -> None:
-        """Do nothing."""
-
-    def allocated(self, uuids: Iterable[str]) -> None:
-        """Do nothing."""
-
-
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal, watch: CallWatch) -> None:
+    def __init__(self, board: Board, journal: Journal, watch: KubeletWatch) -> None:
         self._board = board
         self._journal = journal
         self._watch = watch

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 _REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
 
@@ -37,11 +37,11 @@ def uuid_of(device_id: str) -> str:
     return device_id.partition(_REPLICA)[0]
 
 
-def holders_by_uuid(given: Iterable[Given], resource: str) -> Mapping[str, tuple[PodContainer, ...]]:
-    """Return for each GPU of a resource the containers that have it or a share of it, each once and in order."""
+def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mapping[str, tuple[PodContainer, ...]]:
+    """Return for each GPU of these resources the containers that have it or a share of it, each once and in order."""
     found: dict[str, set[PodContainer]] = {}
     for each in given:
-        if each.resource == resource:
+        if each.resource in resources:
             for device_id in each.device_ids:
                 found.setdefault(uuid_of(device_id), set()).add(each.holder)
     return {uuid: tuple(sorted(holders)) for uuid, holders in found.items()}

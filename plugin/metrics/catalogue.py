@@ -269,7 +269,10 @@ DRIVER_UP = Metric("grapnel_driver_up", "gauge", "Whether the driver answered th
 RELEASED = Metric("grapnel_released", "gauge", "Whether the node is released: no GPU is offered until resume.")
 REGISTERED = Metric("grapnel_kubelet_registered", "gauge", "Whether a kubelet knows of this node's GPUs.")
 REGISTRATIONS = Metric(
-    "grapnel_kubelet_registrations_total", "counter", "Registrations with a kubelet; all but the first are repeats."
+    "grapnel_kubelet_registrations_total",
+    "counter",
+    "Registrations with a kubelet; all but the first are repeats.",
+    ("resource",),
 )
 DEVICE_HEALTHY = Metric(
     "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from plugin.metrics.attribution import uuid_of
 from plugin.metrics.catalogue import DEVICE_ALLOCATIONS, HEALTH_TRANSITIONS, REGISTRATIONS, RPC_DURATION
 from plugin.metrics.exposition import Sample, format_value
 
@@ -68,23 +69,23 @@ class Counters:
     """Everything since the start of the process."""
 
     def __init__(self) -> None:
-        self._registrations = 0
+        self._registrations: dict[tuple[str, ...], int] = {}
         self._calls: dict[tuple[str, str], Histogram] = {}
         self._allocations: dict[tuple[str, ...], int] = {}
         self._transitions: dict[tuple[str, ...], int] = {}
         self._last_xid: dict[str, int] = {}
 
-    def registered(self) -> None:
+    def registered(self, resource: str) -> None:
         """Count a registration with a kubelet."""
-        self._registrations += 1
+        _add(self._registrations, [(resource,)])
 
     def called(self, method: str, code: str, seconds: float) -> None:
         """Count a call of the kubelet by its method, gRPC's status and how long it took."""
         self._calls.setdefault((method, code), Histogram(RPC_BOUNDS_S)).observe(seconds)
 
-    def allocated(self, uuids: Iterable[str]) -> None:
-        """Count GPUs that a container was given."""
-        _add(self._allocations, ((uuid,) for uuid in uuids))
+    def allocated(self, device_ids: Iterable[str]) -> None:
+        """Count GPUs that a container was given, whole or in shares."""
+        _add(self._allocations, ((uuid_of(device_id),) for device_id in device_ids))
 
     def observed(self, before: Inventory, now: Inventory) -> None:
         """Count the GPUs that changed between two looks."""
@@ -106,7 +107,7 @@ class Counters:
             for sample in histogram.samples((("method", method), ("code", code)))
         )
         return (
-            REGISTRATIONS.family([Sample(self._registrations)]),
+            REGISTRATIONS.family(_sorted(self._registrations, REGISTRATIONS.labels)),
             RPC_DURATION.family(calls),
             DEVICE_ALLOCATIONS.family(_sorted(self._allocations, DEVICE_ALLOCATIONS.labels)),
             HEALTH_TRANSITIONS.family(_sorted(self._transitions, HEALTH_TRANSITIONS.labels)),

@@ -41,7 +41,7 @@ class NodeState:
     """What the daemon knows at the moment of a scrape."""
 
     inventory: Inventory
-    resource: str
+    resources: tuple[str, ...]
     is_driver_up: bool
     is_released: bool
     is_registered: bool
@@ -162,7 +162,7 @@ class Scrape:
         # A driver that went since it was asked: what it said then is not so any more.
         telemetry = measured.telemetry if state.is_driver_up else None
         with_xid = tuple(replace(each, last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
-        holders = holders_by_uuid(measured.given or (), state.resource)
+        holders = holders_by_uuid(measured.given or (), state.resources)
         return (
             *gpu_families(state.inventory, with_xid, holders, self._hostname),
             health_family(state.inventory, self._hostname),

@@ -167,7 +167,7 @@ def test_promtool_agrees(arguments: list[str]) -> None:
 def test_promtool_finds_nothing_in_what_the_daemon_counts() -> None:
     """DCGM's own names are not to its taste, so only ours are shown to it."""
     counters = Counters()
-    counters.registered()
+    counters.registered("nvidia.com/gpu")
     counters.called("Allocate", "OK", 0.002)
     counters.allocated(["GPU-0"])
     counters.xid("GPU-0", 79)

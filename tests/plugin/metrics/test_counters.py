@@ -54,12 +54,22 @@ def test_calls_are_told_apart_by_method_and_status() -> None:
 def test_allocations_are_counted_by_gpu() -> None:
     counters = Counters()
     counters.allocated(["GPU-b", "GPU-a"])
-    counters.allocated(["GPU-b"])
+    counters.allocated(["GPU-b::1"])  # a share
     assert page(counters).of("grapnel_device_allocations_total") == {(("UUID", "GPU-a"),): 1, (("UUID", "GPU-b"),): 2}
 
 
-def test_a_daemon_that_nobody_called_has_no_calls_but_counts_registrations() -> None:
-    assert page(Counters()).samples == {("grapnel_kubelet_registrations_total", ()): 0}
+def test_registrations_are_counted_by_resource() -> None:
+    counters = Counters()
+    for resource in ("b.c/gpu", "a.b/gpu", "b.c/gpu"):
+        counters.registered(resource)
+    assert page(counters).of("grapnel_kubelet_registrations_total") == {
+        (("resource", "a.b/gpu"),): 1,
+        (("resource", "b.c/gpu"),): 2,
+    }
+
+
+def test_a_daemon_that_nobody_called_has_nothing_to_tell() -> None:
+    assert page(Counters()).samples == {}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugin.metrics.scrape import Telemetry
 
 INVENTORY = Inventory(VERSION, (Device(gpu(0), "/dev/nvidia0"),))
-STATE = NodeState(INVENTORY, "nvidia.com/gpu", is_driver_up=True, is_released=False, is_registered=True)
+STATE = NodeState(INVENTORY, ("nvidia.com/gpu",), is_driver_up=True, is_released=False, is_registered=True)
 GIVEN = (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", (gpu(0).uuid,)),)
 PACE_S = 5.0
 
@@ -105,8 +105,9 @@ def test_what_the_daemon_counts_is_never_old() -> None:
         scrape = node.scrape()
         values = []
         for _ in range(2):
-            values.append(read_page(await scrape.page()).value("grapnel_kubelet_registrations_total"))
-            node.counters.registered()
+            found = read_page(await scrape.page()).of("grapnel_device_allocations_total")
+            values.append(sum(found.values()))
+            node.counters.allocated(["GPU-0"])
         return values
 
     assert asyncio.run(scenario()) == [0, 1]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -16,11 +12,12 @@ from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
 from plugin.errors import KubeletError
-from plugin.kubelet.podresources import FOLDER, METHOD, list_given, parse_given
+from plugin.kubelet.podresources import list_given, parse_given
 from plugin.metrics.attribution import Given, PodContainer
+from tests.plugin.kubelet.pod_resources import one_container, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 DEVICES = st.builds(
@@ -76,57 +73,25 @@ def test_messages_that_are_none(content: bytes) -> None:
     assert type(raised.value) in {ValueError, UnicodeDecodeError}
 
 
-@contextmanager
-def kubelet(answer: bytes, code: grpc.StatusCode = grpc.StatusCode.OK) -> Iterator[Path]:
-    """Serve one answer below a kubelet's root."""
-
-    def reply(_: bytes, context: grpc.ServicerContext) -> bytes:
-        if code is not grpc.StatusCode.OK:
-            context.abort(code, "not now")
-        return answer
-
-    service, _, name = METHOD.removeprefix("/").partition("/")
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {name: grpc.unary_unary_rpc_method_handler(reply)}),)
-    )
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own can be too long for a socket
-        (Path(folder) / FOLDER).mkdir()
-        server.add_insecure_port(f"unix:{folder}/{FOLDER}/kubelet.sock")
-        server.start()
-        yield Path(folder)
-        server.stop(0).wait()
-
-
 def ask(root: Path) -> tuple[Given, ...]:
     return asyncio.run(list_given(root, 10))
 
 
-def test_the_kubelet_is_asked_over_its_socket() -> None:
-    pod = api_pb2.PodResources(
-        name="train-0",
-        namespace="default",
-        containers=[
-            api_pb2.ContainerResources(
-                name="main",
-                devices=[api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=["GPU-0"])],
-            )
-        ],
-    )
-    with kubelet(api_pb2.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()) as root:
-        assert ask(root) == (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", ("GPU-0",)),)
+def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
+    with serving(tmp_path, one_container("train-0", "nvidia.com/gpu", "GPU-0")):
+        assert ask(tmp_path) == (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", ("GPU-0",)),)
 
 
-def test_an_answer_that_is_none_is_an_error_of_the_kubelet() -> None:
-    with kubelet(b"\xff") as root, pytest.raises(KubeletError, match="gives an answer that is none"):
-        ask(root)
+def test_an_answer_that_is_none_is_an_error_of_the_kubelet(tmp_path: Path) -> None:
+    with serving(tmp_path, b"\xff"), pytest.raises(KubeletError, match="gives an answer that is none"):
+        ask(tmp_path)
 
 
-def test_a_refusal_is_named() -> None:
-    with kubelet(b"", grpc.StatusCode.RESOURCE_EXHAUSTED) as root, pytest.raises(KubeletError) as raised:
-        ask(root)
+def test_a_refusal_is_named(tmp_path: Path) -> None:
+    with serving(tmp_path, b"", grpc.StatusCode.RESOURCE_EXHAUSTED), pytest.raises(KubeletError) as raised:
+        ask(tmp_path)
     assert raised.value.message == (
-        f"{root}/pod-resources/kubelet.sock does not say who has which device: RESOURCE_EXHAUSTED: not now"
+        f"{tmp_path}/pod-resources/kubelet.sock does not say who has which device: RESOURCE_EXHAUSTED: not now"
     )
 
 

@@ -110,3 +110,8 @@ def test_the_unit_makes_the_folders_that_the_daemon_uses() -> None:
     unit = (Path(__file__).parents[2] / "deploy/systemd/grapnel-node.service").read_text().splitlines()
     assert f"StateDirectory={NodeConfig().state_folder.relative_to('/var/lib')}" in unit
     assert f"RuntimeDirectory={NodeConfig().admin_socket.parent.relative_to('/run')}" in unit
+
+
+def test_the_unit_lets_the_daemon_serve_metrics_and_reach_the_kubelet() -> None:
+    unit = (Path(__file__).parents[2] / "deploy/systemd/grapnel-node.service").read_text().splitlines()
+    assert "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6" in unit

@@ -79,7 +79,7 @@ class Daemon:
             surroundings.timing,
             on_state=self._on_kubelet,
             crashed=self._on_crash,
-            watch=self._counters,
+            counter=self._counters,
         )
 
     async def run(self) -> None:

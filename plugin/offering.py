@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from plugin.config import NodeConfig
     from plugin.inventory import Inventory
-    from plugin.kubelet.watch import KubeletWatch
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
 
 
 class Offering:
     """Shows the inventory of now.
 
-    `on_state` hears what the link waits for, "" once it has registered; `crashed` of a bug in it, `watch` of calls.
+    `on_state` hears what the link waits for, "" once it has registered; `crashed` of a bug in it, `counter` of calls.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class Offering:
         *,
         on_state: Callable[[str], None],
         crashed: Callable[[BaseException], None],
-        watch: KubeletWatch,
+        counter: KubeletCounter,
     ) -> None:
         self._journal = journal
         self._timing = timing
         self._on_state = on_state
         self._crashed = crashed
-        self._watch = watch
+        self._counter = counter
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -79,7 +79,7 @@ class Offering:
             journal=self._journal,
             on_state=self._on_state,
             timing=self._timing,
-            watch=self._watch,
+            counter=self._counter,
         )
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from plugin.allocation import AllocationTable
 from plugin.errors import KubeletError
 from plugin.kubelet.board import Board, Publication
+from plugin.kubelet.counting import Uncounted
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketIdentity, socket_identity
 from plugin.kubelet.inotify import FolderWatch
 from plugin.kubelet.registration import register
 from plugin.kubelet.server import PluginServer
 from plugin.kubelet.service import DevicePluginService
-from plugin.kubelet.watch import Unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from plugin.kubelet.watch import KubeletWatch
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
     from plugin.resources import Offer
 
@@ -70,7 +70,7 @@ class Link:
         journal: Journal,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
-        watch: KubeletWatch | None = None,
+        counter: KubeletCounter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -80,8 +80,8 @@ class Link:
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
-        self._watch = watch or Unwatched()
-        service = DevicePluginService(self.board, journal, self._watch)
+        self._counter = counter or Uncounted()
+        service = DevicePluginService(self.board, journal, self._counter)
         self._server = PluginServer(folder, socket_name(resource), service.handler())
         self._kubelet: SocketIdentity | None = None
         self._is_served = False  # to this kubelet: streams of the one before are gone
@@ -143,7 +143,7 @@ class Link:
         self._is_registered = True
         self._registered_at = self._clock()
         self._backoff_s = 0.0
-        self._watch.registered(self.resource)
+        self._counter.registered(self.resource)
         self._journal.standing("kubelet")
         self._journal.info("registered", resource=self.resource, devices=len(self.board.current.offers))
         self._on_state("")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from plugin.kubelet.board import Board
-    from plugin.kubelet.watch import KubeletWatch
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
 
 _Context = grpc.aio.ServicerContext  # without its type arguments: grpcio's own class takes none
@@ -37,10 +37,10 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal, watch: KubeletWatch) -> None:
+    def __init__(self, board: Board, journal: Journal, counter: KubeletCounter) -> None:
         self._board = board
         self._journal = journal
-        self._watch = watch
+        self._counter = counter
 
     async def get_device_plugin_options(
         self, _request: api_pb2.Empty, _context: _Context[Any, Any]
@@ -91,7 +91,7 @@ class DevicePluginService:
                 answer = allocate(self._board.current.table, asked.devices_ids)
                 response.container_responses.append(container_response(answer))
                 self._journal.info("allocated", devices=",".join(answer.device_ids))
-                self._watch.allocated(answer.device_ids)
+                self._counter.allocated(answer.device_ids)
         except RequestError as error:
             await self._refuse(context, "allocation", error)
         return response
@@ -117,7 +117,7 @@ class DevicePluginService:
                 code = context.code().name
                 raise
             finally:
-                self._watch.called(name, code, time.monotonic() - started)
+                self._counter.called(name, code, time.monotonic() - started)
             return answer
 
         return call

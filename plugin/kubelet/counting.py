@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class KubeletWatch(Protocol):
+class KubeletCounter(Protocol):
     """Hears of it; called in the event loop's thread."""
 
     def registered(self, resource: str) -> None:
@@ -21,7 +21,7 @@ class KubeletWatch(Protocol):
         """Hear of devices that a container was given."""
 
 
-class Unwatched:
+class Uncounted:
     """Nobody counts."""
 
     def registered(self, resource: str) -> None:

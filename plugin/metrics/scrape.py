@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin import __version__
@@ -161,7 +161,7 @@ class Scrape:
     def _families(self, state: NodeState, measured: Measured) -> tuple[Family, ...]:
         # A driver that went since it was asked: what it said then is not so any more.
         telemetry = measured.telemetry if state.is_driver_up else None
-        with_xid = tuple(replace(each, last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
+        with_xid = tuple(each._replace(last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
         holders = holders_by_uuid(measured.given or (), state.resources)
         return (
             *gpu_families(state.inventory, with_xid, holders, self._hostname),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +17,7 @@ POD = PodContainer("default", "train-0", "main")
 OTHER = PodContainer("default", "train-1", "main")
 INVENTORY = Inventory(VERSION, tuple(Device(gpu(index), f"/dev/nvidia{index}") for index in range(2)))
 MEASURED = (telemetry(0), telemetry(1))
+MEASURED_FIELDS = GpuTelemetry._fields[1:]
 
 
 def page(*measured: GpuTelemetry, holders: dict[str, tuple[PodContainer, ...]] | None = None) -> Page:
@@ -78,24 +79,22 @@ def test_the_accelerator_stats_are_of_containers_alone() -> None:
     ],
 )
 def test_units_are_those_of_dcgm(field: str, measured: int, name: str, shown: float) -> None:
-    found = page(replace(telemetry(0), **{field: measured}))
+    found = page(telemetry(0)._replace(**{field: measured}))
     assert list(found.of(f"DCGM_FI_DEV_{name}").values()) == [shown]
 
 
 @pytest.mark.parametrize("row", [*GPU_METRICS, *ACCELERATOR_METRICS], ids=lambda row: row.metric.name)
 def test_what_is_not_measured_is_absent_and_alone(row: object) -> None:
-    everything = GpuTelemetry(gpu(0).uuid, **{each.name: 7 for each in fields(GpuTelemetry)[1:]})
+    everything = GpuTelemetry(gpu(0).uuid, **dict.fromkeys(MEASURED_FIELDS, 7))
     holders = {gpu(0).uuid: (POD,)}
-    without = page(replace(everything, **{row.field: None}), holders=holders)  # type: ignore[attr-defined] # a row
+    without = page(everything._replace(**{row.field: None}), holders=holders)  # type: ignore[attr-defined] # a row
     gone = set(page(everything, holders=holders).samples) - set(without.samples)
     rows = [*GPU_METRICS, *ACCELERATOR_METRICS]
     assert {name for name, _ in gone} == {each.metric.name for each in rows if each.field == row.field}  # type: ignore[attr-defined]
 
 
 def test_every_field_that_is_measured_has_a_name() -> None:
-    assert {row.field for row in (*GPU_METRICS, *ACCELERATOR_METRICS)} == {
-        each.name for each in fields(GpuTelemetry)[1:]
-    }
+    assert {row.field for row in (*GPU_METRICS, *ACCELERATOR_METRICS)} == set(MEASURED_FIELDS)
 
 
 def test_a_gpu_that_is_not_offered_is_not_shown() -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from ctypes import c_uint
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,6 @@ REPOSITORY = Path(__file__).parents[3]
 VERSION = "550.163.01"
 MEASURE = """
 import json
-from dataclasses import asdict
 from plugin.nvml.library import NvmlSource
 from plugin.nvml.telemetry import read_telemetry
 before = read_telemetry()
@@ -32,7 +31,7 @@ source = NvmlSource()
 source.open()
 found = read_telemetry()
 source.close()
-print(json.dumps([before, [asdict(each) for each in found], read_telemetry()]))
+print(json.dumps([before, [each._asdict() for each in found], read_telemetry()]))
 """
 
 
@@ -102,7 +101,7 @@ def test_everything_that_the_library_measures_is_read(tmp_path: Path) -> None:
         nvlink_traffic_kib=2**33 + 1,
     )
     found = measure(tmp_path, machine)
-    assert found[1] == asdict(expected)
+    assert found[1] == expected._asdict()
     assert [each["uuid"] for each in found] == [each.uuid for each in machine.gpus]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,7 @@ def scrape(port: int) -> Page:
 def is_served(port: int) -> bool:
     try:
         scrape(port)
-    except urllib.error.URLError:
+    except OSError:  # refused, or hung up on while the address changes
         return False
     return True
 

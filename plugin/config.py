@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import socket
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 # An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
 _RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
 _RESERVED = ("kubernetes.io", ".kubernetes.io")
+_ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
+_ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class NodeConfig:
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
+    metrics_address: str = ""
 
     @property
     def facts_path(self) -> Path:
@@ -64,6 +69,7 @@ _KEYS = {
     "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
     "retrySeconds": "retry_s",
+    "metricsAddress": "metrics_address",
 }
 
 
@@ -93,6 +99,32 @@ def _seconds(low: float, high: float) -> Callable[[object], float]:
     return parse
 
 
+def split_address(text: str) -> tuple[str, int]:
+    """Return host and port of `ADDRESS:PORT`; an IPv6 address is in brackets. Raises ValueError.
+
+    The address is in digits: a name would have to be looked up, and could mean another address tomorrow.
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(_ADDRESS_FORM)
+    host, port = match["four"] or match["six"], int(match["port"])
+    try:
+        socket.inet_pton(socket.AF_INET if match["four"] else socket.AF_INET6, host)
+    except OSError as error:
+        raise ValueError(_ADDRESS_FORM) from error
+    if not 1 <= port <= _MAX_PORT:
+        raise ValueError(_ADDRESS_FORM)
+    return host, port
+
+
+def _listen_address(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(_ADDRESS_FORM)  # noqa: TRY004 - one error for every value that cannot be used
+    if value:
+        split_address(value)
+    return value
+
+
 _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": _resource,
     "kubeletRoot": _path,
@@ -104,6 +136,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
     "retrySeconds": _seconds(0.1, 3600),
+    "metricsAddress": _listen_address,
 }
 
 

@@ -8,16 +8,22 @@ and places nothing. Not here: how any of this is done.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
 from plugin.admin.server import AdminServer
+from plugin.config import split_address
 from plugin.errors import ConfigError
 from plugin.facts import render_facts, write_facts
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
+from plugin.kubelet.podresources import list_given
+from plugin.metrics.counters import Counters
+from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
+from plugin.metrics.server import MetricsServer
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
 from plugin.offering import Offering
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from plugin.config import NodeConfig
     from plugin.kubelet.link import Timing
     from plugin.log import Journal
+    from plugin.metrics.scrape import Telemetry
     from plugin.snapshot import GpuSource
 
 _DRIVER_STOP_S = 3.0
@@ -45,6 +52,7 @@ class Surroundings:
     journal: Journal
     notify: Callable[[str], None]
     timing: Timing
+    read_telemetry: Callable[[], Telemetry]
 
 
 class Daemon:
@@ -62,9 +70,17 @@ class Daemon:
         self._refreshed_for = ""
         self._facts = ""  # what the hook was told
         self._kubelet = "registering with the kubelet"
+        self._is_registered = False
+        self._counters = Counters()
         self._service = ServiceStatus(surroundings.notify)
         self._crash: BaseException | None = None
-        self.offering = Offering(self._journal, surroundings.timing, self._on_kubelet, self._on_crash)
+        self.offering = Offering(
+            self._journal,
+            surroundings.timing,
+            on_state=self._on_kubelet,
+            crashed=self._on_crash,
+            counter=self._counters,
+        )
 
     async def run(self) -> None:
         """Serve until told to stop; raises what a bug in the driver's thread raised."""
@@ -85,6 +101,7 @@ class Daemon:
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
         await self._open_admin_socket()
+        await self._serve_metrics()
         self.follow_release()
         self._thread.start()
         await self._stop.wait()
@@ -121,6 +138,7 @@ class Daemon:
         if self.release is not None:
             return
         report(self._journal, self.last_seen, observation)
+        self._counters.observed(self.last_seen.inventory, observation.inventory)
         self.observation = self.last_seen = observation
         self.observed.set()
         inventory = observation.inventory
@@ -192,10 +210,45 @@ class Daemon:
             problem = f"{path} cannot be served: {(error.strerror or str(error)).lower()}"
             self._journal.warning(problem, hint="release and resume are followed all the same, but not at once")
 
+    # Metrics
+
+    async def _serve_metrics(self) -> None:
+        question = DriverQuestion(self._thread.ask, self._around.read_telemetry)
+        scrape = Scrape(
+            state=self._state,
+            counters=self._counters,
+            telemetry=question,
+            given=lambda: list_given(self._config.kubelet_root, TIMEOUT_S),
+            journal=self._journal,
+            hostname=os.uname().nodename,
+            pace_s=lambda: self._config.refresh_s,
+        )
+        self._metrics = MetricsServer(scrape.page, self._journal)
+        address = self._config.metrics_address
+        if not address:
+            return
+        try:
+            await self._metrics.start(*split_address(address))
+        except OSError as error:
+            problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
+            self._journal.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
+        else:
+            self._journal.info("metrics", address=address)
+
+    def _state(self) -> NodeState:
+        return NodeState(
+            self.observation.inventory,
+            (self._config.resource,),
+            is_driver_up=self.release is None and self.observed.is_set() and not self.observation.waiting_for,
+            is_released=self.release is not None,
+            is_registered=self._is_registered,
+        )
+
     # Signals, systemd, the hook
 
     def _on_kubelet(self, waiting_for: str) -> None:
         self._kubelet = waiting_for or "registered with the kubelet"
+        self._is_registered = not waiting_for
         self._tell_systemd()
 
     def _tell_systemd(self) -> None:
@@ -218,9 +271,13 @@ class Daemon:
         self._refreshed_for = ""
         if (before.resource, before.kubelet_root) != (config.resource, config.kubelet_root):
             await self.offering.stop()
+            self._is_registered = False
         if before.admin_socket != config.admin_socket:
             await self._admin.close()
             await self._open_admin_socket()
+        if before.metrics_address != config.metrics_address:
+            await self._metrics.close()
+            await self._serve_metrics()
         if self.release is None:
             self._observe()
         else:
@@ -247,6 +304,7 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await self._admin.close()
+        await self._metrics.close()
         await self.offering.stop()
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S):

@@ -109,6 +109,7 @@ class ObserverThread:
         self._is_stopping = False
         self._observer: Observer | None = None
         self._wanted: Observer | None = None
+        self._question: Callable[[], None] | None = None
         # A daemon thread: a driver that hangs for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
 
@@ -122,6 +123,15 @@ class ObserverThread:
         While a call of the driver hangs nothing is replaced: it happens when the driver answers.
         """
         self._wanted = observer
+        self._wake.set()
+
+    def ask(self, question: Callable[[], None]) -> None:
+        """Look before it is time, and call a question in the thread then: the driver's session is open, if it answers.
+
+        One question at a time: the next may be put when this one has been called. It waits while a call of the driver
+        hangs, and while nobody looks.
+        """
+        self._question = question
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
@@ -148,9 +158,15 @@ class ObserverThread:
             else:
                 observation = observer.observe()
                 self._publish(observer, observation)
+                self._answer()
                 self._wake.wait(observer.pace.retry_s if observation.waiting_for else observer.pace.refresh_s)
         self._wanted = None
         self._change_observer()
+
+    def _answer(self) -> None:
+        question, self._question = self._question, None
+        if question is not None:
+            question()
 
     def _change_observer(self) -> None:
         wanted = self._wanted

@@ -17,23 +17,30 @@ if TYPE_CHECKING:
 
     from plugin.config import NodeConfig
     from plugin.inventory import Inventory
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
 
 
 class Offering:
-    """Shows the inventory of now. `on_state` hears what the link waits for, `crashed` of a bug in it."""
+    """Shows the inventory of now.
+
+    `on_state` hears what the link waits for, "" once it has registered; `crashed` of a bug in it, `counter` of calls.
+    """
 
     def __init__(
         self,
         journal: Journal,
         timing: Timing,
+        *,
         on_state: Callable[[str], None],
         crashed: Callable[[BaseException], None],
+        counter: KubeletCounter,
     ) -> None:
         self._journal = journal
         self._timing = timing
         self._on_state = on_state
         self._crashed = crashed
+        self._counter = counter
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -72,6 +79,7 @@ class Offering:
             journal=self._journal,
             on_state=self._on_state,
             timing=self._timing,
+            counter=self._counter,
         )
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

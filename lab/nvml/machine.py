@@ -184,6 +184,8 @@ class Gpu:
     power_limit_min_mw: int = 100_000
     power_limit_max_mw: int = 400_000
     energy_mj: int = 0
+    nvlink_sent_kib: int = 0
+    nvlink_received_kib: int = 0
     clock_sm: int = 210
     clock_memory: int = 1215
     clock_video: int = 585

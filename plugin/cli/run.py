@@ -33,6 +33,7 @@ def run_daemon(config_path: Path | None, *, debug: bool) -> int:
     from plugin.kubelet.link import Timing  # noqa: PLC0415 - after _prepare_process
     from plugin.notify import notify  # noqa: PLC0415 - after _prepare_process
     from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
+    from plugin.nvml.telemetry import read_telemetry  # noqa: PLC0415 - after _prepare_process
 
     surroundings = Surroundings(
         source=NvmlSource,
@@ -40,6 +41,7 @@ def run_daemon(config_path: Path | None, *, debug: bool) -> int:
         journal=Journal(),
         notify=notify,
         timing=Timing(),
+        read_telemetry=read_telemetry,
     )
     asyncio.run(Daemon(config, surroundings).run())
     return 0

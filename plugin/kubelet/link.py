@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from plugin.allocation import AllocationTable
 from plugin.errors import KubeletError
 from plugin.kubelet.board import Board, Publication
+from plugin.kubelet.counting import Uncounted
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketIdentity, socket_identity
 from plugin.kubelet.inotify import FolderWatch
 from plugin.kubelet.registration import register
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
     from plugin.resources import Offer
 
@@ -68,6 +70,7 @@ class Link:
         journal: Journal,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
+        counter: KubeletCounter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -77,7 +80,9 @@ class Link:
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
-        self._server = PluginServer(folder, socket_name(resource), DevicePluginService(self.board, journal).handler())
+        self._counter = counter or Uncounted()
+        service = DevicePluginService(self.board, journal, self._counter)
+        self._server = PluginServer(folder, socket_name(resource), service.handler())
         self._kubelet: SocketIdentity | None = None
         self._is_served = False  # to this kubelet: streams of the one before are gone
         self._is_registered = False  # with this kubelet
@@ -138,6 +143,7 @@ class Link:
         self._is_registered = True
         self._registered_at = self._clock()
         self._backoff_s = 0.0
+        self._counter.registered(self.resource)
         self._journal.standing("kubelet")
         self._journal.info("registered", resource=self.resource, devices=len(self.board.current.offers))
         self._on_state("")

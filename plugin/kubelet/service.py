@@ -19,7 +19,10 @@ from plugin.preference.choice import prefer
 from plugin.preference.search import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from plugin.kubelet.board import Board
+    from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
 
 _Context = grpc.aio.ServicerContext  # without its type arguments: grpcio's own class takes none
@@ -34,9 +37,10 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal) -> None:
+    def __init__(self, board: Board, journal: Journal, counter: KubeletCounter) -> None:
         self._board = board
         self._journal = journal
+        self._counter = counter
 
     async def get_device_plugin_options(
         self, _request: api_pb2.Empty, _context: _Context[Any, Any]
@@ -87,6 +91,7 @@ class DevicePluginService:
                 answer = allocate(self._board.current.table, asked.devices_ids)
                 response.container_responses.append(container_response(answer))
                 self._journal.info("allocated", devices=",".join(answer.device_ids))
+                self._counter.allocated(answer.device_ids)
         except RequestError as error:
             await self._refuse(context, "allocation", error)
         return response
@@ -102,31 +107,52 @@ class DevicePluginService:
         await context.abort(_STATUS[type(error)], error.message)
         raise AssertionError  # abort always raises
 
+    def _timed(self, method: Callable[[Any, _Context[Any, Any]], Awaitable[Any]], name: str) -> Any:  # noqa: ANN401 - a handler of gRPC's
+        async def call(request: Any, context: _Context[Any, Any]) -> Any:  # noqa: ANN401 - generated classes
+            started, code = time.monotonic(), "UNKNOWN"
+            try:
+                answer = await method(request, context)
+                code = "OK"
+            except grpc.aio.AbortError:
+                code = context.code().name
+                raise
+            finally:
+                self._counter.called(name, code, time.monotonic() - started)
+            return answer
+
+        return call
+
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         """Return the table from method names to methods."""
 
-        def unary(method: Any, request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:  # noqa: ANN401 - generated classes
+        def unary(name: str, method: Any, request: Any, response: Any) -> grpc.RpcMethodHandler[Any, Any]:  # noqa: ANN401 - generated classes
             return grpc.unary_unary_rpc_method_handler(
-                method,
+                self._timed(method, name),
                 request_deserializer=request.FromString,
                 response_serializer=response.SerializeToString,
             )
 
         methods = {
-            "GetDevicePluginOptions": unary(self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions),
+            "GetDevicePluginOptions": unary(
+                "GetDevicePluginOptions", self.get_device_plugin_options, api_pb2.Empty, api_pb2.DevicePluginOptions
+            ),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                 self.list_and_watch,
                 request_deserializer=api_pb2.Empty.FromString,
                 response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
             ),
             "GetPreferredAllocation": unary(
+                "GetPreferredAllocation",
                 self.get_preferred_allocation,
                 api_pb2.PreferredAllocationRequest,
                 api_pb2.PreferredAllocationResponse,
             ),
-            "Allocate": unary(self.allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+            "Allocate": unary("Allocate", self.allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
             "PreStartContainer": unary(
-                self.pre_start_container, api_pb2.PreStartContainerRequest, api_pb2.PreStartContainerResponse
+                "PreStartContainer",
+                self.pre_start_container,
+                api_pb2.PreStartContainerRequest,
+                api_pb2.PreStartContainerResponse,
             ),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)

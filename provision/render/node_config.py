@@ -17,5 +17,6 @@ def render_node_config(stack: StackSpec) -> str:
         "schema": "grapnel.dev/node/v1alpha1",
         "resource": stack.plugin.resource,
         "kubeletRoot": stack.plugin.kubelet_root,
+        **({} if stack.plugin.metrics_address is None else {"metricsAddress": stack.plugin.metrics_address}),
     }
     return json.dumps(config, indent=2) + "\n"

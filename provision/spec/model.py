@@ -131,6 +131,16 @@ LabelValue = Annotated[
         longest=63,
     ),
 ]
+# One for all nodes of a fleet, so it is every address of a node or none but its own.
+ListenAddress = Annotated[
+    str,
+    _text(
+        r"(0\.0\.0\.0|127\.0\.0\.1|\[::1?\]):"
+        r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
+        "an address and a port: 0.0.0.0, [::], 127.0.0.1 or [::1], ':' and a number up to 65535",
+        "0.0.0.0:9400",
+    ),
+]
 AbsolutePath = Annotated[
     str,
     _text(
@@ -192,6 +202,9 @@ class Plugin(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, _doc("Whether the node daemon runs.")] = True
     resource: Annotated[ResourceName, _doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
     kubelet_root: Annotated[AbsolutePath, _doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
+    metrics_address: Annotated[
+        ListenAddress | None, _doc("Where the node daemon serves metrics to Prometheus; null: nowhere.")
+    ] = None
 
 
 class Taint(Section, frozen=True, kw_only=True):

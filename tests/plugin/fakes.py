@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
 from plugin.snapshot import GpuFacts, LostGpu, MigFacts, Snapshot
+from plugin.telemetry import GpuTelemetry
 from plugin.topology.facts import Nic, Place
 
 if TYPE_CHECKING:
@@ -76,6 +77,26 @@ class FileSource:
     def close(self) -> None:
         assert self.is_open, "close without a session"
         self.is_open = False
+
+
+def telemetry(index: int) -> GpuTelemetry:
+    """Return measurements that tell one GPU from the next."""
+    return GpuTelemetry(
+        gpu(index).uuid,
+        gpu_utilization_percent=10 + index,
+        memory_total_bytes=80 * 2**30,
+        memory_used_bytes=(index + 1) * 2**30,
+        power_usage_mw=100_500 + index,
+    )
+
+
+def read_telemetry(path: Path) -> tuple[GpuTelemetry, ...] | None:
+    """Measure every GPU of a driver in a file; None without it."""
+    try:
+        found = json.loads(path.read_text())["gpus"]
+    except FileNotFoundError:
+        return None
+    return tuple(telemetry(each["index"]) for each in found)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from plugin.daemon import Daemon, Surroundings
 from plugin.kubelet.link import Timing
 from plugin.log import Journal, configure
 from plugin.notify import notify
-from tests.plugin.fakes import FileSource
+from tests.plugin.fakes import FileSource, read_telemetry
 
 
 def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
@@ -23,6 +23,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
         journal=Journal(),
         notify=notify,
         timing=timing,
+        read_telemetry=lambda: read_telemetry(driver_path),
     )
     asyncio.run(Daemon(read_config(config_path), surroundings).run())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from plugin.config import NodeConfig, find_config, parse_config, read_config
+from plugin.config import NodeConfig, find_config, parse_config, read_config, split_address
 from plugin.errors import ConfigError
 
 CONTRACT = Path(__file__).parents[2] / "docs/contracts/node-config"
@@ -68,6 +68,39 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes, message
         read_config(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        pytest.param("127.0.0.1:9400", "127.0.0.1", 9400, id="this machine alone"),
+        pytest.param("0.0.0.0:65535", "0.0.0.0", 65535, id="every address, the last port"),  # noqa: S104 - a text
+        pytest.param("[::1]:1", "::1", 1, id="IPv6, the first port"),
+        pytest.param("[::ffff:10.0.0.1]:9400", "::ffff:10.0.0.1", 9400, id="IPv4 within IPv6"),
+    ],
+)
+def test_addresses_to_serve_on(text: str, host: str, port: int) -> None:
+    assert split_address(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("9400", id="a port alone"),
+        pytest.param("127.0.0.1", id="an address alone"),
+        pytest.param("::1:9400", id="IPv6 without brackets"),
+        pytest.param("[127.0.0.1]:9400", id="IPv4 with them"),
+        pytest.param("300.0.0.1:9400", id="more than a byte holds"),
+        pytest.param("[::1::]:9400", id="IPv6 that is none"),
+        pytest.param("127.0.0.1:65536", id="a port that is none"),
+        pytest.param("127.0.0.1:9400\n", id="another line"),
+        pytest.param("١٢٧.0.0.1:9400", id="digits of another script"),
+    ],
+)
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="in digits with a port"):
+        split_address(text)
+
+
 def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.json: no such file or directory"):
         find_config(tmp_path / "node.json")
@@ -77,3 +110,8 @@ def test_the_unit_makes_the_folders_that_the_daemon_uses() -> None:
     unit = (Path(__file__).parents[2] / "deploy/systemd/grapnel-node.service").read_text().splitlines()
     assert f"StateDirectory={NodeConfig().state_folder.relative_to('/var/lib')}" in unit
     assert f"RuntimeDirectory={NodeConfig().admin_socket.parent.relative_to('/run')}" in unit
+
+
+def test_the_unit_lets_the_daemon_serve_metrics_and_reach_the_kubelet() -> None:
+    unit = (Path(__file__).parents[2] / "deploy/systemd/grapnel-node.service").read_text().splitlines()
+    assert "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6" in unit

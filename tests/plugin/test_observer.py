@@ -134,6 +134,39 @@ def test_the_thread_lets_go_says_so_and_looks_again(tmp_path: Path) -> None:
     assert seen.thread.stop(10)
 
 
+def test_a_question_is_asked_within_the_session_and_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    seen, answered = Seen(), threading.Semaphore(0)
+    answers: list[tuple[bool, bool]] = []
+
+    def question() -> None:
+        answers.append((source.is_open, threading.current_thread().name == "nvml"))
+        answered.release()
+
+    seen.thread.look_with(first)
+    seen.thread.start()
+    for _ in range(3):
+        seen.thread.ask(question)
+        assert answered.acquire(timeout=4), "it waited for the pace of the looks"
+    assert answers == [(True, True)] * 3
+    assert seen.thread.stop(10)
+
+
+def test_a_question_waits_while_nobody_looks(tmp_path: Path) -> None:
+    seen, answered = Seen(), threading.Semaphore(0)
+    seen.thread.start()
+    assert seen.released.acquire(timeout=10)
+    seen.thread.ask(answered.release)
+    assert seen.released.acquire(timeout=10)
+    assert not answered.acquire(blocking=False)
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    seen.thread.look_with(first)
+    assert answered.acquire(timeout=10)
+    assert seen.thread.stop(10)
+
+
 def test_a_known_gpu_that_a_new_session_does_not_list_is_unhealthy(tmp_path: Path) -> None:
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(2)))

@@ -16,6 +16,8 @@ enum {
     NVLINK_SPEED_MBPS = 90,
     NVLINK_LINK_COUNT = 91,
     PCIE_REPLAY_COUNTER = 94,
+    NVLINK_DATA_SENT = 138,
+    NVLINK_DATA_RECEIVED = 139,
     REMAPPED_CORRECTED = 142,
     REMAPPED_UNCORRECTED = 143,
     REMAPPED_PENDING = 144,
@@ -93,6 +95,17 @@ static unsigned speed_of(unsigned version)
     return version < sizeof(by_version) / sizeof(by_version[0]) ? by_version[version] : 0;
 }
 
+/* KiB of data over all links, which is what this scope asks for: the simulated GPU does not tell its links apart. */
+static void fill_traffic(struct nvml_field_value *value, const struct gpu *gpu)
+{
+    if (value->scope != UINT32_MAX || gpu->link_count == 0)
+        return;
+    switch (value->field) {
+    case NVLINK_DATA_SENT: set_large(value, gpu->nvlink_sent_kib); return;
+    case NVLINK_DATA_RECEIVED: set_large(value, gpu->nvlink_received_kib); return;
+    }
+}
+
 /* Values of the link that the scope names. */
 static void fill_link(struct nvml_field_value *value, const struct gpu *gpu)
 {
@@ -130,6 +143,7 @@ NVML_API nvml_return nvmlDeviceGetFieldValues(nvml_device device, int count, str
         fill_remapped(&values[i], &call.gpu->remapped_rows);
         fill_power(&values[i], call.gpu);
         fill_link(&values[i], call.gpu);
+        fill_traffic(&values[i], call.gpu);
         fill_rest(&values[i], call.gpu);
     }
     return NVML_SUCCESS;

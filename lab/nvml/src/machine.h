@@ -67,7 +67,7 @@ struct gpu {
     uint64_t memory_total, memory_used, memory_reserved, bar1_total, bar1_used;
     unsigned temperature, memory_temperature, temperature_slowdown, temperature_shutdown;
     unsigned power_usage_mw, power_limit_mw, power_limit_default_mw, power_limit_min_mw, power_limit_max_mw;
-    uint64_t energy_mj;
+    uint64_t energy_mj, nvlink_sent_kib, nvlink_received_kib;
     unsigned clock_sm, clock_memory, clock_video, clock_sm_max, clock_memory_max, clock_video_max;
     uint64_t clock_event_reasons;
     unsigned performance_state, utilization, memory_utilization, encoder_utilization, decoder_utilization;

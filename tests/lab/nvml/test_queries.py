@@ -121,6 +121,14 @@ def test_field_values_have_a_status_each(put: Callable[[Machine], Path], start: 
     assert nvml("kept['values'][1].value.ullVal") == 1 << 40
 
 
+def test_traffic_is_counted_over_all_links(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
+    nvml = start(put(models.machine("a100-40gb", 2).with_gpu(0, nvlink_sent_kib=7, nvlink_received_kib=1 << 40)))
+    fields = "[(138, 2**32 - 1), (139, 2**32 - 1), (138, 0)]"
+    nvml(f"kept.update(values=nvmlDeviceGetFieldValues(gpu(0), {fields}))")
+    assert nvml("[v.nvmlReturn for v in kept['values']]") == [0, 0, NOT_SUPPORTED]
+    assert nvml("[v.value.ullVal for v in kept['values']][:2]") == [7, 1 << 40]
+
+
 def test_what_a_gpu_does_not_have_is_not_supported(
     put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:

@@ -34,3 +34,9 @@ def test_the_daemon_learns_its_resource_and_where_the_kubelet_is() -> None:
         "resource": "example.com/gpu",
         "kubeletRoot": "/srv/kubelet",
     }
+
+
+def test_the_daemon_serves_metrics_where_the_declaration_says() -> None:
+    stack = make_stack(plugin={"metricsAddress": "0.0.0.0:9400"})
+
+    assert json.loads(render_node_config(stack))["metricsAddress"] == "0.0.0.0:9400"

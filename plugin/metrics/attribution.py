@@ -1,0 +1,47 @@
+"""Who has which GPU: what the kubelet's pod resources interface says, turned around.
+
+Pure. Not here: asking the kubelet (`plugin.kubelet.podresources`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+_REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
+
+
+@dataclass(frozen=True, order=True)
+class PodContainer:
+    """A container as its pod names it."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """The devices of one resource that one container has. The kubelet may tell them in several parts."""
+
+    holder: PodContainer
+    resource: str
+    device_ids: tuple[str, ...]
+
+
+def uuid_of(device_id: str) -> str:
+    """Return the GPU of a device id, which for a shared GPU has the number of the share as well."""
+    return device_id.partition(_REPLICA)[0]
+
+
+def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mapping[str, tuple[PodContainer, ...]]:
+    """Return for each GPU of these resources the containers that have it or a share of it, each once and in order."""
+    found: dict[str, set[PodContainer]] = {}
+    for each in given:
+        if each.resource in resources:
+            for device_id in each.device_ids:
+                found.setdefault(uuid_of(device_id), set()).add(each.holder)
+    return {uuid: tuple(sorted(holders)) for uuid, holders in found.items()}

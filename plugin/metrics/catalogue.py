@@ -1,0 +1,313 @@
+"""The table of every metric: name, kind, help and labels, and for a GPU's the reading it is made of.
+
+Names, kinds, help texts and units of a GPU's metrics are those of NVIDIA's DCGM-exporter (`etc/default-counters.csv`
+and `etc/dcp-metrics-included.csv` there), so that boards and rules written for it go on working; where NVML says them
+is in the row. The three names of the kubelet's AcceleratorStats are cAdvisor's. `docs/metrics.md` has the same table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugin.metrics.exposition import Family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from plugin.metrics.exposition import Sample
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A name that may be on the page. `labels` are all that a sample of it can have."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def family(self, samples: Iterable[Sample]) -> Family:
+        """Return the family of these samples."""
+        return Family(self.name, self.kind, self.help, tuple(samples))
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """From NVML's unit to that of the name."""
+
+    words: str
+    apply: Callable[[int], float]
+
+
+_AS_IS = Conversion("", lambda value: value)
+_TO_MIB = Conversion("bytes to MiB, rounded down", lambda value: value // _MIB)
+_TO_WATTS = Conversion("mW to W", lambda value: value / 1000)
+
+POD_LABELS = ("container", "namespace", "pod")
+GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", *POD_LABELS)
+ACCELERATOR_LABELS = ("acc_id", "make", "model", *POD_LABELS)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One metric of a GPU: the field of `GpuTelemetry` it shows, and where NVML says it."""
+
+    metric: Metric
+    field: str
+    nvml: str
+    conversion: Conversion = _AS_IS
+
+
+def _gauge(name: str, words: str, field: str, nvml: str, conversion: Conversion = _AS_IS) -> Reading:
+    return Reading(Metric(f"DCGM_FI_DEV_{name}", "gauge", words, GPU_LABELS), field, nvml, conversion)
+
+
+def _counter(name: str, words: str, field: str, nvml: str) -> Reading:
+    return Reading(Metric(f"DCGM_FI_DEV_{name}", "counter", words, GPU_LABELS), field, nvml)
+
+
+def _field(number: int, name: str) -> str:
+    return f"field {number} (NVML_FI_DEV_{name})"
+
+
+GPU_METRICS = (
+    _gauge("SM_CLOCK", "SM clock frequency (in MHz).", "sm_clock_mhz", "nvmlDeviceGetClockInfo (SM)"),
+    _gauge("MEM_CLOCK", "Memory clock frequency (in MHz).", "memory_clock_mhz", "nvmlDeviceGetClockInfo (MEM)"),
+    _gauge(
+        "CLOCKS_EVENT_REASONS",
+        "Current clock event reasons (bitmask).",
+        "clock_event_reasons",
+        "nvmlDeviceGetCurrentClocksEventReasons, before driver 535 nvmlDeviceGetCurrentClocksThrottleReasons",
+    ),
+    _gauge("MEMORY_TEMP", "Memory temperature (in C).", "memory_temperature_c", _field(82, "MEMORY_TEMP")),
+    _gauge("GPU_TEMP", "GPU temperature (in C).", "temperature_c", "nvmlDeviceGetTemperature (GPU)"),
+    _gauge("POWER_USAGE", "Power draw (in W).", "power_usage_mw", "nvmlDeviceGetPowerUsage", _TO_WATTS),
+    _gauge(
+        "POWER_MGMT_LIMIT",
+        "Power management limit (in W).",
+        "power_limit_mw",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        _TO_WATTS,
+    ),
+    _counter(
+        "TOTAL_ENERGY_CONSUMPTION",
+        "Total energy consumption since boot (in mJ).",
+        "energy_mj",
+        "nvmlDeviceGetTotalEnergyConsumption",
+    ),
+    _counter("PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie_replays", _field(94, "PCIE_REPLAY_COUNTER")),
+    _gauge("GPU_UTIL", "GPU utilization (in %).", "gpu_utilization_percent", "nvmlDeviceGetUtilizationRates (gpu)"),
+    _gauge(
+        "MEM_COPY_UTIL",
+        "Memory utilization (in %).",
+        "memory_utilization_percent",
+        "nvmlDeviceGetUtilizationRates (memory)",
+    ),
+    _gauge("ENC_UTIL", "Encoder utilization (in %).", "encoder_utilization_percent", "nvmlDeviceGetEncoderUtilization"),
+    _gauge("DEC_UTIL", "Decoder utilization (in %).", "decoder_utilization_percent", "nvmlDeviceGetDecoderUtilization"),
+    _gauge(
+        "XID_ERRORS", "Value of the last XID error encountered.", "last_xid", "events, since the start of the daemon"
+    ),
+    _gauge(
+        "FB_FREE",
+        "Framebuffer memory free (in MiB).",
+        "memory_free_bytes",
+        "nvmlDeviceGetMemoryInfo_v2 (free)",
+        _TO_MIB,
+    ),
+    _gauge(
+        "FB_USED",
+        "Framebuffer memory used (in MiB).",
+        "memory_used_bytes",
+        "nvmlDeviceGetMemoryInfo_v2 (used)",
+        _TO_MIB,
+    ),
+    _gauge(
+        "FB_RESERVED",
+        "Framebuffer memory reserved (in MiB).",
+        "memory_reserved_bytes",
+        "nvmlDeviceGetMemoryInfo_v2 (reserved)",
+        _TO_MIB,
+    ),
+    _counter(
+        "ECC_SBE_VOL_TOTAL",
+        "Total number of single-bit volatile ECC errors.",
+        "ecc_corrected_volatile",
+        _field(3, "ECC_SBE_VOL_TOTAL"),
+    ),
+    _counter(
+        "ECC_DBE_VOL_TOTAL",
+        "Total number of double-bit volatile ECC errors.",
+        "ecc_uncorrected_volatile",
+        _field(4, "ECC_DBE_VOL_TOTAL"),
+    ),
+    _counter(
+        "ECC_SBE_AGG_TOTAL",
+        "Total number of single-bit persistent ECC errors.",
+        "ecc_corrected_aggregate",
+        _field(5, "ECC_SBE_AGG_TOTAL"),
+    ),
+    _counter(
+        "ECC_DBE_AGG_TOTAL",
+        "Total number of double-bit persistent ECC errors.",
+        "ecc_uncorrected_aggregate",
+        _field(6, "ECC_DBE_AGG_TOTAL"),
+    ),
+    _counter(
+        "RETIRED_SBE",
+        "Total number of retired pages due to single-bit errors.",
+        "retired_pages_corrected",
+        _field(29, "RETIRED_SBE"),
+    ),
+    _counter(
+        "RETIRED_DBE",
+        "Total number of retired pages due to double-bit errors.",
+        "retired_pages_uncorrected",
+        _field(30, "RETIRED_DBE"),
+    ),
+    _counter(
+        "RETIRED_PENDING",
+        "Total number of pages pending retirement.",
+        "retired_pages_pending",
+        _field(31, "RETIRED_PENDING"),
+    ),
+    _counter(
+        "UNCORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for uncorrectable errors",
+        "remapped_rows_uncorrected",
+        _field(143, "REMAPPED_UNC"),
+    ),
+    _counter(
+        "CORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for correctable errors",
+        "remapped_rows_corrected",
+        _field(142, "REMAPPED_COR"),
+    ),
+    _gauge(
+        "ROW_REMAP_FAILURE",
+        "Whether remapping of rows has failed",
+        "remapped_rows_failure",
+        _field(145, "REMAPPED_FAILURE"),
+    ),
+    _gauge(
+        "ROW_REMAP_PENDING",
+        "Whether remapping of rows is pending",
+        "remapped_rows_pending",
+        _field(144, "REMAPPED_PENDING"),
+    ),
+    _counter(
+        "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+        "Total number of NVLink flow-control CRC errors.",
+        "nvlink_crc_flit_errors",
+        _field(38, "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"),
+    ),
+    _counter(
+        "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+        "Total number of NVLink data CRC errors.",
+        "nvlink_crc_data_errors",
+        _field(45, "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"),
+    ),
+    _counter(
+        "NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+        "Total number of NVLink retries.",
+        "nvlink_replays",
+        _field(52, "NVLINK_REPLAY_ERROR_COUNT_TOTAL"),
+    ),
+    _counter(
+        "NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+        "Total number of NVLink recovery errors.",
+        "nvlink_recoveries",
+        _field(59, "NVLINK_RECOVERY_ERROR_COUNT_TOTAL"),
+    ),
+    _counter(
+        "NVLINK_BANDWIDTH_TOTAL",
+        "Total number of NVLink bandwidth counters for all lanes.",
+        "nvlink_traffic_kib",
+        "fields 138 and 139 (NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _RX), all links, added",
+    ),
+)
+
+# cAdvisor's, which the kubelet served as AcceleratorStats until 1.20: only of GPUs that a container has.
+ACCELERATOR_METRICS = (
+    Reading(
+        Metric(
+            "container_accelerator_duty_cycle",
+            "gauge",
+            "Percent of time over the past sample period during which the accelerator was actively processing.",
+            ACCELERATOR_LABELS,
+        ),
+        "gpu_utilization_percent",
+        "nvmlDeviceGetUtilizationRates (gpu)",
+    ),
+    Reading(
+        Metric(
+            "container_accelerator_memory_total_bytes",
+            "gauge",
+            "Total accelerator memory.",
+            ACCELERATOR_LABELS,
+        ),
+        "memory_total_bytes",
+        "nvmlDeviceGetMemoryInfo_v2 (total)",
+    ),
+    Reading(
+        Metric(
+            "container_accelerator_memory_used_bytes",
+            "gauge",
+            "Total accelerator memory allocated.",
+            ACCELERATOR_LABELS,
+        ),
+        "memory_used_bytes",
+        "nvmlDeviceGetMemoryInfo_v2 (used)",
+    ),
+)
+
+BUILD_INFO = Metric("grapnel_build_info", "gauge", "Always 1; the version of the daemon is a label.", ("version",))
+DRIVER_UP = Metric("grapnel_driver_up", "gauge", "Whether the driver answered the last time it was asked.")
+RELEASED = Metric("grapnel_released", "gauge", "Whether the node is released: no GPU is offered until resume.")
+REGISTERED = Metric("grapnel_kubelet_registered", "gauge", "Whether a kubelet knows of this node's GPUs.")
+REGISTRATIONS = Metric(
+    "grapnel_kubelet_registrations_total",
+    "counter",
+    "Registrations with a kubelet; all but the first are repeats.",
+    ("resource",),
+)
+DEVICE_HEALTHY = Metric(
+    "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")
+)
+HEALTH_TRANSITIONS = Metric(
+    "grapnel_health_transitions_total", "counter", "Times a GPU became healthy or unhealthy.", ("UUID", "to")
+)
+DEVICE_ALLOCATIONS = Metric(
+    "grapnel_device_allocations_total", "counter", "Times the kubelet was answered what gives a GPU.", ("UUID",)
+)
+RPC_DURATION = Metric(
+    "grapnel_rpc_duration_seconds", "histogram", "Time to answer a call of the kubelet.", ("method", "code", "le")
+)
+TELEMETRY_UP = Metric(
+    "grapnel_telemetry_up", "gauge", "Whether the driver's measurements are on this page; 0 while it does not answer."
+)
+POD_RESOURCES_UP = Metric(
+    "grapnel_pod_resources_up", "gauge", "Whether the kubelet said who has which GPU; without it no pod is a label."
+)
+
+OWN_METRICS = (
+    BUILD_INFO,
+    DRIVER_UP,
+    RELEASED,
+    REGISTERED,
+    REGISTRATIONS,
+    DEVICE_HEALTHY,
+    HEALTH_TRANSITIONS,
+    DEVICE_ALLOCATIONS,
+    RPC_DURATION,
+    TELEMETRY_UP,
+    POD_RESOURCES_UP,
+)
+
+
+def every_metric() -> tuple[Metric, ...]:
+    """Return the whole table, in the order of the page's document."""
+    return (*(row.metric for row in (*GPU_METRICS, *ACCELERATOR_METRICS)), *OWN_METRICS)

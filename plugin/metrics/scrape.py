@@ -1,0 +1,180 @@
+"""Makes the page: what is known already, and what driver and kubelet are asked for it.
+
+They are asked when somebody looks, one question at a time, and no more often than every `pace_s`: whoever scrapes
+faster gets the same measurements again, so that scraping cannot load a GPU. One that does not answer in time is left
+out, and the page says so. Not here: HTTP, and how an answer becomes families.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugin import __version__
+from plugin.errors import NodeDaemonError
+from plugin.metrics.attribution import holders_by_uuid
+from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
+from plugin.metrics.devices import gpu_families, health_family
+from plugin.metrics.exposition import Sample, render
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeAlias
+
+    from plugin.inventory import Inventory
+    from plugin.log import Journal
+    from plugin.metrics.attribution import Given
+    from plugin.metrics.catalogue import Metric
+    from plugin.metrics.counters import Counters
+    from plugin.metrics.exposition import Family
+    from plugin.telemetry import GpuTelemetry
+
+    Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
+
+TIMEOUT_S = 2.0  # for driver and kubelet each; Prometheus waits 10 s for a page
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """What the daemon knows at the moment of a scrape."""
+
+    inventory: Inventory
+    resources: tuple[str, ...]
+    is_driver_up: bool
+    is_released: bool
+    is_registered: bool
+
+
+class DriverQuestion:
+    """Asks the driver in its own thread, and waits no longer than `timeout_s`.
+
+    `hand_over` has a function called in that thread, where `read` may be. A question that is not answered is
+    still there: until it is, no other one is put.
+    """
+
+    def __init__(
+        self,
+        hand_over: Callable[[Callable[[], None]], None],
+        read: Callable[[], Telemetry],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._hand_over = hand_over
+        self._read = read
+        self._timeout_s = timeout_s
+        self._answer: asyncio.Future[Telemetry] | None = None
+
+    async def __call__(self) -> Telemetry:
+        """Return what was measured, None where nothing was in time; raises what `read` raised."""
+        if self._answer is not None and not self._answer.done():
+            return None
+        loop = asyncio.get_running_loop()
+        answer = self._answer = loop.create_future()
+
+        def settle(measured: Telemetry, error: BaseException | None) -> None:
+            if error is not None:
+                answer.set_exception(error)
+                answer.exception()  # nobody may be waiting any more
+            else:
+                answer.set_result(measured)
+
+        def question() -> None:
+            measured, failed = None, None
+            try:
+                measured = self._read()
+            except Exception as error:  # noqa: BLE001 - handed on to who asked
+                failed = error
+            try:
+                loop.call_soon_threadsafe(settle, measured, failed)
+            except RuntimeError:
+                return  # the loop has ended: nobody is interested any more
+
+        self._hand_over(question)
+        done, _ = await asyncio.wait({answer}, timeout=self._timeout_s)
+        return answer.result() if done else None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What driver and kubelet said the last time; None where one did not."""
+
+    telemetry: Telemetry = None
+    given: tuple[Given, ...] | None = None
+
+
+class Scrape:
+    """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
+
+    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and its seams
+        self,
+        *,
+        state: Callable[[], NodeState],
+        counters: Counters,
+        telemetry: Callable[[], Awaitable[Telemetry]],
+        given: Callable[[], Awaitable[tuple[Given, ...]]],
+        journal: Journal,
+        hostname: str,
+        pace_s: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._counters = counters
+        self._ask_telemetry = telemetry
+        self._ask_given = given
+        self._journal = journal
+        self._hostname = hostname
+        self._pace_s = pace_s
+        self._clock = clock
+        self._measured = Measured()
+        self._due_at = float("-inf")
+        self._asking: asyncio.Future[None] | None = None
+
+    async def page(self) -> bytes:
+        """Return the page of now."""
+        if self._asking is None and self._clock() >= self._due_at:
+            self._asking = asyncio.ensure_future(self._ask())
+        if self._asking is not None:
+            await asyncio.shield(self._asking)  # a client that hangs up takes nobody's answer with it
+        return render(self._families(self._state(), self._measured))
+
+    async def _ask(self) -> None:
+        try:
+            telemetry, given = await asyncio.gather(self._measure(), self._list_given())
+            self._measured = Measured(telemetry, given)
+        finally:
+            self._asking = None
+            self._due_at = self._clock() + self._pace_s()
+
+    async def _measure(self) -> Telemetry:
+        return await self._ask_telemetry() if self._state().is_driver_up else None
+
+    async def _list_given(self) -> tuple[Given, ...] | None:
+        try:
+            given = await self._ask_given()
+        except NodeDaemonError as error:
+            self._journal.standing("pod resources", error.message, hint=error.hint)
+            return None
+        self._journal.standing("pod resources")
+        return given
+
+    def _families(self, state: NodeState, measured: Measured) -> tuple[Family, ...]:
+        # A driver that went since it was asked: what it said then is not so any more.
+        telemetry = measured.telemetry if state.is_driver_up else None
+        with_xid = tuple(each._replace(last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
+        holders = holders_by_uuid(measured.given or (), state.resources)
+        return (
+            *gpu_families(state.inventory, with_xid, holders, self._hostname),
+            health_family(state.inventory, self._hostname),
+            *self._counters.families(),
+            BUILD_INFO.family([Sample(1, (("version", __version__),))]),
+            _flag(DRIVER_UP, is_so=state.is_driver_up),
+            _flag(RELEASED, is_so=state.is_released),
+            _flag(REGISTERED, is_so=state.is_registered),
+            _flag(TELEMETRY_UP, is_so=telemetry is not None),
+            _flag(POD_RESOURCES_UP, is_so=measured.given is not None),
+        )
+
+
+def _flag(metric: Metric, *, is_so: bool) -> Family:
+    return metric.family([Sample(int(is_so))])

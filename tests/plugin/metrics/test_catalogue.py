@@ -1,0 +1,176 @@
+"""The table of metrics, and everything that leans on its names: the document, the rules, the board."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plugin.metrics.catalogue import GPU_METRICS, OWN_METRICS, Metric, every_metric
+from plugin.metrics.counters import Counters
+from plugin.metrics.exposition import Family, render
+from tests.plugin.metrics.document import PATH as DOCUMENT
+from tests.plugin.metrics.document import with_tables
+from tests.plugin.metrics.promql import metric_names
+
+REPOSITORY = Path(__file__).parents[3]
+RULES = REPOSITORY / "deploy/prometheus/grapnel-node.rules.yml"
+RULES_TEST = Path(__file__).with_name("rules_test.yml")
+BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-nodes.json"
+PROMTOOL = shutil.which("promtool")
+
+# Enabled in DCGM-exporter's etc/default-counters.csv, and what NVML does not have of it (DCGM_FI_PROF_*: DCGM alone).
+DEFAULTS_OF_DCGM_EXPORTER = {
+    "SM_CLOCK",
+    "MEM_CLOCK",
+    "MEMORY_TEMP",
+    "GPU_TEMP",
+    "POWER_USAGE",
+    "TOTAL_ENERGY_CONSUMPTION",
+    "PCIE_REPLAY_COUNTER",
+    "GPU_UTIL",
+    "MEM_COPY_UTIL",
+    "ENC_UTIL",
+    "DEC_UTIL",
+    "XID_ERRORS",
+    "FB_FREE",
+    "FB_USED",
+    "FB_RESERVED",
+    "NVLINK_BANDWIDTH_TOTAL",
+    "VGPU_LICENSE_STATUS",
+    "UNCORRECTABLE_REMAPPED_ROWS",
+    "CORRECTABLE_REMAPPED_ROWS",
+    "ROW_REMAP_FAILURE",
+}
+OF_VIRTUAL_GPUS = {"VGPU_LICENSE_STATUS"}
+
+
+def series() -> set[str]:
+    """Return every name that a query may use: a histogram has three."""
+    names = {metric.name for metric in every_metric()}
+    for metric in every_metric():
+        if metric.kind == "histogram":
+            names |= {f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count")}
+    return names
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load(RULES.read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def board() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(BOARD.read_text())
+    return document
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in board()["panels"] if panel["type"] != "row"]
+
+
+def test_every_name_is_there_once() -> None:
+    names = [metric.name for metric in every_metric()]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
+def test_every_row_is_a_family_of_the_format(metric: Metric) -> None:
+    assert Family(metric.name, metric.kind, metric.help) == metric.family(())
+
+
+def test_the_names_that_dcgm_exporter_serves_by_default_are_served() -> None:
+    names = {row.metric.name.removeprefix("DCGM_FI_DEV_") for row in GPU_METRICS}
+    assert DEFAULTS_OF_DCGM_EXPORTER - OF_VIRTUAL_GPUS - names == set()
+
+
+@pytest.mark.parametrize("metric", OWN_METRICS, ids=lambda metric: metric.name)
+def test_own_names_follow_prometheus_conventions(metric: Metric) -> None:
+    assert metric.name.startswith("grapnel_")
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert metric.help.endswith(".")
+
+
+def test_the_document_has_the_table() -> None:
+    text = DOCUMENT.read_text()
+    assert with_tables(text) == text, "write it with: python3 -m tests.plugin.metrics.document"
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_a_rule_asks_for_what_there_is_and_says_what_to_do(rule: dict[str, Any]) -> None:
+    assert metric_names(rule["expr"])
+    assert metric_names(rule["expr"]) - series() == set()
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert set(rule["annotations"]) == {"summary", "description"}
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
+    assert panel["targets"]
+    for target in panel["targets"]:
+        names = metric_names(target["expr"])
+        assert names
+        assert names - series() == set()
+        assert target["datasource"]["uid"] == "${datasource}"
+
+
+def test_the_boards_variables_ask_for_what_there_is() -> None:
+    queries = [each["definition"] for each in board()["templating"]["list"] if each["type"] == "query"]
+    labels = {label for metric in every_metric() for label in metric.labels} | {"instance"}
+    assert queries
+    for query in queries:
+        assert metric_names(query) - labels - series() == set()
+
+
+def test_panels_have_places_of_their_own() -> None:
+    taken: set[tuple[int, int]] = set()
+    ids = [panel["id"] for panel in board()["panels"]]
+    assert len(ids) == len(set(ids))
+    for panel in board()["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + column, place["y"] + line) for column in range(place["w"]) for line in range(place["h"])}
+        assert max(column for column, _ in cells) < 24
+        assert not cells & taken
+        taken |= cells
+
+
+def test_every_rule_has_a_case_that_fires() -> None:
+    tests = yaml.safe_load(RULES_TEST.read_text())["tests"]
+    cases = [case for test in tests for case in test["promql_expr_test"]]
+    fired = {sample["labels"] for case in cases for sample in case["exp_samples"]}
+    assert fired == {f'{{alertname="{rule["alert"]}"}}' for rule in rules()}
+
+
+WITH_PROMTOOL = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not on PATH: apt-get install prometheus (see docs/decisions/0022)"
+)
+
+
+@WITH_PROMTOOL
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["check", "rules", str(RULES)], id="the rules can be read"),
+        pytest.param(["test", "rules", str(RULES_TEST)], id="the rules fire when they should and not otherwise"),
+    ],
+)
+def test_promtool_agrees(arguments: list[str]) -> None:
+    done = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@WITH_PROMTOOL
+def test_promtool_finds_nothing_in_what_the_daemon_counts() -> None:
+    """DCGM's own names are not to its taste, so only ours are shown to it."""
+    counters = Counters()
+    counters.registered("nvidia.com/gpu")
+    counters.called("Allocate", "OK", 0.002)
+    counters.allocated(["GPU-0"])
+    counters.xid("GPU-0", 79)
+    command = [str(PROMTOOL), "check", "metrics"]
+    done = subprocess.run(command, input=render(counters.families()), capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")

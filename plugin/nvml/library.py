@@ -19,6 +19,7 @@ from plugin.errors import DriverNotReady
 from plugin.nvml import details
 from plugin.nvml.address import sysfs_address
 from plugin.nvml.links import LinkReader
+from plugin.nvml.root import HOST, library_below
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -87,16 +88,18 @@ def _unload() -> None:
 
 
 class NvmlSource:
-    """NVML as a source of snapshots."""
+    """NVML as a source of snapshots; `driver_root` is where the driver is installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver_root: Path = HOST) -> None:
+        self._driver_root = driver_root
         self._is_open = False
         self._links = LinkReader()
 
     def open(self) -> None:
         """Load the library and start a session."""
         try:
-            pynvml.nvmlInit()
+            with library_below(self._driver_root):
+                pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             _unload()
             raise _not_ready(error) from error

@@ -8,11 +8,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ConfigError
+from plugin.settings.model import DaemonSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,10 @@ class NodeConfig:
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
+    nvidia_config: Path | None = None
+    settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
+    origin: str = field(default="", compare=False)  # the file that was read
+    given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
 
     @property
     def facts_path(self) -> Path:
@@ -48,12 +53,12 @@ class NodeConfig:
 
     def to_json(self) -> dict[str, object]:
         """Return the configuration in the form of the file, defaults included."""
-        values = {_key_of(field.name): getattr(self, field.name) for field in fields(self)}
+        values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
         shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
         return {"schema": SCHEMA, **shown}
 
 
-_KEYS = {
+KEYS = {
     "resource": "resource",
     "kubeletRoot": "kubelet_root",
     "hookPath": "hook_path",
@@ -64,11 +69,8 @@ _KEYS = {
     "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
     "retrySeconds": "retry_s",
+    "nvidiaConfigFile": "nvidia_config",
 }
-
-
-def _key_of(attribute: str) -> str:
-    return next(key for key, name in _KEYS.items() if name == attribute)
 
 
 def _resource(value: object) -> str:
@@ -104,6 +106,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
     "retrySeconds": _seconds(0.1, 3600),
+    "nvidiaConfigFile": lambda value: None if value is None else _path(value),
 }
 
 
@@ -144,12 +147,12 @@ def parse_config(text: str, origin: str) -> NodeConfig:
             problems.append(_unknown(key))
             continue
         try:
-            values[_KEYS[key]] = _PARSERS[key](value)
+            values[KEYS[key]] = _PARSERS[key](value)
         except ValueError as error:
             problems.append(f"{key}: {error}")
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
-    return NodeConfig(**values)
+    return NodeConfig(**values, origin=origin, given=tuple(key for key in document if key != "schema"))
 
 
 def read_config(path: Path) -> NodeConfig:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
 from plugin.admin.server import AdminServer
-from plugin.errors import ConfigError
+from plugin.errors import ConfigError, DriverNotReady
 from plugin.facts import render_facts, write_facts
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
@@ -45,6 +45,11 @@ class Surroundings:
     journal: Journal
     notify: Callable[[str], None]
     timing: Timing
+
+
+def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
+    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
+    return config.resource, config.settings.patterns, config.kubelet_root
 
 
 class Daemon:
@@ -122,6 +127,9 @@ class Daemon:
             return
         report(self._journal, self.last_seen, observation)
         self.observation = self.last_seen = observation
+        if observation.waiting_for and self._config.settings.ends_without_driver and not self.last_seen.has_driver:
+            self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))
+            return
         self.observed.set()
         inventory = observation.inventory
         if not observation.waiting_for:
@@ -216,7 +224,7 @@ class Daemon:
         self._journal.info("configuration reloaded")
         before, self._config = self._config, config
         self._refreshed_for = ""
-        if (before.resource, before.kubelet_root) != (config.resource, config.kubelet_root):
+        if _names_of_offers(before) != _names_of_offers(config):
             await self.offering.stop()
         if before.admin_socket != config.admin_socket:
             await self._admin.close()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "grapnel.dev/node/v1alpha1"
 DEFAULT_PATH = Path("/etc/grapnel/node.json")
+DEFAULT_NVIDIA_PATH = Path("/etc/grapnel/nvidia.yaml")
 _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 # An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
@@ -41,7 +42,7 @@ class NodeConfig:
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
-    nvidia_config: Path | None = None
+    nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
     settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
     origin: str = field(default="", compare=False)  # the file that was read
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has

@@ -105,7 +105,7 @@ def show_config(given: Given) -> int:
 def explain_config(given: Given, *, as_json: bool) -> int:
     """Print every setting's value, where it came from, and why it changes nothing where that is so."""
     loaded = load(given)
-    lines = explain(loaded.resolved, loaded.settings)
+    lines = explain(loaded.resolved, loaded.settings, has_file=loaded.has_file)
     if as_json:
         settings = [
             {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}

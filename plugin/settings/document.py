@@ -15,7 +15,7 @@ from plugin.errors import ConfigError
 from plugin.settings.kinds import BOOLEAN
 from plugin.settings.naming import NamePattern, parse_pattern, parse_resource_name
 from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, parse_devices, parse_replicas
-from plugin.settings.table import BY_NAME, SETTINGS
+from plugin.settings.table import BY_NAME, HINT, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from plugin.settings.kinds import Value
 
 VERSION = "v1"
-HINT = "the keys are described in docs/migrate.md"
 _TOP = ("version", "flags", "resources", "sharing", "imex")
 _SHARING_KEYS = ("strategy", "renameByDefault", "failRequestsGreaterThanOne", "resources")
 _Parsed = TypeVar("_Parsed")

@@ -28,18 +28,21 @@ class Line:
     effect: str = ""
 
 
-def explain(resolved: Resolved, settings: Mapping[str, Effective]) -> tuple[Line, ...]:
+def explain(resolved: Resolved, settings: Mapping[str, Effective], *, has_file: bool) -> tuple[Line, ...]:
     """Return a line for each key of node.json, each setting of NVIDIA's plugin, and each resource's pattern."""
-    return (*_own_keys(resolved), *_settings(resolved.config, settings), *_patterns(resolved.config))
+    return (*_own_keys(resolved, has_file=has_file), *_settings(resolved.config, settings), *_patterns(resolved.config))
 
 
-def _own_keys(resolved: Resolved) -> Iterator[Line]:
+def _own_keys(resolved: Resolved, *, has_file: bool) -> Iterator[Line]:
     config = resolved.config
+    effects = {
+        "resource": "resources.gpus names the resources" if config.settings.patterns else "",
+        "nvidiaConfigFile": "" if has_file else "there is no such file",
+    }
     values = config.to_json()
     for key in KEYS:
         origin = resolved.origins.get(key) or (config.origin if key in config.given else DEFAULT)
-        effect = "resources.gpus names the resources" if key == "resource" and config.settings.patterns else ""
-        yield Line(key, values[key], origin, effect)
+        yield Line(key, values[key], origin, effects.get(key, ""))
 
 
 def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator[Line]:

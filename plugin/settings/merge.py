@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.errors import ConfigError
-from plugin.settings.document import HINT
-from plugin.settings.table import SETTINGS
+from plugin.settings.table import HINT, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from plugin.answer import AnswerForm, DeviceList
 from plugin.errors import ConfigError
-from plugin.settings.document import FileSettings
 from plugin.settings.kinds import show
 from plugin.settings.model import DaemonSettings
 from plugin.settings.table import BY_NAME
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plugin.config import NodeConfig
+    from plugin.settings.document import FileSettings
     from plugin.settings.merge import Effective
     from plugin.settings.sharing import Share
 
@@ -46,16 +46,16 @@ class Resolved:
 
 def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSettings | None = None) -> Resolved:
     """Return the configuration that counts; a ConfigError lists everything that cannot be honoured."""
-    file = file or FileSettings()
+    patterns, shares = ((), ()) if file is None else (file.gpus, file.sharing.shares)
     answers = _answer_form(settings)
-    resources = [pattern.resource for pattern in file.gpus] or [config.resource]
-    problems = [*_not_yet(settings, answers), *_shared(file.sharing.shares, resources)]
+    resources = [pattern.resource for pattern in patterns] or [config.resource]
+    problems = [*_not_yet(settings, answers), *_shared(shares, resources)]
     places, origins, misplaced = _places(settings)
     problems += misplaced
     if problems:
         raise ConfigError("; ".join(problems), HINT)
     decided = DaemonSettings(
-        patterns=file.gpus,
+        patterns=patterns,
         holds_back_mig=settings["flags.migStrategy"].value != "none",
         answers=answers,
         ends_without_driver=bool(settings["flags.failOnInitError"].value),
@@ -64,7 +64,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
-        (*_without_effect(settings), *_shares_of_nothing(file.sharing.shares, resources)),
+        (*_without_effect(settings), *_shares_of_nothing(shares, resources)),
     )
 
 

@@ -14,8 +14,8 @@ from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS
 if TYPE_CHECKING:
     from plugin.settings.kinds import Kind, Value
 
+HINT = "the settings are described in docs/migrate.md"
 LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-AUTO = "auto"
 _FEATURES = "labels come from grapnel's or NVIDIA's feature discovery, not from this daemon"
 _CDI_FILE = "the CDI file is the hook's, and names the hook itself"
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugin.cli import main
 from plugin.config import KEYS
+from plugin.errors import ConfigError
+from plugin.settings.load import Given, load
 from plugin.settings.table import SETTINGS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -82,6 +82,27 @@ def test_the_file_of_the_command_line_wins_over_the_one_of_node_json(
     by_flag = explained(capsys, "--config", node_json, "--config-file", str(tmp_path / "by-flag"))
     assert by_flag["nvidiaConfigFile"]["value"] == str(tmp_path / "by-flag")
     assert by_flag["nvidiaConfigFile"]["origin"] == "--config-file"
+
+
+def test_the_standard_file_need_not_be_there(node_json: str) -> None:
+    standard = Path(node_json).with_name("standard.yaml")
+    Path(node_json).write_text(json.dumps({"nvidiaConfigFile": str(standard)}))
+    given = Given(Path(node_json), {}, {})
+    assert not load(given, default_path=standard).has_file
+    with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
+        load(given)
+    standard.write_text("flags: {migStrategy: single}")
+    assert load(given, default_path=standard).settings["flags.migStrategy"].value == "single"
+
+
+def test_a_file_that_is_named_must_be_there(node_json: str, tmp_path: Path) -> None:
+    standard = tmp_path / "standard.yaml"
+    for given in (
+        Given(Path(node_json), {"config-file": ("--config-file", str(standard))}, {}),
+        Given(Path(node_json), {}, {"CONFIG_FILE": str(standard)}),
+    ):
+        with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
+            load(given, default_path=standard)
 
 
 def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: str, file: Path) -> None:

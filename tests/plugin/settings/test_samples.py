@@ -12,10 +12,9 @@ import yaml
 
 from plugin.answer import DeviceList
 from plugin.errors import ConfigError
-from plugin.settings.document import HINT
 from plugin.settings.load import Given, Loaded, load
 from plugin.settings.resolve import HINT as LATER_HINT
-from plugin.settings.table import SETTINGS
+from plugin.settings.table import HINT, SETTINGS
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/nvidia-config"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())

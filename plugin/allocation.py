@@ -91,11 +91,13 @@ def tables_by_resource(whole: AllocationTable, resources: Mapping[str, Sequence[
     return {
         resource: replace(
             whole,
-            entries={device_id: entry for device_id, entry in whole.entries.items() if device_id in set(ids)},
+            entries={
+                device_id: entry for device_id, entry in whole.entries.items() if places.get(device_id) == resource
+            },
             resource=resource,
             elsewhere={device_id: place for device_id, place in places.items() if place != resource},
         )
-        for resource, ids in resources.items()
+        for resource in resources
     }
 
 

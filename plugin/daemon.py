@@ -135,7 +135,7 @@ class Daemon:
         if not observation.waiting_for:
             self._tell_hook(inventory)
         self.offering.show(self._config, inventory)
-        if self._service.is_ready or observation.waiting_for or not inventory.devices:
+        if self._service.is_ready or observation.waiting_for or not self.offering.resources:
             self._tell_systemd()
 
     def _tell_hook(self, inventory: Inventory) -> None:
@@ -212,6 +212,8 @@ class Daemon:
             self._service.say(f"{self.release.describe()}: no GPU is offered")
         elif self.observation.waiting_for or not self.observation.inventory.devices:
             self._service.say(self.observation.waiting_for or "no GPU has a device node")
+        elif not self.offering.resources:
+            self._service.say("no GPU is one that the settings offer: see the journal")
         else:
             self._service.say(self._kubelet)
 

@@ -40,6 +40,11 @@ class Offering:
         self._findings: dict[str, str] = {}
 
     @property
+    def resources(self) -> tuple[str, ...]:
+        """The names under which anything is offered, healthy or not."""
+        return tuple(name for name, link in self._links.items() if link.board.current.offers)
+
+    @property
     def offered(self) -> int:
         """How many devices a pod could be given."""
         return sum(offer.is_healthy for link in self._links.values() for offer in link.board.current.offers)

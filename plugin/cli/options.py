@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from plugin.settings.load import Given
 from plugin.settings.table import CONFIG_FILE_FLAG, SETTINGS
 
 if TYPE_CHECKING:
     import argparse
+
+    from plugin.settings.load import Given
 
 _TITLE = "options of NVIDIA's device plugin"
 _WORDS = "each can be a variable or stand in a file, too: grapnel-node config --explain, docs/migrate.md"
@@ -37,6 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def given_by(arguments: argparse.Namespace) -> Given:
     """Return what the command line and the environment of this process say."""
+    from plugin.settings.load import Given  # noqa: PLC0415 - not needed for --version
+
     flags = {
         CONFIG_FILE_FLAG: CONFIG_FILE_FLAG,
         **{setting.name: next(iter(setting.flags), "") for setting in SETTINGS},

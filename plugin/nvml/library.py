@@ -136,14 +136,15 @@ class NvmlSource:
             _unload()
 
 
-def library_version() -> str | None:
+def library_version(driver_root: Path = HOST) -> str | None:
     """Return the version of the library that a new session would load, None where there is none.
 
     It is in the name of the file, so that it can be told when a library and a module of two versions refuse to work.
     """
     try:
-        library = ctypes.CDLL(_SONAME)
-    except OSError:
+        with library_below(driver_root):
+            library = ctypes.CDLL(_SONAME)
+    except (OSError, DriverNotReady):
         return None
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()

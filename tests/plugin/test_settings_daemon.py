@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,16 @@ def test_a_product_that_nothing_names_is_said_once(kubelet: Kubelet, node: Daemo
         write_driver(node.driver, Snapshot(VERSION, (gpu(0), replace(gpu(2), model=L4))))
         kubelet.wait_for_devices(BIG, 1)
         assert node.log().count("no pattern of resources.gpus") == 1
+
+
+def test_a_node_of_which_nothing_is_offered_is_ready_all_the_same(node: DaemonProcess, tmp_path: Path) -> None:
+    write(node, f"resources: {{gpus: [{{pattern: H100, name: {BIG}}}]}}\n")
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(20)
+        with node.start(notify_socket=address):
+            assert manager.recv(4096).decode().startswith("READY=1\nSTATUS=no GPU is one that the settings offer")
 
 
 def test_fail_on_init_error_ends_the_daemon_without_a_driver(node: DaemonProcess) -> None:

@@ -16,7 +16,7 @@ LOOK = """
 import sys
 from pathlib import Path
 from plugin.errors import DriverNotReady
-from plugin.nvml.library import NvmlSource
+from plugin.nvml.library import NvmlSource, library_version
 for root in map(Path, sys.argv[1:]):
     source = NvmlSource(root)
     try:
@@ -26,6 +26,7 @@ for root in map(Path, sys.argv[1:]):
         print(error.message)
     finally:
         source.close()
+print(library_version(Path(sys.argv[1])))
 print("mapped" if "libnvidia-ml" in Path("/proc/self/maps").read_text() else "let go")
 """
 
@@ -48,13 +49,13 @@ def test_the_library_of_a_root_comes_before_the_hosts(tmp_path: Path, place: str
     put(tmp_path / "host", "550.163.01")
     put(tmp_path / "driver" / place, "560.35.05")
     said = look(tmp_path / "host", tmp_path / "driver", Path("/"), tmp_path / "driver")
-    assert said == ["560.35.05", "550.163.01", "560.35.05", "let go"]
+    assert said == ["560.35.05", "550.163.01", "560.35.05", "560.35.05", "let go"]
 
 
 def test_a_root_without_a_driver_is_not_the_hosts(tmp_path: Path) -> None:
     put(tmp_path / "host", "550.163.01")
     said = look(tmp_path / "host", tmp_path / "empty")
-    assert said == [f"there is no libnvidia-ml.so.1 below {tmp_path / 'empty'}", "let go"]
+    assert said == [f"there is no libnvidia-ml.so.1 below {tmp_path / 'empty'}", "None", "let go"]
 
 
 def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:

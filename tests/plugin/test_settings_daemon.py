@@ -7,9 +7,11 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 from lab.kubelet import AllocationRefused, Kubelet
+from lab.kubelet.endpoint import status_of
 from plugin.snapshot import Snapshot
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
 from tests.plugin.fakes import VERSION, gpu, write_driver
@@ -65,7 +67,19 @@ def test_products_are_resources_of_their_own(kubelet: Kubelet, node: DaemonProce
         assert kubelet.allocate(BIG, 2, "third").device_ids == (gpu(0).uuid, gpu(1).uuid)
 
 
-def test_a_released_node_shows_every_resource_as_unhealthy(kubelet: Kubelet, node: DaemonProcess) -> None:
+def test_a_device_of_another_resource_is_refused_in_words(kubelet: Kubelet, node: DaemonProcess) -> None:
+    write(node, NAMES)
+    with node:
+        kubelet.wait_for_devices(BIG, 2)
+        kubelet.wait_for_devices(SMALL, 1)
+        with pytest.raises(grpc.RpcError) as raised:
+            kubelet.allocate(SMALL, 1, "pod", device_ids=[gpu(0).uuid])
+    code, details = status_of(raised.value)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details == f"device '{gpu(0).uuid}' is offered as {BIG}, not as {SMALL}"
+
+
+def test_a_driver_that_goes_takes_the_health_of_every_resource(kubelet: Kubelet, node: DaemonProcess) -> None:
     write(node, NAMES)
     with node:
         kubelet.wait_for_devices(BIG, 2)

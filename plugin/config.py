@@ -33,6 +33,10 @@ class NodeConfig:
     """What the operator decided for this node. Every key may be left out."""
 
     resource: str = "nvidia.com/gpu"
+    nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
+    settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
+    origin: str = field(default="", compare=False)  # the file that was read
+    given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
     hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
@@ -42,10 +46,6 @@ class NodeConfig:
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
-    nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
-    settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
-    origin: str = field(default="", compare=False)  # the file that was read
-    given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
 
     @property
     def facts_path(self) -> Path:
@@ -61,6 +61,7 @@ class NodeConfig:
 
 KEYS = {
     "resource": "resource",
+    "nvidiaConfigFile": "nvidia_config",
     "kubeletRoot": "kubelet_root",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
@@ -70,7 +71,6 @@ KEYS = {
     "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
     "retrySeconds": "retry_s",
-    "nvidiaConfigFile": "nvidia_config",
 }
 
 
@@ -98,6 +98,7 @@ def _seconds(low: float, high: float) -> Callable[[object], float]:
 
 _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": _resource,
+    "nvidiaConfigFile": lambda value: None if value is None else _path(value),
     "kubeletRoot": _path,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
@@ -107,7 +108,6 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
     "retrySeconds": _seconds(0.1, 3600),
-    "nvidiaConfigFile": lambda value: None if value is None else _path(value),
 }
 
 

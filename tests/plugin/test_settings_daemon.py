@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
@@ -48,7 +47,7 @@ def write(node: DaemonProcess, text: str) -> None:
     (node.node / "nvidia.yaml").write_text(text)
 
 
-def _allocated(kubelet: Kubelet) -> api_pb2.ContainerAllocateResponse:
+def _allocated(kubelet: Kubelet) -> Any:  # noqa: ANN401 - a generated class
     """Return an answer for one GPU, which is free again afterwards."""
     response = kubelet.allocate(RESOURCE, 1, "pod").response
     kubelet.release("pod")

@@ -107,13 +107,13 @@ class _Reader:
         )
 
     def _settings(self, given: dict[str, Any], path: str) -> Iterator[tuple[str, tuple[Value, str]]]:
-        """Go down `flags` and `imex`, as far as the table of settings goes."""
+        """Go down `flags` and `imex`, as far as the table of settings goes. An empty text counts as left out."""
         for key, value in given.items():
             name = _join(path, key)
             below = _BELOW.get(name)
             if below is not None:
                 yield from self._settings(self._keys(value, name, below), name)
-            elif name in BY_NAME:
+            elif name in BY_NAME and value != "":
                 parsed = self._parse(BY_NAME[name].kind.from_document, value, name)
                 if parsed is not None:
                     yield name, (parsed, self._document.where(name))

@@ -17,7 +17,6 @@ Value = Union[str, bool, "tuple[str, ...]", "tuple[int, ...]"]
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")  # Go's strconv.ParseBool
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _DURATION = re.compile(r"-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+|0|infinite")  # Go's time.ParseDuration
-_MAX_CHANNEL = 2047  # of an IMEX domain
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,13 @@ def _duration(value: object) -> str:
 
 
 def _channels(value: object) -> tuple[int, ...]:
-    items = value if isinstance(value, list) else [value]
-    if any(isinstance(item, bool) or not isinstance(item, int) or not 0 <= item <= _MAX_CHANNEL for item in items):
-        raise ValueError(f"must be a list of channels from 0 to {_MAX_CHANNEL}")
-    return tuple(dict.fromkeys(items))
+    if not isinstance(value, list) or any(isinstance(item, bool) or item != 0 for item in value) or len(value) > 1:
+        raise ValueError("must be no channel, or channel 0 alone")
+    return tuple(value)
 
 
 def _channels_text(text: str) -> tuple[int, ...]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(item.isascii() and item.isdecimal() for item in items):
-        raise ValueError(f"must be a list of channels from 0 to {_MAX_CHANNEL}")
-    return _channels([int(item) for item in items])
+    return _channels([int(item) if item == "0" else item for item in text.split(",")])
 
 
 BOOLEAN = Kind(_boolean_text, _boolean, is_switch=True)

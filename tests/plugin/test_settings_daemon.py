@@ -12,6 +12,7 @@ import pytest
 
 from lab.kubelet import AllocationRefused, Kubelet
 from lab.kubelet.endpoint import status_of
+from plugin.cli import main
 from plugin.snapshot import Snapshot
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
 from tests.plugin.fakes import VERSION, gpu, write_driver
@@ -76,6 +77,23 @@ def test_a_device_of_another_resource_is_refused_in_words(kubelet: Kubelet, node
     code, details = status_of(raised.value)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert details == f"device '{gpu(0).uuid}' is offered as {BIG}, not as {SMALL}"
+
+
+def test_a_release_takes_every_resource_and_outlives_a_restart(kubelet: Kubelet, node: DaemonProcess) -> None:
+    write(node, NAMES)
+    config = ["--config", str(node.node / "node.json")]
+    with node:
+        kubelet.wait_for_devices(BIG, 2)
+        kubelet.wait_for_devices(SMALL, 1)
+        assert main(["release", *config]) == 0
+        assert (kubelet.healthy(BIG), kubelet.healthy(SMALL)) == ([], [])
+        assert node.stop() == 0
+        node.start()
+        wait_until(lambda: (kubelet.capacity(BIG), kubelet.capacity(SMALL)) == (2, 1), node.log)
+        assert (kubelet.healthy(BIG), kubelet.healthy(SMALL)) == ([], [])
+        assert main(["resume", *config]) == 0
+        kubelet.wait_for_devices(BIG, 2)
+        kubelet.wait_for_devices(SMALL, 1)
 
 
 def test_a_driver_that_goes_takes_the_health_of_every_resource(kubelet: Kubelet, node: DaemonProcess) -> None:

@@ -48,7 +48,7 @@ def test_good_samples_are_taken_and_fit_the_schema(path: Path, node_json: Path) 
 def _names(content: object, path: str = "") -> list[str]:
     if not isinstance(content, dict):
         return []
-    names = [f"{path}{key}" for key, value in content.items() if value is not None]
+    names = [f"{path}{key}" for key, value in content.items() if value not in (None, "")]
     return names + [name for key, value in content.items() for name in _names(value, f"{path}{key}.")]
 
 

@@ -35,7 +35,7 @@ class _Sources:
     def read_config(self) -> NodeConfig:
         loaded = load(self._given)
         for note in loaded.resolved.notes:
-            self._journal.info("setting without effect", setting=note)
+            self._journal.warning("about the settings", note=note)
         self.config = loaded.config
         return loaded.config
 

@@ -37,7 +37,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Resolved:
-    """The daemon's configuration, the keys of node.json that came from elsewhere, and what changes nothing."""
+    """The daemon's configuration, the keys of node.json that came from elsewhere, and what people should know."""
 
     config: NodeConfig
     origins: Mapping[str, str]
@@ -64,7 +64,7 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
-        (*_without_effect(settings), *_shares_of_nothing(shares, resources)),
+        (*_without_effect(settings), *_shares_of_nothing(shares, resources), *_nodes_of_nobody(settings, answers)),
     )
 
 
@@ -105,6 +105,13 @@ def _shares_of_nothing(shares: tuple[Share, ...], resources: list[str]) -> Itera
     for share in shares:
         if share.resource not in resources:
             yield f"{share.origin}: {share.way} changes nothing: {share.resource} is not offered here"
+
+
+def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
+    """NVIDIA's own examples say false, as its runtime adds device nodes; under Kubernetes our hook does not."""
+    if not answers.has_nodes and not _CDI & set(answers.lists):
+        origin = settings["flags.plugin.passDeviceSpecs"].origin
+        yield f"{origin}: passDeviceSpecs false leaves device nodes to the runtime: grapnel's hook adds none"
 
 
 def _without_effect(settings: Mapping[str, Effective]) -> Iterator[str]:

@@ -112,6 +112,14 @@ def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
     assert "nvidia.com/gpu" not in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("strategy", "count"), [("envvar", 1), ("volume-mounts", 1), ("cdi-cri", 0), ("envvar,cdi-annotations", 0)]
+)
+def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(strategy: str, count: int) -> None:
+    notes = resolved(PASS_DEVICE_SPECS="false", DEVICE_LIST_STRATEGY=strategy).notes
+    assert sum("PASS_DEVICE_SPECS: passDeviceSpecs false leaves device nodes" in note for note in notes) == count
+
+
 def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:
     assert resolved(MPS_ROOT="/run/mps", SHARED_DEVICES_ALLOCATION_POLICY="distributed").notes == (
         "MPS_ROOT: mpsRoot changes nothing: no GPU is shared through MPS",

@@ -116,7 +116,8 @@ def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
     ("strategy", "count"), [("envvar", 1), ("volume-mounts", 1), ("cdi-cri", 0), ("envvar,cdi-annotations", 0)]
 )
 def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(strategy: str, count: int) -> None:
-    notes = resolved(PASS_DEVICE_SPECS="false", DEVICE_LIST_STRATEGY=strategy).notes
+    variables = {"DEVICE_LIST_STRATEGY": strategy, "PASS_DEVICE_SPECS": "false"}
+    notes = resolved(**variables).notes
     assert sum("PASS_DEVICE_SPECS: passDeviceSpecs false leaves device nodes" in note for note in notes) == count
 
 

@@ -9,17 +9,19 @@ import difflib
 import json
 import re
 import socket
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ConfigError
+from plugin.settings.model import DaemonSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCHEMA = "grapnel.dev/node/v1alpha1"
 DEFAULT_PATH = Path("/etc/grapnel/node.json")
+DEFAULT_NVIDIA_PATH = Path("/etc/grapnel/nvidia.yaml")
 _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 # An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
@@ -35,6 +37,10 @@ class NodeConfig:
     """What the operator decided for this node. Every key may be left out."""
 
     resource: str = "nvidia.com/gpu"
+    nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
+    settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
+    origin: str = field(default="", compare=False)  # the file that was read
+    given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
     hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
@@ -53,13 +59,14 @@ class NodeConfig:
 
     def to_json(self) -> dict[str, object]:
         """Return the configuration in the form of the file, defaults included."""
-        values = {_key_of(field.name): getattr(self, field.name) for field in fields(self)}
+        values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
         shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
         return {"schema": SCHEMA, **shown}
 
 
-_KEYS = {
+KEYS = {
     "resource": "resource",
+    "nvidiaConfigFile": "nvidia_config",
     "kubeletRoot": "kubelet_root",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
@@ -71,10 +78,6 @@ _KEYS = {
     "retrySeconds": "retry_s",
     "metricsAddress": "metrics_address",
 }
-
-
-def _key_of(attribute: str) -> str:
-    return next(key for key, name in _KEYS.items() if name == attribute)
 
 
 def _resource(value: object) -> str:
@@ -127,6 +130,7 @@ def _listen_address(value: object) -> str:
 
 _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": _resource,
+    "nvidiaConfigFile": lambda value: None if value is None else _path(value),
     "kubeletRoot": _path,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
@@ -177,12 +181,12 @@ def parse_config(text: str, origin: str) -> NodeConfig:
             problems.append(_unknown(key))
             continue
         try:
-            values[_KEYS[key]] = _PARSERS[key](value)
+            values[KEYS[key]] = _PARSERS[key](value)
         except ValueError as error:
             problems.append(f"{key}: {error}")
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
-    return NodeConfig(**values)
+    return NodeConfig(**values, origin=origin, given=tuple(key for key in document if key != "schema"))
 
 
 def read_config(path: Path) -> NodeConfig:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from plugin.admin.answers import Answers
 from plugin.admin.server import AdminServer
 from plugin.config import split_address
-from plugin.errors import ConfigError
+from plugin.errors import ConfigError, DriverNotReady
 from plugin.facts import render_facts, write_facts
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
@@ -53,6 +53,11 @@ class Surroundings:
     notify: Callable[[str], None]
     timing: Timing
     read_telemetry: Callable[[], Telemetry]
+
+
+def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
+    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
+    return config.resource, config.settings.patterns, config.kubelet_root
 
 
 class Daemon:
@@ -140,12 +145,15 @@ class Daemon:
         report(self._journal, self.last_seen, observation)
         self._counters.observed(self.last_seen.inventory, observation.inventory)
         self.observation = self.last_seen = observation
+        if observation.waiting_for and self._config.settings.ends_without_driver and not self.last_seen.has_driver:
+            self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))
+            return
         self.observed.set()
         inventory = observation.inventory
         if not observation.waiting_for:
             self._tell_hook(inventory)
         self.offering.show(self._config, inventory)
-        if self._service.is_ready or observation.waiting_for or not inventory.devices:
+        if self._service.is_ready or observation.waiting_for or not self.offering.resources:
             self._tell_systemd()
 
     def _tell_hook(self, inventory: Inventory) -> None:
@@ -238,7 +246,7 @@ class Daemon:
     def _state(self) -> NodeState:
         return NodeState(
             self.observation.inventory,
-            (self._config.resource,),
+            self.offering.resources,
             is_driver_up=self.release is None and self.observed.is_set() and not self.observation.waiting_for,
             is_released=self.release is not None,
             is_registered=self._is_registered,
@@ -257,6 +265,8 @@ class Daemon:
             self._service.say(f"{self.release.describe()}: no GPU is offered")
         elif self.observation.waiting_for or not self.observation.inventory.devices:
             self._service.say(self.observation.waiting_for or "no GPU has a device node")
+        elif not self.offering.resources:
+            self._service.say("no GPU is one that the settings offer: see the journal")
         else:
             self._service.say(self._kubelet)
 
@@ -269,7 +279,7 @@ class Daemon:
         self._journal.info("configuration reloaded")
         before, self._config = self._config, config
         self._refreshed_for = ""
-        if (before.resource, before.kubelet_root) != (config.resource, config.kubelet_root):
+        if _names_of_offers(before) != _names_of_offers(config):
             await self.offering.stop()
             self._is_registered = False
         if before.admin_socket != config.admin_socket:

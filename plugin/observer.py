@@ -28,6 +28,11 @@ class Observation:
     waiting_for: str = ""
     hint: str = ""
 
+    @property
+    def has_driver(self) -> bool:
+        """Whether a driver has answered so far."""
+        return bool(self.inventory.driver_version)
+
 
 @dataclass(frozen=True)
 class Pace:

@@ -1,6 +1,6 @@
-"""What kubelets see of an inventory: one resource, registered from the first device on.
+"""What kubelets see of an inventory: its resources, each registered from its first device on.
 
-Not here: where an inventory comes from, and how a registration is kept.
+Not here: where an inventory comes from, which resource a device belongs to, and how a registration is kept.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from plugin.allocation import prepare_table
+from plugin.allocation import EMPTY_TABLE, prepare_table, tables_by_resource
 from plugin.kubelet.link import Link, Timing
-from plugin.resources import whole_gpus
+from plugin.resources import plan_offers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from plugin.config import NodeConfig
     from plugin.inventory import Inventory
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Offering:
     """Shows the inventory of now.
 
-    `on_state` hears what the link waits for, "" once it has registered; `crashed` of a bug in it, `counter` of calls.
+    `on_state` hears what the links wait for, "" once all have registered; `crashed` of a bug, `counter` of calls.
     """
 
     def __init__(
@@ -41,48 +41,78 @@ class Offering:
         self._on_state = on_state
         self._crashed = crashed
         self._counter = counter
-        self._link: Link | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._links: dict[str, Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, str] = {}  # resource → what its link waits for
+        self._findings: dict[str, str] = {}
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names under which anything is offered, healthy or not."""
+        return tuple(name for name, link in self._links.items() if link.board.current.offers)
 
     @property
     def offered(self) -> int:
         """How many devices a pod could be given."""
-        return 0 if self._link is None else sum(offer.is_healthy for offer in self._link.board.current.offers)
+        return sum(offer.is_healthy for link in self._links.values() for offer in link.board.current.offers)
 
     def show(self, config: NodeConfig, inventory: Inventory) -> None:
-        """Offer this inventory from now on; nothing is registered before there is a device."""
-        is_new = self._link is None
-        if is_new and not inventory.devices:
-            return
-        link = self._link = self._link or self._new_link(config)
-        link.publish(whole_gpus(inventory), prepare_table(inventory))
-        if is_new:
-            self._task = asyncio.ensure_future(link.run())
-            self._task.add_done_callback(self._on_end)
+        """Offer this inventory from now on; nothing is registered before there is a device.
+
+        The table of the whole node is prepared once. A resource that has lost its last device stays, empty.
+        """
+        plan = plan_offers(inventory, config)
+        whole = prepare_table(inventory, config.settings.answers)
+        ids = {resource: [offer.device_id for offer in offers] for resource, offers in plan.resources.items()}
+        tables = tables_by_resource(whole, ids)
+        new = [resource for resource in plan.resources if resource not in self._links]
+        for resource in new:
+            self._links[resource] = self._new_link(resource, config)
+        for resource, link in self._links.items():
+            link.publish(plan.resources.get(resource, ()), tables.get(resource, EMPTY_TABLE))
+        self._report(dict(plan.findings))
+        for resource in new:
+            task = asyncio.ensure_future(self._links[resource].run())
+            self._tasks.add(task)
+            task.add_done_callback(self._on_end)
 
     async def shown(self, *, to_at_least: int) -> None:
-        """Wait until every kubelet that watches has the list of now; forever, if need be."""
-        if self._link is not None:
-            await self._link.board.shown(to_at_least=to_at_least)
+        """Wait until every kubelet that watches has the lists of now; forever, if need be."""
+        for link in tuple(self._links.values()):
+            await link.board.shown(to_at_least=to_at_least)
 
     async def stop(self) -> None:
         """Withdraw everything and stop serving; what is shown meanwhile is a new offer."""
-        link, task, self._link, self._task = self._link, self._task, None, None
-        if link is not None and task is not None:
+        links, tasks = tuple(self._links.values()), tuple(self._tasks)
+        self._links.clear()
+        self._waiting.clear()
+        for link in links:
             link.stop()
-            await asyncio.wait({task})
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _new_link(self, config: NodeConfig) -> Link:
+    def _new_link(self, resource: str, config: NodeConfig) -> Link:
+        self._waiting[resource] = "registering with the kubelet"
         return Link(
-            resource=config.resource,
+            resource=resource,
             folder=config.kubelet_root / "device-plugins",
             journal=self._journal,
-            on_state=self._on_state,
+            on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,
             counter=self._counter,
         )
 
+    def _on_link_state(self, resource: str, waiting_for: str) -> None:
+        self._waiting[resource] = waiting_for
+        self._on_state(next((words for words in self._waiting.values() if words), ""))
+
+    def _report(self, findings: Mapping[str, str]) -> None:
+        for device_id in {**self._findings, **findings}:
+            self._journal.standing(device_id, findings.get(device_id, ""))
+        self._findings = dict(findings)
+
     def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)

@@ -1,7 +1,7 @@
 """Which devices are offered under which resource name.
 
-So far every GPU is offered whole, under one name. Slices (MIG) and shared GPUs are further kinds of
-offer and belong here as well; how a container gets one is `allocation`.
+So far every GPU is offered whole; GPUs of different products may have names of their own. Slices (MIG) and shared
+GPUs are further kinds of offer and belong here as well; how a container gets one is `allocation`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.settings.naming import NamePattern, resource_for
+
 if TYPE_CHECKING:
-    from plugin.inventory import Inventory
+    from collections.abc import Mapping
+
+    from plugin.config import NodeConfig
+    from plugin.inventory import Device, Inventory
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,38 @@ class Offer:
     numa_node: int | None
 
 
+@dataclass(frozen=True)
+class OfferPlan:
+    """Resource → what is offered under its name; resources without a device are not in it.
+
+    `findings` are device ids that are not offered at all, and why.
+    """
+
+    resources: Mapping[str, tuple[Offer, ...]]
+    findings: tuple[tuple[str, str], ...] = ()
+
+
+def _offer(device: Device) -> Offer:
+    return Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node)
+
+
 def whole_gpus(inventory: Inventory) -> tuple[Offer, ...]:
     """Return one offer per GPU, named by its UUID."""
-    return tuple(
-        Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node) for device in inventory.devices
-    )
+    return tuple(map(_offer, inventory.devices))
+
+
+def plan_offers(inventory: Inventory, config: NodeConfig) -> OfferPlan:
+    """Return what is offered: each GPU under the name of the first pattern that fits its product, or not at all."""
+    settings = config.settings
+    patterns = settings.patterns or (NamePattern("*", config.resource),)
+    resources: dict[str, list[Offer]] = {}
+    findings = []
+    for device in inventory.devices:
+        gpu, resource = device.gpu, resource_for(device.gpu.model, patterns)
+        if gpu.mig and settings.holds_back_mig:
+            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: it is cut into MIG devices, and those come later"))
+        elif resource is None:
+            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: no pattern of resources.gpus fits {gpu.model!r}"))
+        else:
+            resources.setdefault(resource, []).append(_offer(device))
+    return OfferPlan({name: tuple(offers) for name, offers in resources.items()}, tuple(findings))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin import __version__
+from plugin.cli.options import add_options, given_by
 from plugin.errors import NodeDaemonError
 
 if TYPE_CHECKING:
@@ -30,10 +31,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grapnel-node", description="Offers this node's GPUs to the kubelet.")
     parser.add_argument("--version", action="version", version=f"grapnel-node {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verbs.add_parser("run", parents=[configured], help="run the daemon (in the foreground)")
-    devices = verbs.add_parser("devices", parents=[configured], help="show the GPUs as the driver lists them")
+    run = verbs.add_parser("run", parents=[configured], help="run the daemon (in the foreground)", allow_abbrev=False)
+    devices = verbs.add_parser(
+        "devices", parents=[configured], help="show the GPUs as the driver lists them", allow_abbrev=False
+    )
     devices.add_argument("--json", action="store_true", help="as JSON")
-    verbs.add_parser("config", parents=[configured], help="show the configuration with all defaults")
+    config = verbs.add_parser(
+        "config", parents=[configured], help="show the configuration with all defaults", allow_abbrev=False
+    )
+    config.add_argument("--explain", action="store_true", help="every setting's value and where it came from")
+    config.add_argument("--json", action="store_true", help="as JSON")
+    for verb in (run, devices, config):
+        add_options(verb)
     _add_release_verbs(verbs, configured)
     return parser
 
@@ -64,14 +73,16 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "run":
         from plugin.cli.run import run_daemon  # noqa: PLC0415 - gRPC is only loaded for the daemon
 
-        return run_daemon(arguments.config, debug=arguments.debug)
-    from plugin.cli.show import show_config, show_devices  # noqa: PLC0415 - not needed for --version
+        return run_daemon(given_by(arguments), debug=arguments.debug)
+    from plugin.cli.show import explain_config, show_config, show_devices  # noqa: PLC0415 - not needed for --version
 
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
     if arguments.verb == "devices":
-        return show_devices(arguments.config, as_json=arguments.json)
-    return show_config(arguments.config)
+        return show_devices(given_by(arguments), as_json=arguments.json)
+    if arguments.explain:
+        return explain_config(given_by(arguments), as_json=arguments.json)
+    return show_config(given_by(arguments))
 
 
 def _dispatch_release(arguments: argparse.Namespace) -> int:

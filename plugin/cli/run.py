@@ -6,11 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from plugin.config import find_config
 from plugin.log import Journal, configure
+from plugin.settings.load import load
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from plugin.config import NodeConfig
+    from plugin.nvml.library import NvmlSource
+    from plugin.settings.load import Given
 
 
 def _prepare_process() -> None:
@@ -22,26 +24,47 @@ def _prepare_process() -> None:
     sys.modules.setdefault("ssl", None)  # type: ignore[arg-type] # None is how an import is made to fail
 
 
-def run_daemon(config_path: Path | None, *, debug: bool) -> int:
+class _Sources:
+    """Reads the configuration on demand, and asks the driver where the last one says that it is."""
+
+    def __init__(self, given: Given, journal: Journal) -> None:
+        self._given = given
+        self._journal = journal
+        self.config = self.read_config()
+
+    def read_config(self) -> NodeConfig:
+        loaded = load(self._given)
+        for note in loaded.resolved.notes:
+            self._journal.warning("about the settings", note=note)
+        self.config = loaded.config
+        return loaded.config
+
+    def source(self) -> NvmlSource:
+        from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
+
+        return NvmlSource(self.config.settings.driver_root)
+
+
+def run_daemon(given: Given, *, debug: bool) -> int:
     """Run until SIGTERM; returns the exit code."""
-    config = find_config(config_path)
     configure(sys.stderr, debug=debug)
+    journal = Journal()
+    sources = _Sources(given, journal)
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
     from plugin.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
     from plugin.kubelet.link import Timing  # noqa: PLC0415 - after _prepare_process
     from plugin.notify import notify  # noqa: PLC0415 - after _prepare_process
-    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
     from plugin.nvml.telemetry import read_telemetry  # noqa: PLC0415 - after _prepare_process
 
     surroundings = Surroundings(
-        source=NvmlSource,
-        read_config=lambda: find_config(config_path),
-        journal=Journal(),
+        source=sources.source,
+        read_config=sources.read_config,
+        journal=journal,
         notify=notify,
         timing=Timing(),
         read_telemetry=read_telemetry,
     )
-    asyncio.run(Daemon(config, surroundings).run())
+    asyncio.run(Daemon(sources.config, surroundings).run())
     return 0

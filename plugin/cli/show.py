@@ -7,17 +7,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from plugin.cli.connections import connections_to_json
-from plugin.config import find_config
 from plugin.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.observer import snapshot_of_gpus
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
+from plugin.settings.explain import explain, show_cell
+from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from plugin.config import NodeConfig
+    from plugin.settings.load import Given
     from plugin.snapshot import GpuSource
 
 _HEADER = ("INDEX", "UUID", "NODE", "PCI", "NUMA", "MEMORY", "MODEL")
@@ -75,12 +76,12 @@ def _look(config: NodeConfig, release: Release | None) -> Inventory:
         return remembered_inventory(release, tree)
     from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
 
-    return take_inventory(NvmlSource(), tree)
+    return take_inventory(NvmlSource(config.settings.driver_root), tree)
 
 
-def show_devices(config_path: Path | None, *, as_json: bool) -> int:
+def show_devices(given: Given, *, as_json: bool) -> int:
     """Print what the daemon would offer, and since when it does not."""
-    config = find_config(config_path)
+    config = load(given).config
     release = read_release(config.state_folder)
     inventory = _look(config, release)
     if as_json:
@@ -95,7 +96,28 @@ def show_devices(config_path: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def show_config(config_path: Path | None) -> int:
-    """Print the configuration in the form of the file."""
-    print(json.dumps(find_config(config_path).to_json(), indent=2))
+def show_config(given: Given) -> int:
+    """Print the configuration in the form of node.json."""
+    print(json.dumps(load(given).config.to_json(), indent=2))
+    return 0
+
+
+def explain_config(given: Given, *, as_json: bool) -> int:
+    """Print every setting's value, where it came from, and why it changes nothing where that is so."""
+    loaded = load(given)
+    lines = explain(loaded.resolved, loaded.settings, has_file=loaded.has_file)
+    if as_json:
+        settings = [
+            {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}
+            for line in lines
+        ]
+        print(json.dumps({"settings": settings, "notes": loaded.resolved.notes}, indent=2))
+        return 0
+    rows = [
+        (line.name, show_cell(line.value), line.origin, f"no: {line.effect}" if line.effect else "yes")
+        for line in lines
+    ]
+    print(format_table([("SETTING", "VALUE", "FROM", "COUNTS"), *rows]))
+    for note in loaded.resolved.notes:
+        print(f"note: {note}", file=sys.stderr)
     return 0

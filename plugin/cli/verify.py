@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.bounded import call_within
 from plugin.cli.release import EXIT_NOT_AS_WANTED
-from plugin.config import find_config
 from plugin.errors import DriverNotReady, ExpectationError, NoAnswer
 from plugin.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.nvml.library import NvmlSource, library_version
+from plugin.nvml.root import HOST
 from plugin.release.store import read_release
+from plugin.settings.load import Given, load
 from plugin.verification import Check, Found, result_to_json, verify, wanted
 
 if TYPE_CHECKING:
@@ -48,11 +50,11 @@ def _snapshot(source: GpuSource) -> Snapshot:
         source.close()
 
 
-def find(sys_root: Path, timeout_s: float) -> Found:
+def find(sys_root: Path, timeout_s: float, driver_root: Path = HOST) -> Found:
     """Look at the node; a driver that refuses or hangs is something that is found."""
-    module, library = _module_version(sys_root), library_version()
+    module, library = _module_version(sys_root), library_version(driver_root)
     try:
-        return Found(module, library, call_within(timeout_s, lambda: _snapshot(NvmlSource()), "nvml"))
+        return Found(module, library, call_within(timeout_s, lambda: _snapshot(NvmlSource(driver_root)), "nvml"))
     except (DriverNotReady, NoAnswer) as error:
         return Found(module, library, None, f"{error.message}; {error.hint}" if error.hint else error.message)
 
@@ -67,9 +69,9 @@ def _line(check: Check) -> str:
 
 def verify_node(config_path: Path | None, expectation: str, *, timeout_s: float, as_json: bool) -> int:
     """Print the result; returns 0 when everything is as expected and 3 when it is not."""
-    config = find_config(config_path)
+    config = load(Given(config_path, {}, os.environ)).config
     want = wanted(_read_expectation(expectation), read_release(config.state_folder))
-    checks = verify(want, find(config.sys_root, timeout_s))
+    checks = verify(want, find(config.sys_root, timeout_s, config.settings.driver_root))
     if as_json:
         print(json.dumps(result_to_json(checks), indent=2))
     else:

@@ -9,7 +9,7 @@ from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.allocation import ContainerAnswer
+    from plugin.answer import ContainerAnswer
     from plugin.resources import Offer
 
 API_VERSION = "v1beta1"
@@ -46,6 +46,11 @@ def container_response(answer: ContainerAnswer) -> api_pb2.ContainerAllocateResp
     return api_pb2.ContainerAllocateResponse(
         envs=answer.envs,
         annotations=answer.annotations,
+        mounts=tuple(
+            api_pb2.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            for mount in answer.mounts
+        ),
+        cdi_devices=tuple(api_pb2.CDIDevice(name=name) for name in answer.cdi_devices),
         devices=[
             api_pb2.DeviceSpec(
                 container_path=node.container_path, host_path=node.host_path, permissions=node.permissions

@@ -21,6 +21,7 @@ from plugin.preference.search import Limits
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from plugin.allocation import Holdings
     from plugin.kubelet.board import Board
     from plugin.kubelet.counting import KubeletCounter
     from plugin.log import Journal
@@ -37,10 +38,13 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal, counter: KubeletCounter) -> None:
+    def __init__(
+        self, board: Board, journal: Journal, counter: KubeletCounter, holdings: Holdings | None = None
+    ) -> None:
         self._board = board
         self._journal = journal
         self._counter = counter
+        self._holdings = holdings
 
     async def get_device_plugin_options(
         self, _request: api_pb2.Empty, _context: _Context[Any, Any]
@@ -88,7 +92,7 @@ class DevicePluginService:
             if not request.container_requests:
                 raise InvalidRequest("the request names no container")
             for asked in request.container_requests:
-                answer = allocate(self._board.current.table, asked.devices_ids)
+                answer = allocate(self._board.current.table, asked.devices_ids, self._holdings)
                 response.container_responses.append(container_response(answer))
                 self._journal.info("allocated", devices=",".join(answer.device_ids))
                 self._counter.allocated(answer.device_ids)

@@ -19,6 +19,7 @@ from plugin.errors import DriverNotReady
 from plugin.nvml import details
 from plugin.nvml.address import sysfs_address
 from plugin.nvml.links import LinkReader
+from plugin.nvml.root import HOST, library_below
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -87,16 +88,18 @@ def _unload() -> None:
 
 
 class NvmlSource:
-    """NVML as a source of snapshots."""
+    """NVML as a source of snapshots; `driver_root` is where the driver is installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver_root: Path = HOST) -> None:
+        self._driver_root = driver_root
         self._is_open = False
         self._links = LinkReader()
 
     def open(self) -> None:
         """Load the library and start a session."""
         try:
-            pynvml.nvmlInit()
+            with library_below(self._driver_root):
+                pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             _unload()
             raise _not_ready(error) from error
@@ -133,14 +136,15 @@ class NvmlSource:
             _unload()
 
 
-def library_version() -> str | None:
+def library_version(driver_root: Path = HOST) -> str | None:
     """Return the version of the library that a new session would load, None where there is none.
 
     It is in the name of the file, so that it can be told when a library and a module of two versions refuse to work.
     """
     try:
-        library = ctypes.CDLL(_SONAME)
-    except OSError:
+        with library_below(driver_root):
+            library = ctypes.CDLL(_SONAME)
+    except (OSError, DriverNotReady):
         return None
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()

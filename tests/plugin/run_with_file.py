@@ -7,25 +7,26 @@ import json
 import sys
 from pathlib import Path
 
-from plugin.config import read_config
 from plugin.daemon import Daemon, Surroundings
 from plugin.kubelet.link import Timing
 from plugin.log import Journal, configure
 from plugin.notify import notify
+from plugin.settings.load import Given, load
 from tests.plugin.fakes import FileSource, read_telemetry
 
 
 def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
     configure(sys.stderr, debug=False)
+    given = Given(config_path, {}, {})
     surroundings = Surroundings(
         source=lambda: FileSource(driver_path),
-        read_config=lambda: read_config(config_path),
+        read_config=lambda: load(given).config,
         journal=Journal(),
         notify=notify,
         timing=timing,
         read_telemetry=lambda: read_telemetry(driver_path),
     )
-    asyncio.run(Daemon(read_config(config_path), surroundings).run())
+    asyncio.run(Daemon(load(given).config, surroundings).run())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugin.allocation import DeviceNode, allocate, prepare_table, show_id
+from plugin.allocation import AllocationTable, DeviceNode, allocate, prepare_table, show_id, tables_by_resource
 from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
-from plugin.inventory import Inventory, next_inventory
+from plugin.inventory import Inventory, next_inventory, without_driver
 from plugin.snapshot import LostGpu, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
@@ -72,3 +74,48 @@ def test_a_message_stays_short_whatever_was_sent() -> None:
 def test_an_id_is_shown_whole_up_to_the_interfaces_limit() -> None:
     assert show_id("x" * 63) == repr("x" * 63)
     assert "\\u2026" in show_id("x" * 64)
+
+
+def split(resources: dict[str, list[int]], count: int = 4) -> dict[str, AllocationTable]:
+    whole = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
+    ids = {resource: [gpu(index).uuid for index in indices] for resource, indices in resources.items()}
+    return tables_by_resource(whole, ids)
+
+
+def test_a_device_of_another_resource_is_refused_with_its_name() -> None:
+    tables = split({"nvidia.com/big": [0, 1], "nvidia.com/small": [2]})
+    assert allocate(tables["nvidia.com/small"], [gpu(2).uuid]).device_ids == (gpu(2).uuid,)
+    with pytest.raises(InvalidRequest, match=r"is offered as nvidia\.com/big, not as nvidia\.com/small"):
+        allocate(tables["nvidia.com/small"], [gpu(0).uuid])
+    with pytest.raises(InvalidRequest, match="is not one that this node offers"):
+        allocate(tables["nvidia.com/small"], [gpu(3).uuid])
+
+
+@given(st.lists(st.sampled_from([None, "a/a", "a/b", "a/c"]), min_size=8, max_size=8))
+def test_tables_of_resources_share_no_device_and_lose_none(places: list[str | None]) -> None:
+    names = sorted({place for place in places if place is not None})
+    tables = split({name: [index for index, place in enumerate(places) if place == name] for name in names}, 8)
+    ids = [device_id for table in tables.values() for device_id in table.entries]
+    assert sorted(ids) == [gpu(index).uuid for index, place in enumerate(places) if place is not None]
+    assert all(not set(table.entries) & set(table.elsewhere) for table in tables.values())
+    assert all(len(table.entries) + len(table.elsewhere) == len(ids) for table in tables.values())
+
+
+def test_a_device_that_is_being_released_is_refused() -> None:
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(1)), DictTree())
+    table = prepare_table(without_driver(inventory, "released since 2026-01-01"))
+    with pytest.raises(DeviceNotReady, match="is not healthy: released since"):
+        allocate(table, [gpu(0).uuid])
+
+
+class OneHolder:
+    """Knows of one pod."""
+
+    def holder(self, device_id: str) -> str:
+        return "default/train" if device_id == gpu(1).uuid else ""
+
+
+def test_a_device_that_another_pod_holds_is_refused_with_its_name() -> None:
+    with pytest.raises(DeviceNotReady, match="is held by 'default/train'"):
+        allocate(TABLE, [gpu(0).uuid, gpu(1).uuid], OneHolder())
+    assert allocate(TABLE, [gpu(0).uuid], OneHolder()).device_ids == (gpu(0).uuid,)

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict, Parse
 
 from plugin.allocation import allocate, prepare_table
+from plugin.answer import AnswerForm, DeviceList
 from plugin.inventory import Inventory, next_inventory
 from plugin.kubelet.messages import container_response, device_list
 from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
@@ -38,6 +39,23 @@ def test_good_samples_are_what_the_daemon_answers(sample: str, indices: list[int
     text = (CONTRACT / f"good/{sample}.json").read_text()
     jsonschema.validate(json.loads(text), SCHEMA)
     assert answer(indices, missing) == Parse(text, api_pb2.ContainerAllocateResponse())
+
+
+@pytest.mark.parametrize(
+    ("sample", "form"),
+    [
+        pytest.param("index", AnswerForm(by_index=True), id="indices"),
+        pytest.param("volume-mounts", AnswerForm((DeviceList.VOLUME_MOUNTS,)), id="mounts"),
+        pytest.param("cdi-cri", AnswerForm((DeviceList.CDI_CRI,), has_nodes=False), id="cdi"),
+        pytest.param("cdi-annotations", AnswerForm((DeviceList.CDI_ANNOTATIONS,), has_nodes=False), id="annotation"),
+        pytest.param("without-nodes", AnswerForm(has_nodes=False, variables=("NVIDIA_GDS",)), id="no nodes, one more"),
+    ],
+)
+def test_other_strategies_are_answered_as_their_samples_say(sample: str, form: AnswerForm) -> None:
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree())
+    response = container_response(allocate(prepare_table(inventory, form), [gpu(3).uuid, gpu(0).uuid]))
+    text = (CONTRACT / f"strategies/{sample}.json").read_text()
+    assert response == Parse(text, api_pb2.ContainerAllocateResponse())
 
 
 def test_every_answer_fits_the_schema() -> None:

@@ -1,0 +1,75 @@
+"""Every setting's value and where it came from, for people and scripts. Pure; printing is the command line's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugin.config import KEYS
+from plugin.settings.kinds import show
+from plugin.settings.merge import DEFAULT
+from plugin.settings.table import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from plugin.config import NodeConfig
+    from plugin.settings.merge import Effective
+    from plugin.settings.resolve import Resolved
+
+
+@dataclass(frozen=True)
+class Line:
+    """One setting. `effect` says why a value changes nothing; "" where it has its effect."""
+
+    name: str
+    value: object
+    origin: str
+    effect: str = ""
+
+
+def explain(resolved: Resolved, settings: Mapping[str, Effective], *, has_file: bool) -> tuple[Line, ...]:
+    """Return a line for each key of node.json, each setting of NVIDIA's plugin, and each resource's pattern."""
+    return (*_own_keys(resolved, has_file=has_file), *_settings(resolved.config, settings), *_patterns(resolved.config))
+
+
+def _own_keys(resolved: Resolved, *, has_file: bool) -> Iterator[Line]:
+    config = resolved.config
+    effects = {
+        "resource": "resources.gpus names the resources" if config.settings.patterns else "",
+        "nvidiaConfigFile": "" if has_file else "there is no such file",
+    }
+    values = config.to_json()
+    for key in KEYS:
+        origin = resolved.origins.get(key) or (config.origin if key in config.given else DEFAULT)
+        yield Line(key, values[key], origin, effects.get(key, ""))
+
+
+def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator[Line]:
+    followed = {
+        "flags.nvidiaDevRoot": (str(config.dev_root.parent), "devRoot"),
+        "flags.plugin.containerDriverRoot": (str(config.settings.driver_root), "flags.nvidiaDriverRoot"),
+        "flags.plugin.passDeviceSpecs": (config.settings.answers.has_nodes, "flags.plugin.deviceListStrategy"),
+        "kubeletSocket": (str(config.kubelet_root / "device-plugins/kubelet.sock"), "kubeletRoot"),
+    }
+    for name, effective in settings.items():
+        value: object = list(effective.value) if isinstance(effective.value, tuple) else effective.value
+        origin = effective.origin
+        if value is None:
+            value, follows = followed[name]
+            origin = f"follows {follows}"
+        yield Line(name, value, origin, BY_NAME[name].no_effect)
+
+
+def _patterns(config: NodeConfig) -> Iterator[Line]:
+    for number, pattern in enumerate(config.settings.patterns):
+        yield Line(f"resources.gpus[{number}]", f"{pattern.pattern} -> {pattern.resource}", pattern.origin)
+
+
+def show_cell(value: object) -> str:
+    """Return a value for a column of a table."""
+    if value is None or value in ("", []):
+        return "-"
+    return (
+        show(tuple(value)) if isinstance(value, list) else show(value) if isinstance(value, (bool, str)) else str(value)
+    )

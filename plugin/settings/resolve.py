@@ -1,0 +1,146 @@
+"""What settings, patterns and shares come to on this node, together with `node.json`. Pure.
+
+`node.json` comes after NVIDIA's sources and before our defaults: it is written for every node by the planner, and
+whoever sets a flag, a variable or a file of NVIDIA's form beside it means that. What cannot be honoured is refused
+here, in words that say that it comes later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from plugin.answer import AnswerForm, DeviceList
+from plugin.errors import ConfigError
+from plugin.settings.kinds import show
+from plugin.settings.model import DaemonSettings
+from plugin.settings.table import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from plugin.config import NodeConfig
+    from plugin.settings.document import FileSettings
+    from plugin.settings.merge import Effective
+    from plugin.settings.sharing import Share
+
+HINT = "leave it out for now: docs/migrate.md says what is honoured"
+_SOCKET = PurePosixPath("device-plugins/kubelet.sock")
+_CDI = {DeviceList.CDI_ANNOTATIONS, DeviceList.CDI_CRI}
+_EXTRAS = {
+    "flags.gdrcopyEnabled": "NVIDIA_GDRCOPY",
+    "flags.gdsEnabled": "NVIDIA_GDS",
+    "flags.mofedEnabled": "NVIDIA_MOFED",
+}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The daemon's configuration, the keys of node.json that came from elsewhere, and what people should know."""
+
+    config: NodeConfig
+    origins: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSettings | None = None) -> Resolved:
+    """Return the configuration that counts; a ConfigError lists everything that cannot be honoured."""
+    patterns, shares = ((), ()) if file is None else (file.gpus, file.sharing.shares)
+    answers = _answer_form(settings)
+    resources = [pattern.resource for pattern in patterns] or [config.resource]
+    problems = [*_not_yet(settings, answers), *_shared(shares, resources)]
+    places, origins, misplaced = _places(settings)
+    problems += misplaced
+    if problems:
+        raise ConfigError("; ".join(problems), HINT)
+    decided = DaemonSettings(
+        patterns=patterns,
+        holds_back_mig=settings["flags.migStrategy"].value != "none",
+        answers=answers,
+        ends_without_driver=bool(settings["flags.failOnInitError"].value),
+        driver_root=_driver_root(settings),
+    )
+    return Resolved(
+        replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
+        origins,
+        (*_without_effect(settings), *_shares_of_nothing(shares, resources), *_nodes_of_nobody(settings, answers)),
+    )
+
+
+def _answer_form(settings: Mapping[str, Effective]) -> AnswerForm:
+    words = settings["flags.plugin.deviceListStrategy"].value
+    lists = tuple(DeviceList(word) for word in words) if isinstance(words, tuple) else ()
+    has_nodes = settings["flags.plugin.passDeviceSpecs"].value
+    return AnswerForm(
+        lists=lists,
+        by_index=settings["flags.plugin.deviceIDStrategy"].value == "index",
+        has_nodes=not _CDI & set(lists) if has_nodes is None else bool(has_nodes),
+        cdi_annotation_prefix=str(settings["flags.plugin.cdiAnnotationPrefix"].value),
+        variables=tuple(variable for name, variable in _EXTRAS.items() if settings[name].value),
+    )
+
+
+def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
+    discovery, channels = settings["flags.deviceDiscoveryStrategy"], settings["imex.channelIDs"]
+    if discovery.value == "tegra":
+        yield f"{discovery.origin}: deviceDiscoveryStrategy tegra comes later"
+    if channels.value:
+        yield f"{channels.origin}: channelIDs: IMEX channels come later"
+    for name in _EXTRAS:
+        if settings[name].value and _CDI & set(answers.lists):
+            yield (
+                f"{settings[name].origin}: {name.rpartition('.')[2]} together with a CDI strategy comes later: "
+                "no CDI file names such a device"
+            )
+
+
+def _shared(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
+    for share in shares:
+        if share.resource in resources:
+            yield f"{share.origin}: {share.way} of {share.resource} by {share.replicas}: sharing comes later"
+
+
+def _shares_of_nothing(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
+    for share in shares:
+        if share.resource not in resources:
+            yield f"{share.origin}: {share.way} changes nothing: {share.resource} is not offered here"
+
+
+def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
+    """NVIDIA's own examples say false, as its runtime adds device nodes; under Kubernetes our hook does not."""
+    if not answers.has_nodes and not _CDI & set(answers.lists):
+        origin = settings["flags.plugin.passDeviceSpecs"].origin
+        yield f"{origin}: passDeviceSpecs false leaves device nodes to the runtime: grapnel's hook adds none"
+
+
+def _without_effect(settings: Mapping[str, Effective]) -> Iterator[str]:
+    for name, effective in settings.items():
+        setting = BY_NAME[name]
+        if setting.no_effect and effective.is_given and effective.value != setting.default:
+            yield f"{effective.origin}: {name.rpartition('.')[2]} changes nothing: {setting.no_effect}"
+
+
+def _driver_root(settings: Mapping[str, Effective]) -> Path:
+    for name in ("flags.plugin.containerDriverRoot", "flags.nvidiaDriverRoot"):
+        if settings[name].value is not None:
+            return Path(str(settings[name].value))
+    return Path("/")
+
+
+def _places(settings: Mapping[str, Effective]) -> tuple[dict[str, Path], dict[str, str], list[str]]:
+    """Return fields of the configuration that a setting moves, by whom, and what cannot be moved."""
+    fields: dict[str, Path] = {}
+    origins: dict[str, str] = {}
+    problems = []
+    for name in ("flags.nvidiaDevRoot", "flags.nvidiaDriverRoot"):
+        root = settings[name]
+        if root.is_given and root.value is not None and "dev_root" not in fields:
+            fields["dev_root"], origins["devRoot"] = Path(str(root.value)) / "dev", root.origin
+    socket = settings["kubeletSocket"]
+    if socket.is_given and socket.value is not None:
+        path = Path(show(socket.value))
+        if PurePosixPath(*path.parts[-2:]) != _SOCKET:
+            problems.append(f"{socket.origin}: {path} must end in /{_SOCKET}: another place comes later")
+        fields["kubelet_root"], origins["kubeletRoot"] = path.parent.parent, socket.origin
+    return fields, origins, problems

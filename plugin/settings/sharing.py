@@ -1,0 +1,52 @@
+"""What a `version: v1` file says about shared GPUs, read whole. Sharing itself comes later. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_MIN_REPLICAS = 2
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DEVICE = re.compile(rf"[0-9]+(:[0-9]+)?|(GPU|MIG)-{_UUID}|MIG-GPU-{_UUID}/[0-9]+/[0-9]+")
+TIME_SLICING, MPS = "timeSlicing", "mps"
+
+
+@dataclass(frozen=True)
+class Share:
+    """One resource that is to be offered several times. `devices`: None is all, a number so many, else which."""
+
+    way: str
+    resource: str
+    replicas: int
+    rename: str = ""
+    devices: int | tuple[str, ...] | None = None
+    origin: str = field(default="", compare=False)  # where it stands
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Everything below `sharing`."""
+
+    shares: tuple[Share, ...] = ()
+    rename_by_default: bool = False
+    fail_requests_greater_than_one: bool = False
+
+
+def parse_replicas(value: object) -> int:
+    """Return how many containers share a device; raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < _MIN_REPLICAS:
+        raise ValueError(f"must be a whole number from {_MIN_REPLICAS} on")
+    return value
+
+
+def parse_devices(value: object) -> int | tuple[str, ...] | None:
+    """Return which devices are shared: "all", a count, or indices, MIG indices and UUIDs; raises ValueError."""
+    if value == "all":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    if isinstance(value, list) and value:
+        texts = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value]
+        if all(isinstance(text, str) and _DEVICE.fullmatch(text) for text in texts):
+            return tuple(texts)
+    raise ValueError('must be "all", a count, or a list of indices and uuids')

@@ -1,0 +1,235 @@
+"""Every setting of NVIDIA's device plugin that is a flag, a variable or a key below `flags` and `imex` of a file.
+
+From its `cmd/nvidia-device-plugin/main.go` and `api/config/v1/flags.go` (0.19), and what 0.20 adds. Lists of
+resources and shares are in `naming` and `sharing`: they are in files alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, choice, choices
+
+if TYPE_CHECKING:
+    from plugin.settings.kinds import Kind, Value
+
+HINT = "the settings are described in docs/migrate.md"
+LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+_FEATURES = "labels come from grapnel's or NVIDIA's feature discovery, not from this daemon"
+_CDI_FILE = "the CDI file is the hook's, and names the hook itself"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. `name` is its path in a file; `default` is ours, None where it follows from other settings.
+
+    `no_effect` says why a value changes nothing here; "" for a setting that has its effect.
+    """
+
+    name: str
+    kind: Kind
+    default: Value | None
+    meaning: str
+    flags: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    in_file: bool = True
+    no_effect: str = ""
+
+
+SETTINGS = (
+    Setting(
+        "flags.migStrategy",
+        choice("none", "single", "mixed"),
+        "none",
+        "GPUs in MIG mode: none offers them whole; single and mixed hold them back, as slices come later",
+        ("mig-strategy",),
+        ("MIG_STRATEGY",),
+    ),
+    Setting(
+        "flags.failOnInitError",
+        BOOLEAN,
+        default=False,
+        meaning="end with exit code 1 where there is no driver or GPU at the start, instead of waiting for it",
+        flags=("fail-on-init-error",),
+        variables=("FAIL_ON_INIT_ERROR",),
+    ),
+    Setting(
+        "flags.nvidiaDriverRoot",
+        PATH,
+        "/",
+        "the root of the driver's installation on the host",
+        ("nvidia-driver-root", "driver-root"),
+        ("NVIDIA_DRIVER_ROOT",),
+    ),
+    Setting(
+        "flags.nvidiaDevRoot",
+        PATH,
+        None,
+        "the root whose dev folder holds the device nodes; nvidiaDriverRoot where it is not given",
+        ("dev-root", "nvidia-dev-root"),
+        ("NVIDIA_DEV_ROOT",),
+    ),
+    Setting(
+        "flags.gdrcopyEnabled",
+        BOOLEAN,
+        default=False,
+        meaning="containers get NVIDIA_GDRCOPY=enabled",
+        flags=("gdrcopy-enabled",),
+        variables=("GDRCOPY_ENABLED",),
+    ),
+    Setting(
+        "flags.gdsEnabled",
+        BOOLEAN,
+        default=False,
+        meaning="containers get NVIDIA_GDS=enabled",
+        flags=("gds-enabled",),
+        variables=("GDS_ENABLED",),
+    ),
+    Setting(
+        "flags.mofedEnabled",
+        BOOLEAN,
+        default=False,
+        meaning="containers get NVIDIA_MOFED=enabled",
+        flags=("mofed-enabled",),
+        variables=("MOFED_ENABLED",),
+    ),
+    Setting(
+        "flags.deviceDiscoveryStrategy",
+        choice("auto", "nvml", "tegra"),
+        "auto",
+        "how GPUs are found: auto is nvml; tegra comes later",
+        ("device-discovery-strategy",),
+        ("DEVICE_DISCOVERY_STRATEGY",),
+    ),
+    Setting(
+        "flags.plugin.passDeviceSpecs",
+        BOOLEAN,
+        None,
+        "whether the answer names device nodes; true unless CDI names the devices",
+        ("pass-device-specs",),
+        ("PASS_DEVICE_SPECS",),
+    ),
+    Setting(
+        "flags.plugin.deviceListStrategy",
+        choices(*LISTS),
+        ("envvar",),
+        "how the runtime is told which devices a container has",
+        ("device-list-strategy",),
+        ("DEVICE_LIST_STRATEGY",),
+    ),
+    Setting(
+        "flags.plugin.deviceIDStrategy",
+        choice("uuid", "index"),
+        "uuid",
+        "what devices are called in variables, mounts and CDI names",
+        ("device-id-strategy",),
+        ("DEVICE_ID_STRATEGY",),
+    ),
+    Setting(
+        "flags.plugin.cdiAnnotationPrefix",
+        TEXT,
+        "cdi.k8s.io/",
+        "the prefix of the annotation for cdi-annotations",
+        ("cdi-annotation-prefix",),
+        ("CDI_ANNOTATION_PREFIX",),
+    ),
+    Setting(
+        "flags.plugin.containerDriverRoot",
+        PATH,
+        None,
+        "where this process finds the driver's root; nvidiaDriverRoot where it is not given",
+        ("driver-root-ctr-path", "container-driver-root"),
+        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+    ),
+    Setting(
+        "kubeletSocket",
+        PATH,
+        None,
+        "the kubelet's socket; kubelet.sock in device-plugins below kubeletRoot where it is not given",
+        ("kubelet-socket",),
+        ("KUBELET_SOCKET",),
+        in_file=False,
+    ),
+    Setting(
+        "imex.channelIDs",
+        CHANNELS,
+        (),
+        "IMEX channels that containers get; any of them comes later",
+        ("imex-channel-ids",),
+        ("IMEX_CHANNEL_IDS",),
+    ),
+    Setting(
+        "imex.required",
+        BOOLEAN,
+        default=False,
+        meaning="whether IMEX channels must exist",
+        flags=("imex-required",),
+        variables=("IMEX_REQUIRED",),
+        no_effect="without IMEX channels there is nothing to require",
+    ),
+    Setting(
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        choice("distributed", "packed"),
+        "distributed",
+        "which shared GPU a container gets",
+        ("shared-devices-allocation-policy",),
+        ("SHARED_DEVICES_ALLOCATION_POLICY",),
+        no_effect="no GPU is shared",
+    ),
+    Setting(
+        "flags.mpsRoot",
+        TEXT,
+        "",
+        "the folder of the MPS daemon",
+        ("mps-root",),
+        ("MPS_ROOT",),
+        no_effect="no GPU is shared through MPS",
+    ),
+    Setting(
+        "flags.plugin.nvidiaCTKPath",
+        TEXT,
+        "/usr/bin/nvidia-ctk",
+        "the program that NVIDIA's CDI file names",
+        ("nvidia-cdi-hook-path", "nvidia-ctk-path"),
+        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
+        no_effect=_CDI_FILE,
+    ),
+    Setting(
+        "cdiFeatureFlags",
+        TEXTS,
+        (),
+        "options of NVIDIA's CDI file",
+        ("cdi-feature-flags",),
+        ("CDI_FEATURE_FLAGS",),
+        in_file=False,
+        no_effect=_CDI_FILE,
+    ),
+    Setting(
+        "cdiDisableHooks",
+        TEXTS,
+        (),
+        "hooks that are left out of NVIDIA's CDI file",
+        ("cdi-disable-hooks",),
+        ("CDI_DISABLE_HOOKS",),
+        in_file=False,
+        no_effect=_CDI_FILE,
+    ),
+    Setting(
+        "flags.useNodeFeatureAPI",
+        BOOLEAN,
+        default=True,
+        meaning="how labels are published",
+        flags=("use-node-feature-api",),
+        variables=("USE_NODE_FEATURE_API",),
+        no_effect=_FEATURES,
+    ),
+    Setting("flags.gfd.oneshot", BOOLEAN, default=False, meaning="label once and end", no_effect=_FEATURES),
+    Setting("flags.gfd.noTimestamp", BOOLEAN, default=False, meaning="no timestamp label", no_effect=_FEATURES),
+    Setting("flags.gfd.sleepInterval", DURATION, "60s", "between two labellings", no_effect=_FEATURES),
+    Setting("flags.gfd.outputFile", TEXT, "", "the file with the labels", no_effect=_FEATURES),
+    Setting("flags.gfd.machineTypeFile", TEXT, "", "where the machine's type is read", no_effect=_FEATURES),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+CONFIG_FILE_FLAG = "config-file"
+CONFIG_FILE_VARIABLE = "CONFIG_FILE"

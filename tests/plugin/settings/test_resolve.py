@@ -1,0 +1,127 @@
+"""What settings come to beside node.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugin.answer import AnswerForm, DeviceList
+from plugin.config import NodeConfig
+from plugin.errors import ConfigError
+from plugin.settings.document import FileSettings
+from plugin.settings.merge import merge, read_variables
+from plugin.settings.model import DaemonSettings
+from plugin.settings.naming import NamePattern
+from plugin.settings.resolve import Resolved, resolve
+from plugin.settings.sharing import Share, Sharing
+
+
+def resolved(config: NodeConfig | None = None, file: FileSettings | None = None, **variables: str) -> Resolved:
+    return resolve(config or NodeConfig(), merge([read_variables(variables)]), file)
+
+
+def test_nothing_given_is_all_defaults() -> None:
+    assert resolved() == Resolved(NodeConfig(), {})
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        pytest.param(
+            {"FAIL_ON_INIT_ERROR": "true"}, DaemonSettings(ends_without_driver=True), id="end without a driver"
+        ),
+        pytest.param({"MIG_STRATEGY": "mixed"}, DaemonSettings(holds_back_mig=True), id="hold back MIG"),
+        pytest.param({"MIG_STRATEGY": "none"}, DaemonSettings(), id="MIG as whole GPUs"),
+        pytest.param(
+            {"DEVICE_ID_STRATEGY": "index", "PASS_DEVICE_SPECS": "false"},
+            DaemonSettings(answers=AnswerForm(by_index=True, has_nodes=False)),
+            id="indices without nodes",
+        ),
+        pytest.param(
+            {"DEVICE_LIST_STRATEGY": "cdi-annotations", "CDI_ANNOTATION_PREFIX": "example.com/"},
+            DaemonSettings(
+                answers=AnswerForm((DeviceList.CDI_ANNOTATIONS,), has_nodes=False, cdi_annotation_prefix="example.com/")
+            ),
+            id="CDI names nodes by itself",
+        ),
+        pytest.param(
+            {"DEVICE_LIST_STRATEGY": "cdi-cri", "PASS_DEVICE_SPECS": "true"},
+            DaemonSettings(answers=AnswerForm((DeviceList.CDI_CRI,), has_nodes=True)),
+            id="CDI and nodes where somebody wants both",
+        ),
+        pytest.param(
+            {"GDS_ENABLED": "true", "MOFED_ENABLED": "1", "GDRCOPY_ENABLED": "false"},
+            DaemonSettings(answers=AnswerForm(variables=("NVIDIA_GDS", "NVIDIA_MOFED"))),
+            id="extras",
+        ),
+        pytest.param(
+            {"DRIVER_ROOT_CTR_PATH": "/driver-root"},
+            DaemonSettings(driver_root=Path("/driver-root")),
+            id="mounted root",
+        ),
+    ],
+)
+def test_settings_become_decisions(variables: dict[str, str], expected: DaemonSettings) -> None:
+    assert resolved(**variables).config.settings == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "dev_root", "origin"),
+    [
+        pytest.param({"NVIDIA_DEV_ROOT": "/a", "NVIDIA_DRIVER_ROOT": "/b"}, "/a/dev", "NVIDIA_DEV_ROOT", id="dev root"),
+        pytest.param({"NVIDIA_DRIVER_ROOT": "/b"}, "/b/dev", "NVIDIA_DRIVER_ROOT", id="driver root in its place"),
+        pytest.param({"NVIDIA_DEV_ROOT": "/"}, "/dev", "NVIDIA_DEV_ROOT", id="the host's own"),
+        pytest.param({}, "/own/dev", None, id="node.json where nobody says otherwise"),
+    ],
+)
+def test_device_nodes_are_looked_for_where_the_nearest_source_says(
+    variables: dict[str, str], dev_root: str, origin: str | None
+) -> None:
+    result = resolved(NodeConfig(dev_root=Path("/own/dev")), **variables)
+    assert (result.config.dev_root, result.origins.get("devRoot")) == (Path(dev_root), origin)
+
+
+def test_the_kubelets_socket_moves_its_root() -> None:
+    result = resolved(KUBELET_SOCKET="/data/kubelet/device-plugins/kubelet.sock")
+    assert (result.config.kubelet_root, result.origins) == (Path("/data/kubelet"), {"kubeletRoot": "KUBELET_SOCKET"})
+
+
+def test_a_socket_elsewhere_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"KUBELET_SOCKET: /tmp/kubelet.sock must end in .* comes later"):
+        resolved(KUBELET_SOCKET="/tmp/kubelet.sock")
+
+
+def test_everything_that_comes_later_is_said_at_once() -> None:
+    shares = Sharing((Share("timeSlicing", "nvidia.com/gpu", 2, origin="f:3"),))
+    with pytest.raises(ConfigError) as raised:
+        resolved(file=FileSettings(sharing=shares), DEVICE_DISCOVERY_STRATEGY="tegra", IMEX_CHANNEL_IDS="0")
+    assert raised.value.message.count("later") == 3
+
+
+def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
+    file = FileSettings(
+        gpus=(NamePattern("*", "nvidia.com/big"),),
+        sharing=Sharing(
+            (Share("mps", "nvidia.com/big", 2, origin="f:3"), Share("mps", "nvidia.com/gpu", 2, origin="f:4"))
+        ),
+    )
+    with pytest.raises(ConfigError) as raised:
+        resolved(file=file)
+    assert "nvidia.com/big" in raised.value.message
+    assert "nvidia.com/gpu" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("strategy", "count"), [("envvar", 1), ("volume-mounts", 1), ("cdi-cri", 0), ("envvar,cdi-annotations", 0)]
+)
+def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(strategy: str, count: int) -> None:
+    variables = {"DEVICE_LIST_STRATEGY": strategy, "PASS_DEVICE_SPECS": "false"}
+    notes = resolved(**variables).notes
+    assert sum("PASS_DEVICE_SPECS: passDeviceSpecs false leaves device nodes" in note for note in notes) == count
+
+
+def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:
+    assert resolved(MPS_ROOT="/run/mps", SHARED_DEVICES_ALLOCATION_POLICY="distributed").notes == (
+        "MPS_ROOT: mpsRoot changes nothing: no GPU is shared through MPS",
+    )

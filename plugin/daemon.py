@@ -158,6 +158,9 @@ class Daemon:
             return
         report(self._journal, self.last_seen, observation)
         self._counters.observed(self.last_seen.inventory, observation.inventory)
+        for change in observation.transitions:
+            if change.new_xid is not None:
+                self._counters.xid(change.uuid, change.new_xid)
         self.observation = self.last_seen = observation
         self.observed.set()
         inventory = observation.inventory

@@ -185,3 +185,9 @@ class Transition(NamedTuple):
     kind: Class
     reason: str
     utc: str
+
+    @property
+    def new_xid(self) -> int | None:
+        """The number of an XID error that a GPU has now and had not before; None for anything else."""
+        is_new = self.change is Change.OPENED and self.cause.startswith("xid ")
+        return int(self.cause[len("xid ") :]) if is_new else None

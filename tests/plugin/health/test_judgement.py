@@ -21,6 +21,7 @@ def test_an_error_of_an_application_condemns_nobody(xid: int) -> None:
     node = Node()
     (change,) = node.look(xid)
     assert (change.uuid, change.change, change.kind) == (A, Change.OPENED, Class.APPLICATION)
+    assert change.new_xid == xid
     assert (node.why(A), node.why(B)) == ("", "")
 
 
@@ -186,6 +187,7 @@ def test_an_error_of_an_application_is_forgotten_after_a_quiet_time_also_in_use(
     node = Node()
     node.look(31)
     (closed,) = node.look(a=BUSY, after_s=301)
+    assert closed.new_xid is None
     assert (closed.change, closed.reason) == (Change.CLOSED, "not seen again for 300 s")
     assert node.gpus[A].findings == ()
 
@@ -215,7 +217,7 @@ def errors(count: int, *, rows: bool | None = False) -> Reading:
 def test_a_condition_condemns_its_gpu_alone_or_is_noted(reading: Reading | None, why: str) -> None:
     node = Node()
     (change,) = node.look(a=reading)
-    assert change.kind.condemns == bool(why)
+    assert (change.kind.condemns, change.new_xid) == (bool(why), None)
     assert node.why(A).startswith(why)
     assert bool(node.why(A)) == bool(why)
     assert node.why(B) == ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
+import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -156,3 +158,26 @@ def _hears(daemon: Daemon) -> bool:
     """Let an error happen until it is heard: while sessions begin anew, one may fall between them."""
     daemon.xid(1, 48)
     return 'cause="xid 48"' in daemon.node.log()
+
+
+def test_the_last_error_is_on_the_page_of_metrics(daemon: Daemon) -> None:
+    path = daemon.node.folder / "node.json"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metricsAddress": address}))
+    daemon.kill()
+    daemon.start()
+    daemon.wait_for_log(f"msg=metrics address={address}")
+    daemon.xid(1, 31)
+    daemon.wait_for_log('cause="xid 31"')
+    daemon.xid(1, 43)
+    daemon.wait_for_log('cause="xid 43"')
+
+    def errors() -> list[str]:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as page:
+            lines = page.read().decode().splitlines()
+        return [line for line in lines if line.startswith("DCGM_FI_DEV_XID_ERRORS{")]
+
+    wait_until(lambda: [line.rpartition(" ")[2] for line in errors()] == ["43"], daemon.node.log)
+    assert daemon.node.uuids[1] in errors()[0]

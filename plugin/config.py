@@ -50,6 +50,8 @@ class NodeConfig:
     state_folder: Path = Path("/var/lib/grapnel/node")
     refresh_s: float = 5.0
     retry_s: float = 15.0
+    health_s: float = 30.0
+    quiet_s: float = 300.0
     metrics_address: str = ""
 
     @property
@@ -76,6 +78,8 @@ KEYS = {
     "stateFolder": "state_folder",
     "refreshSeconds": "refresh_s",
     "retrySeconds": "retry_s",
+    "healthSeconds": "health_s",
+    "quietSeconds": "quiet_s",
     "metricsAddress": "metrics_address",
 }
 
@@ -140,6 +144,8 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "stateFolder": _path,
     "refreshSeconds": _seconds(0.1, 300),
     "retrySeconds": _seconds(0.1, 3600),
+    "healthSeconds": _seconds(0.1, 3600),
+    "quietSeconds": _seconds(0.1, 86400),
     "metricsAddress": _listen_address,
 }
 

@@ -18,6 +18,8 @@ from plugin.admin.server import AdminServer
 from plugin.config import split_address
 from plugin.errors import ConfigError, DriverNotReady
 from plugin.facts import render_facts, write_facts
+from plugin.health.keeper import Clock, HealthKeeper
+from plugin.health.model import Policy
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
@@ -70,6 +72,7 @@ class Daemon:
         self.observation = Observation(Inventory())
         self.last_seen = self.observation  # of the driver; the other one is what is shown
         self._observer: Observer | None = None
+        self._health: HealthKeeper | None = None
         self.release: Release | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._refreshed_for = ""
@@ -131,10 +134,26 @@ class Daemon:
         """Look with a new session from now on; known devices that are missing then are unhealthy."""
         config = self._config
         tree = HostTree(config.dev_root, config.sys_root)
-        pace = Pace(config.refresh_s, config.retry_s)
-        self._observer = Observer(self._around.source(), tree, pace, inventory=known or Inventory())
+        pace = Pace(config.refresh_s, config.retry_s, config.health_s)
+        health = self._keep_health(config)
+        source, happened = self._around.source(), self._thread.look_now
+        self._observer = Observer(source, tree, pace, inventory=known or Inventory(), health=health, happened=happened)
         self.observed.clear()
         self._thread.look_with(self._observer)
+
+    def _keep_health(self, config: NodeConfig) -> HealthKeeper:
+        """Return the one keeper of the state folder; a state that could not be written yet is in its memory."""
+        policy = Policy(quiet_s=config.quiet_s)
+        if self._health is None or self._health.folder != config.state_folder:
+            clock = Clock(config.sys_root / "module/nvidia")
+            self._health = HealthKeeper(config.state_folder, clock, self._journal)
+        self._health.policy = policy
+        return self._health
+
+    def look_now(self) -> None:
+        """Have the driver's thread look before it is time: somebody gave a verdict."""
+        self.observed.clear()
+        self._thread.look_now()
 
     def _on_observation(self, observer: Observer, observation: Observation) -> None:
         if self._stop.is_set() or observer is not self._observer:
@@ -144,6 +163,9 @@ class Daemon:
             return
         report(self._journal, self.last_seen, observation)
         self._counters.observed(self.last_seen.inventory, observation.inventory)
+        for change in observation.transitions:
+            if change.new_xid is not None:
+                self._counters.xid(change.uuid, change.new_xid)
         self.observation = self.last_seen = observation
         if observation.waiting_for and self._config.settings.ends_without_driver and not self.last_seen.has_driver:
             self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))
@@ -268,7 +290,10 @@ class Daemon:
         elif not self.offering.resources:
             self._service.say("no GPU is one that the settings offer: see the journal")
         else:
-            self._service.say(self._kubelet)
+            devices = self.observation.inventory.devices if self.observed.is_set() else ()
+            unhealthy = sum(not device.is_healthy for device in devices)
+            told = f"; {unhealthy} of {len(devices)} GPUs unhealthy: grapnel-node devices" if unhealthy else ""
+            self._service.say(self._kubelet + told)
 
     async def _reload(self) -> None:
         try:

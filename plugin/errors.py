@@ -5,6 +5,7 @@ NodeDaemonError
 ├── DriverNotReady       NVML, the driver or the GPUs are not there (yet)
 ├── NoAnswer             a call that took longer than it may: the driver or a process hangs
 ├── ReleaseError         the remembered release cannot be written, read or forgotten
+├── HealthError          a verdict cannot be written, read or given
 ├── AdminError           the running daemon cannot be told something
 ├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
@@ -39,6 +40,10 @@ class NoAnswer(NodeDaemonError):  # noqa: N818 - what happened, not whose fault 
 
 class ReleaseError(NodeDaemonError):
     """The remembered release cannot be changed."""
+
+
+class HealthError(NodeDaemonError):
+    """A verdict on a GPU cannot be changed or read."""
 
 
 class AdminError(NodeDaemonError):

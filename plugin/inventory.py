@@ -69,12 +69,13 @@ class HostTree:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU on offer. `unhealthy` is the reason, empty for a healthy one."""
+    """One GPU on offer. `unhealthy` is the reason, empty for a healthy one; `is_lost`: it did not answer."""
 
     gpu: GpuFacts
     path: str
     numa_node: int | None = None
     unhealthy: str = ""
+    is_lost: bool = False
 
     @property
     def is_healthy(self) -> bool:
@@ -125,7 +126,8 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     known = previous.devices if previous.driver_version == snapshot.driver_version else ()
     for device in known:
         if device.gpu.uuid not in devices:
-            devices[device.gpu.uuid] = replace(device, unhealthy=_why_missing(device, snapshot))
+            is_lost = all(gpu.uuid != device.gpu.uuid for gpu in snapshot.gpus)
+            devices[device.gpu.uuid] = replace(device, unhealthy=_why_missing(device, snapshot), is_lost=is_lost)
     findings.extend(_lost(snapshot))
     control = _control_nodes(tree, findings)
     ordered = tuple(sorted(devices.values(), key=lambda device: (device.gpu.index, device.gpu.uuid)))

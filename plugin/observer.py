@@ -9,24 +9,26 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from plugin.errors import DriverNotReady
 from plugin.inventory import Inventory, NodeTree, next_inventory, without_driver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from plugin.health.model import Reading, Transition, XidEvent
     from plugin.snapshot import GpuSource, Snapshot
 
 
 @dataclass(frozen=True)
 class Observation:
-    """An inventory, and why the driver could not be asked (empty: it was)."""
+    """An inventory, why the driver could not be asked (empty: it was), and how health changed."""
 
     inventory: Inventory
     waiting_for: str = ""
     hint: str = ""
+    transitions: tuple[Transition, ...] = ()
 
     @property
     def has_driver(self) -> bool:
@@ -36,10 +38,51 @@ class Observation:
 
 @dataclass(frozen=True)
 class Pace:
-    """How often to look: while the driver answers, and while it or a GPU is missing."""
+    """How often to look: while the driver answers, while it or a GPU is missing, and at the condition of the GPUs."""
 
     refresh_s: float
     retry_s: float
+    health_s: float = 30.0
+
+
+class Health(Protocol):
+    """Who judges what is seen: `plugin.health.keeper`."""
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether the GPUs are to be read at every look."""
+
+    def watch_begins(self) -> None:
+        """Note that events are received from now on."""
+
+    def watch_ends(self, *, lost_events: bool = False) -> None:
+        """Note that no events are received for a while, or were lost already."""
+
+    def hear(self, events: tuple[XidEvent, ...]) -> None:
+        """Keep events until the next look is judged, whoever looks then."""
+
+    def judge(self, inventory: Inventory, readings: Mapping[str, Reading]) -> tuple[Inventory, tuple[Transition, ...]]:
+        """Return the inventory with what health says of it, and what changed."""
+
+
+class NoHealth:
+    """Where nobody judges: what answers is healthy."""
+
+    is_pressing = False
+
+    def watch_begins(self) -> None:
+        """Nothing is noted."""
+
+    def watch_ends(self, *, lost_events: bool = False) -> None:
+        """Nothing is noted."""
+
+    def hear(self, events: tuple[XidEvent, ...]) -> None:
+        """Nothing is kept."""
+
+    def judge(self, inventory: Inventory, readings: Mapping[str, Reading]) -> tuple[Inventory, tuple[Transition, ...]]:
+        """Return the inventory as it is."""
+        del readings
+        return inventory, ()
 
 
 def snapshot_of_gpus(source: GpuSource) -> Snapshot:
@@ -58,35 +101,65 @@ class Observer:
     tree: NodeTree
     pace: Pace
     clock: Callable[[], float] = time.monotonic
-    inventory: Inventory = field(default_factory=Inventory)  # what is known already
+    inventory: Inventory = field(default_factory=Inventory)  # what is known already, not judged
+    health: Health = field(default_factory=NoHealth)
+    happened: Callable[[], None] = lambda: None  # called in any thread: it is time to look
     _is_open: bool = False
     _opened_at: float = 0.0
+    _read_at: float | None = None
+    _is_deaf: bool = False
 
     def observe(self) -> Observation:
         """Ask once; an absent driver is an observation, not an error."""
-        if self._is_open and self._is_reopening_due():
+        if self._is_open and (self._is_deaf or self._is_reopening_due()):
             self.close()
         try:
             self._open()
+            self._take_events()
             snapshot = snapshot_of_gpus(self.source)
+            readings = self._read_health()
         except DriverNotReady as error:
             self.close()
             self.inventory = without_driver(self.inventory, error.message)
             return Observation(self.inventory, error.message, error.hint)
         self.inventory = next_inventory(self.inventory, snapshot, self.tree)
-        return Observation(self.inventory)
+        judged, transitions = self.health.judge(self.inventory, readings)
+        return Observation(judged, transitions=transitions)
 
     def close(self) -> None:
         """Let go of the driver."""
         if self._is_open:
             self._is_open = False
             self.source.close()
+            self._take_events()  # until the very end of the session
+            if not self._is_deaf:
+                self.health.watch_ends()
+            self._is_deaf = False
 
     def _open(self) -> None:
         if not self._is_open:
             self.source.open()
             self._is_open = True
             self._opened_at = self.clock()
+            self._read_at = None
+            self.health.watch_begins()
+            self.source.watch_events(self.happened)
+
+    def _take_events(self) -> None:
+        """Take what has happened; when nothing is heard any more, the session is opened anew at the next look."""
+        try:
+            self.health.hear(self.source.take_events())
+        except DriverNotReady:
+            self._is_deaf = True
+            self.health.watch_ends(lost_events=True)
+
+    def _read_health(self) -> Mapping[str, Reading]:
+        """Ask the GPUs for their condition, when it is time or something has happened."""
+        is_due = self._read_at is None or self.clock() - self._read_at >= self.pace.health_s
+        if not (is_due or self.health.is_pressing):
+            return {}
+        self._read_at = self.clock()
+        return self.source.read_health()
 
     def _is_reopening_due(self) -> bool:
         """NVML lists GPUs when a session starts: one that came back is only seen by a new session."""
@@ -137,6 +210,10 @@ class ObserverThread:
         hangs, and while nobody looks.
         """
         self._question = question
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Look before it is time."""
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:

@@ -6,7 +6,12 @@ Not here: what is made of it. Health and device nodes are the inventory's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.health.model import Reading, XidEvent
 
 from plugin.topology.facts import NO_LINKS, LinkFacts
 
@@ -64,6 +69,18 @@ class GpuSource(Protocol):
 
     def snapshot(self) -> Snapshot:
         """Ask for every GPU; raises DriverNotReady when the driver as a whole does not answer."""
+
+    def read_health(self) -> Mapping[str, Reading]:
+        """Ask every GPU for its condition, by UUID; one that does not answer is left out."""
+
+    def watch_events(self, happened: Callable[[], None]) -> None:
+        """Hear of XID errors from now on; `happened` is called in any thread after some did, and must not block."""
+
+    def take_events(self) -> tuple[XidEvent, ...]:
+        """Return the errors since the last time, also after the end of a session; never waits.
+
+        Raises DriverNotReady when none are heard any more in this session, once those that were heard are taken.
+        """
 
     def close(self) -> None:
         """End the session and let go of the library; does nothing without a session."""

@@ -34,6 +34,9 @@ class Node(Protocol):
     def follow_release(self) -> None:
         """Do what the file says now."""
 
+    def look_now(self) -> None:
+        """Look at driver and verdicts before it is time."""
+
 
 async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) -> bool:
     """Wait at most so long; whether it was long enough."""
@@ -45,7 +48,7 @@ async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) 
 
 
 class Answers:
-    """Two verbs: `status` says what is so, `look` follows the file first and waits until that is done."""
+    """`status` says what is so; `look` follows the release first, `health` the verdicts, and both wait for it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -53,8 +56,8 @@ class Answers:
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; a wrong one gets an `error`."""
         verb, timeout_s = request.get("verb"), request.get("timeout_s", 0.0)
-        if verb not in {"status", "look"}:
-            return {"error": "verb must be status or look"}
+        if verb not in {"status", "look", "health"}:
+            return {"error": "verb must be status, look or health"}
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s <= _MAX_WAIT_S:
             return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
         problems: list[str] = []
@@ -62,6 +65,10 @@ class Answers:
             self._node.follow_release()
             wait = self._until_resumed if self._node.release is None else self._until_released
             problems = await wait(timeout_s)
+        elif verb == "health" and self._node.release is None:
+            self._node.look_now()
+            if not await _within(timeout_s, self._node.observed.wait()):
+                problems.append("the driver does not answer: the verdict counts when it does")
         return {**self._status(), "problems": problems}
 
     def _status(self) -> dict[str, Any]:

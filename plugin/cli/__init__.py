@@ -44,7 +44,25 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (run, devices, config):
         add_options(verb)
     _add_release_verbs(verbs, configured)
+    _add_health_verbs(verbs, configured)
     return parser
+
+
+def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    health = verbs.add_parser("health", help="show the health of the GPUs, or decide it by hand")
+    acts = health.add_subparsers(dest="act", required=True, metavar="ACT")
+    show = acts.add_parser("show", parents=[configured], help="show what is open against each GPU")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    named = {
+        "set": "decide by hand, whatever is found, until it is cleared",
+        "clear": "forget what was decided: evidence counts again",
+    }
+    for act, words in named.items():
+        parser = acts.add_parser(act, parents=[configured], help=words)
+        parser.add_argument("gpu", metavar="GPU", help="its UUID, or its index while the daemon runs")
+        if act == "set":
+            parser.add_argument("verdict", choices=("healthy", "unhealthy"))
+            parser.add_argument("--reason", required=True, help="why: people read it in every place that shows the GPU")
 
 
 def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
@@ -78,11 +96,25 @@ def _dispatch(arguments: argparse.Namespace) -> int:
 
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
+    if arguments.verb == "health":
+        return _dispatch_health(arguments)
     if arguments.verb == "devices":
         return show_devices(given_by(arguments), as_json=arguments.json)
     if arguments.explain:
         return explain_config(given_by(arguments), as_json=arguments.json)
     return show_config(given_by(arguments))
+
+
+def _dispatch_health(arguments: argparse.Namespace) -> int:
+    from plugin.cli import health  # noqa: PLC0415 - not needed for --version
+
+    if arguments.act == "show":
+        return health.show_health(arguments.config, as_json=arguments.json)
+    if arguments.act == "clear":
+        return health.clear_verdict(arguments.config, arguments.gpu)
+    return health.set_verdict(
+        arguments.config, arguments.gpu, is_healthy=arguments.verdict == "healthy", reason=arguments.reason
+    )
 
 
 def _dispatch_release(arguments: argparse.Namespace) -> int:

@@ -18,12 +18,16 @@ import pynvml
 from plugin.errors import DriverNotReady
 from plugin.nvml import details
 from plugin.nvml.address import sysfs_address
+from plugin.nvml.condition import read_conditions
+from plugin.nvml.events import XidWatch
 from plugin.nvml.links import LinkReader
 from plugin.nvml.root import HOST, library_below
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from plugin.health.model import Reading, XidEvent
 
 _Answer = TypeVar("_Answer")
 _SONAME = "libnvidia-ml.so.1"
@@ -94,6 +98,7 @@ class NvmlSource:
         self._driver_root = driver_root
         self._is_open = False
         self._links = LinkReader()
+        self._watch: XidWatch | None = None
 
     def open(self) -> None:
         """Load the library and start a session."""
@@ -123,12 +128,30 @@ class NvmlSource:
             links=self._links.read(gpus),
         )
 
+    def read_health(self) -> dict[str, Reading]:
+        """Ask every GPU for its condition; raises DriverNotReady when the driver as a whole does not answer."""
+        try:
+            return read_conditions()
+        except pynvml.NVMLError as error:
+            raise _not_ready(error) from error
+
+    def watch_events(self, happened: Callable[[], None]) -> None:
+        """Hear of XID errors from now on, until the session ends."""
+        self._watch = XidWatch(happened)
+        self._watch.begin()
+
+    def take_events(self) -> tuple[XidEvent, ...]:
+        """Return the XID errors since the last time; raises DriverNotReady when none are heard of any more."""
+        return () if self._watch is None else self._watch.take()
+
     def close(self) -> None:
         """End the session and unmap the library."""
         if not self._is_open:
             return
         self._is_open = False
         try:
+            if self._watch is not None:
+                self._watch.end()
             pynvml.nvmlShutdown()
         except pynvml.NVMLError:
             pass  # the driver may be gone already: the session ends with the library

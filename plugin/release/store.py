@@ -10,9 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from plugin.durable import flush_folder, replace_file
 from plugin.errors import ReleaseError
 from plugin.release.record import MAX_BYTES, Release, parse_release, render_release
 
@@ -39,39 +40,16 @@ def read_release(folder: Path) -> Release | None:
     return Release("", problem=f"{path} cannot be understood: {reason}")
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_release(folder: Path, release: Release) -> None:
     """Put the file in place in one step and on the disk; on an error (ReleaseError) it is as it was before."""
     path = folder / FILE_NAME
-    beside = folder / f".{FILE_NAME}.new"
     try:
-        beside.unlink(missing_ok=True)  # of a process that was killed
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor, not a path
-                file.write(render_release(release))
-                file.flush()
-                os.fsync(descriptor)
-            _flush_folder(folder)  # now rather than after the rename: an error then would come too late
-            beside.rename(path)
-        except BaseException:
-            with suppress(OSError):
-                beside.unlink()
-            raise
+        replace_file(path, render_release(release))
     except OSError as error:
         raise ReleaseError(
             f"{path} cannot be written: {(error.strerror or str(error)).lower()}",
             "nothing was released; you must be root, and the disk must be writable and have space",
         ) from error
-    with suppress(OSError):
-        _flush_folder(folder)  # the release is in force; a disk that fails right now may forget it with the power
 
 
 def forget_release(folder: Path) -> bool:
@@ -79,7 +57,7 @@ def forget_release(folder: Path) -> bool:
     path = folder / FILE_NAME
     try:
         path.unlink()
-        _flush_folder(folder)
+        flush_folder(folder)
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -46,6 +46,7 @@ class DaemonProcess:
             "stateFolder": str(self.node / "state"),
             "refreshSeconds": 0.1,
             "retrySeconds": 0.1,
+            "quietSeconds": 0.1,
         }
         (self.node / "node.json").write_text(json.dumps({**config, **keys}))
 

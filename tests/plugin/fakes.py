@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
+from plugin.health.model import Reading, XidEvent
 from plugin.snapshot import GpuFacts, LostGpu, MigFacts, Snapshot
 from plugin.telemetry import GpuTelemetry
 from plugin.topology.facts import Nic, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 VERSION = "550.163.01"
@@ -73,6 +75,15 @@ class FileSource:
             tuple(LostGpu(**found) for found in state["lost"]),
             state.get("cuda_version", ""),
         )
+
+    def read_health(self) -> dict[str, Reading]:
+        return {found.uuid: Reading(processes=0) for found in self.snapshot().gpus}
+
+    def watch_events(self, happened: Callable[[], None]) -> None:
+        assert self.is_open, f"{happened} without a session"
+
+    def take_events(self) -> tuple[XidEvent, ...]:
+        return ()
 
     def close(self) -> None:
         assert self.is_open, "close without a session"

@@ -4,11 +4,13 @@
 #include "session.h"
 #include "state.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users; /* nvmlInit calls without their nvmlShutdown */
@@ -134,10 +136,14 @@ void call_end(struct call *call)
         spend_us(call->cost_us);
 }
 
-nvml_return call_pause(struct call *call, unsigned pause_ms)
+nvml_return call_pause(struct call *call, int watch, unsigned pause_ms)
 {
+    char changes[4096];
+    struct pollfd waited = {.fd = watch, .events = POLLIN}; /* poll ignores a descriptor of -1 */
     pthread_mutex_unlock(&lock);
-    sleep_us(pause_ms * 1000ul);
+    poll(&waited, 1, (int)pause_ms);
+    while (watch >= 0 && read(watch, changes, sizeof(changes)) > 0) {
+    }
     pthread_mutex_lock(&lock);
     call->machine = users > 0 ? state_machine() : NULL;
     return call->machine ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;

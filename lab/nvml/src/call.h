@@ -38,8 +38,9 @@ const struct mig *call_find_mig(const struct gpu *gpu, const char *uuid);
 /* The code that `function` is to fail with for this GPU (NULL: no GPU is meant), else NVML_SUCCESS. */
 nvml_return call_failure(const struct machine *machine, const char *function, const struct gpu *gpu);
 
-/* Lets go of the lock for `pause_ms` in a call that waits, and looks at the machine again. */
-nvml_return call_pause(struct call *call, unsigned pause_ms);
+/* Lets go of the lock in a call that waits, until `watch` (of state_watch) is readable or `pause_ms` have passed, and
+ * looks at the machine again. */
+nvml_return call_pause(struct call *call, int watch, unsigned pause_ms);
 
 /* Copies a string out: INVALID_ARGUMENT without a target, INSUFFICIENT_SIZE when it does not fit. */
 nvml_return call_text(char *target, unsigned size, const char *text);

@@ -5,15 +5,19 @@
  */
 #include "call.h"
 #include "session.h"
+#include "state.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { TICK_MS = 20 }; /* how late an event may be noticed */
+/* How late an event may be noticed where the file cannot be watched, and where it can. */
+enum { TICK_MS = 20, WATCHED_TICK_MS = 1000 };
 
 struct event_set {
     uint64_t seen;
+    int watch; /* of state_watch */
     uint64_t types[MAX_GPUS]; /* by position: event types registered for it */
 };
 
@@ -33,6 +37,7 @@ NVML_API nvml_return nvmlEventSetCreate(struct event_set **set)
     *set = calloc(1, sizeof(**set));
     if (!*set)
         return NVML_ERROR_MEMORY;
+    (*set)->watch = state_watch(); /* before the machine is looked at, so that nothing falls in between */
     (*set)->seen = last_sequence(call.machine);
     return NVML_SUCCESS;
 }
@@ -41,6 +46,8 @@ NVML_API nvml_return nvmlEventSetFree(struct event_set *set)
 {
     CALL(call_system(__func__));
     REQUIRE(set);
+    if (set->watch >= 0)
+        close(set->watch);
     free(set);
     return NVML_SUCCESS;
 }
@@ -94,12 +101,12 @@ static int64_t now_ms(void)
 static nvml_return wait_for_event(struct call *call, struct event_set *set, unsigned timeout_ms,
                                   struct nvml_event *event)
 {
-    int64_t end = now_ms() + timeout_ms;
+    int64_t end = now_ms() + timeout_ms, tick = set->watch < 0 ? TICK_MS : WATCHED_TICK_MS;
     while (!take_event(call->machine, set, event)) {
         int64_t left = end - now_ms();
         if (left <= 0)
             return NVML_ERROR_TIMEOUT;
-        nvml_return status = call_pause(call, left < TICK_MS ? (unsigned)left : TICK_MS);
+        nvml_return status = call_pause(call, set->watch, (unsigned)(left < tick ? left : tick));
         if (status == NVML_SUCCESS)
             status = call_failure(call->machine, "nvmlEventSetWait", NULL);
         if (status != NVML_SUCCESS)

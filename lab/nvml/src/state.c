@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,4 +108,16 @@ const struct machine *state_machine(void)
     for (int attempt = 0; descriptor >= 0 && attempt < RETRIES && refresh() == BUSY; attempt++)
         nanosleep(&pause, NULL);
     return loaded;
+}
+
+int state_watch(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", descriptor);
+    int watch = descriptor >= 0 ? inotify_init1(IN_CLOEXEC | IN_NONBLOCK) : -1;
+    if (watch >= 0 && inotify_add_watch(watch, path, IN_MODIFY) < 0) {
+        close(watch);
+        return -1;
+    }
+    return watch;
 }

@@ -26,4 +26,8 @@ void state_close(void);
 /* The machine as last written in full; NULL when there never was one. Valid until the next call. */
 const struct machine *state_machine(void);
 
+/* A descriptor that can be polled for reading when the region has been written, -1 where the kernel has none to give.
+ * Belongs to the caller. Writes by way of another mount of an overlay do not show: look now and then all the same. */
+int state_watch(void);
+
 #endif

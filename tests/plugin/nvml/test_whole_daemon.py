@@ -48,6 +48,8 @@ class Node:
             "stateFolder": str(folder / "state"),
             "refreshSeconds": 0.1,
             "retrySeconds": 0.1,
+            "healthSeconds": 0.1,
+            "quietSeconds": 0.1,
         }
         (folder / "node.json").write_text(json.dumps(config))
 
@@ -129,7 +131,7 @@ def test_devices_are_shown_as_a_table_and_as_json(node: Node) -> None:
     table = subprocess.run(node.command("devices"), env=node.environment(), capture_output=True, text=True, check=True)
     lines = table.stdout.splitlines()
     assert lines[0] == "driver 550.163.01"
-    assert lines[1].split() == ["INDEX", "UUID", "NODE", "PCI", "NUMA", "MEMORY", "MODEL"]
+    assert lines[1].split() == ["INDEX", "UUID", "NODE", "PCI", "NUMA", "MEMORY", "HEALTH", "MODEL"]
     assert [line.split()[1] for line in lines[2:]] == node.uuids[:1]
     assert table.stderr == f"note: {node.uuids[1]} is not offered: it has no device node nvidia1\n"
     shown = json.loads(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from plugin.allocation import AllocationTable, DeviceNode, Entry
+from plugin.allocation import AllocationTable, Entry
+from plugin.answer import DeviceNode, NamedDevice
 from plugin.preference.choice import Preference, prefer
 from plugin.topology.facts import GpuLinks, LinkFacts, NvLink, Place, Remote
 from plugin.topology.level import Level
@@ -71,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             start = time.process_time_ns()
             made = topology(count, level, switched=switched)
             once = (time.process_time_ns() - start) / 1e6
-            entry = Entry(DeviceNode("/dev/null", "/dev/null"), "")
-            table = AllocationTable((), dict.fromkeys(made.ids, entry), made)
+            node = DeviceNode("/dev/null", "/dev/null")
+            table = AllocationTable((), {name: Entry(NamedDevice(name, name, node), "") for name in made.ids}, made)
             found = {size: measure(table, size, rounds) for size in range(1, count + 1)}
             slowest = max(found, key=lambda size: found[size][0])
             bounded = [size for size, (_, preferred) in found.items() if preferred.cut_off]

@@ -111,6 +111,10 @@ class LabNode:
         """Change the simulated machine while processes use it."""
         nvml_state.update(self.node.nvml_library, change)
 
+    def judge(self, *verdict: str) -> str:
+        """Say what a person thinks of a GPU: `grapnel-node health ...`."""
+        return self.node.run(["/usr/lib/grapnel/node/grapnel-node", "health", *verdict]).stdout
+
     def journal(self, unit: str, lines: int) -> str:
         """Return the end of a unit's journal."""
         argv = ["journalctl", "--unit", unit, "--lines", str(lines), "--no-pager", "--output", "short-monotonic"]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import grpc
+import h2
 
 from lab.kubelet import Kubelet
 from lab.kubelet.endpoint import Endpoint
@@ -39,11 +39,9 @@ DAEMON = "import sys; from plugin.cli import main; sys.exit(main())"
 MODULES = {
     "bare python3": "pass",
     "+ ctypes, pynvml": "import pynvml",
-    "+ protobuf": "from google.protobuf import descriptor_pb2",
     "+ asyncio, no ssl": "import sys; sys.modules['ssl'] = None; import asyncio",
     "+ asyncio": "import asyncio",
-    "+ grpc, no ssl": "import sys; sys.modules['ssl'] = None; import grpc",
-    "+ grpc": "import grpc",
+    "+ asyncio, h2, no ssl": "import sys; sys.modules['ssl'] = None; import asyncio, h2.connection",
 }
 
 
@@ -70,7 +68,7 @@ def memory_of(pid: int) -> Memory:
 
 
 class Interpreter:
-    """A copy of this interpreter and the daemon's three libraries.
+    """A copy of this interpreter and the daemon's libraries.
 
     Nobody else maps its files, so PSS is that of a node where nothing else runs the same Python.
     """
@@ -78,11 +76,10 @@ class Interpreter:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "python3"
         shutil.copy(Path(sys.executable).resolve(), self.path)
-        site = Path(grpc.__file__).parents[1]
-        for name in ("grpc", "google"):
+        site = Path(h2.__file__).parents[1]
+        for name in ("h2", "hpack", "hyperframe"):
             shutil.copytree(site / name, folder / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pynvml.py", "typing_extensions.py"):
-            shutil.copy(site / name, folder / "site")
+        shutil.copy(site / "pynvml.py", folder / "site")
         shutil.copytree(REPOSITORY / "plugin", folder / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
         self.environment = {
             "PATH": os.environ["PATH"],

@@ -26,6 +26,7 @@ _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 # An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
 _RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+REGISTRATIONS = ("socket", "watcher")
 _RESERVED = ("kubernetes.io", ".kubernetes.io")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
@@ -42,6 +43,7 @@ class NodeConfig:
     origin: str = field(default="", compare=False)  # the file that was read
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
+    registration: str = "socket"
     hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
@@ -70,6 +72,7 @@ KEYS = {
     "resource": "resource",
     "nvidiaConfigFile": "nvidia_config",
     "kubeletRoot": "kubelet_root",
+    "registration": "registration",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
@@ -89,6 +92,12 @@ def _resource(value: object) -> str:
     if not isinstance(value, str) or not _RESOURCE.fullmatch(value) or prefix.endswith(_RESERVED):
         raise ValueError('must be a resource name with a domain of its own, such as "nvidia.com/gpu"')
     return value
+
+
+def _registration(value: object) -> str:
+    if value not in REGISTRATIONS:
+        raise ValueError(f"must be one of {', '.join(REGISTRATIONS)}")
+    return str(value)
 
 
 def _path(value: object) -> Path:
@@ -136,6 +145,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": _resource,
     "nvidiaConfigFile": lambda value: None if value is None else _path(value),
     "kubeletRoot": _path,
+    "registration": _registration,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,

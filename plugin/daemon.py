@@ -59,7 +59,7 @@ class Surroundings:
 
 def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
     """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
-    return config.resource, config.settings.patterns, config.kubelet_root
+    return config.resource, config.settings.patterns, config.kubelet_root, config.registration
 
 
 class Daemon:

@@ -30,7 +30,7 @@ def format_line(level: str, message: str, fields: Iterable[tuple[str, object]]) 
 
 
 class _LineFormatter(logging.Formatter):
-    """Brings the records of libraries (gRPC, asyncio) into the same form."""
+    """Brings the records of libraries (asyncio) into the same form."""
 
     def __init__(self, *, debug: bool) -> None:
         super().__init__()
@@ -53,7 +53,8 @@ def configure(stream: TextIO, *, debug: bool) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_LineFormatter(debug=debug))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO, force=True)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for library in ("asyncio", "hpack"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 class Journal:

@@ -95,7 +95,8 @@ class Offering:
         self._waiting[resource] = "registering with the kubelet"
         return Link(
             resource=resource,
-            folder=config.kubelet_root / "device-plugins",
+            kubelet_root=config.kubelet_root,
+            through_watcher=config.registration == "watcher",
             journal=self._journal,
             on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

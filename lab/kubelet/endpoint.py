@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Device, Registry, Resource
 from plugin.kubelet.folder import SocketAddress
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

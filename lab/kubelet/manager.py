@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from lab.kubelet.endpoint import Endpoint
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
+from lab.kubelet.watcher import PluginWatcher
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from typing import Self
 
+    from lab.kubelet.proto.pluginregistration.v1.api_pb2 import PluginInfo
+
 _API_VERSION = "v1beta1"
+_LOSE_S = 10.0  # for a stream to bring its first list
 _HANG_S = 60.0  # the longest a hung Register can keep a test
 
 
@@ -39,10 +43,16 @@ class Assignment:
 
 
 class Kubelet:
-    """A device manager on `<root>/device-plugins/kubelet.sock`. A context manager: started and stopped."""
+    """A device manager on `<root>/device-plugins/kubelet.sock`. A context manager: started and stopped.
 
-    def __init__(self, root: Path) -> None:
+    With `watches_plugins` it also takes plugins whose sockets are in `<root>/plugins_registry`.
+    """
+
+    def __init__(self, root: Path, *, watches_plugins: bool = False) -> None:
         self.folder = root / "device-plugins"
+        self.plugins_folder = root / "plugins_registry"
+        self._watches_plugins = watches_plugins
+        self._watcher: PluginWatcher | None = None
         self.mode = Mode.SERVE
         self.registry = Registry()
         self.assignments: dict[str, Assignment] = {}
@@ -70,11 +80,16 @@ class Kubelet:
         self._server.add_generic_rpc_handlers((self._handler(),))
         self._server.add_insecure_port(self._address.target)
         self._server.start()
+        if self._watches_plugins:
+            self._watcher = PluginWatcher(self.plugins_folder, self._take)
 
     def stop(self, *, leave_socket: bool = False) -> None:
         """Stop; with `leave_socket` a stale kubelet.sock stays, as after a kill."""
         server, address, self._server, self._address = self._server, self._address, None, None
         self.registry.wake()
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.stop()
         for endpoint in self._endpoints.values():
             endpoint.close()
         self._endpoints.clear()
@@ -174,10 +189,28 @@ class Kubelet:
         self._adopt(resource, endpoint)
         return api_pb2.Empty()
 
+    def _take(self, info: PluginInfo, socket: str) -> str:
+        """Take a plugin that the watcher found; return why not, or ""."""
+        if self.mode is Mode.REFUSE or info.type != "DevicePlugin" or _API_VERSION not in info.supported_versions:
+            return f"{info.type} {info.name}, versions {list(info.supported_versions)} is not supported"
+        endpoint = Endpoint(self.plugins_folder, socket)
+        try:
+            endpoint.options()
+        except grpc.RpcError as error:
+            endpoint.close()
+            return f"failed to get options: {error}"
+        self._adopt(self.registry.register(info.name, socket), endpoint)
+        return ""
+
     def _adopt(self, resource: Resource, endpoint: Endpoint) -> None:
         previous = self._endpoints.pop(resource.name, None)
         if previous is not None:
             previous.close()
         self._endpoints[resource.name] = endpoint
-        if self.mode is not Mode.DEAF:
-            endpoint.watch(self.registry, resource)
+        if self.mode is Mode.DEAF:
+            return
+        endpoint.watch(self.registry, resource)
+        if self.mode is Mode.LOSE:
+            self.registry.wait_for(lambda: resource.is_watched, _LOSE_S)
+            endpoint.end_stream()
+            self.registry.wait_for(lambda: not resource.is_watched, _LOSE_S)

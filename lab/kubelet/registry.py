@@ -19,6 +19,7 @@ class Mode(enum.Enum):
     REFUSE = "refuse"  # an error at once
     HANG = "hang"  # no answer until the mode changes
     DEAF = "deaf"  # success, but no stream is ever opened
+    LOSE = "lose"  # success, but the stream is lost before the answer is given
 
 
 @dataclass(frozen=True)

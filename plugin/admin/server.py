@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import socket
-import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from plugin.kubelet.folder import SocketIdentity, socket_identity
+from plugin.peer import peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 _MAX_REQUEST_BYTES = 4096
 _READ_S = 5.0
 _MAX_REQUESTS = 16
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
-
-
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user id of the other end, as the kernel knows them."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
 
 
 class AdminServer:
@@ -101,7 +93,7 @@ class AdminServer:
             return {"error": f"no request within {_READ_S:g} s"}
         except (ValueError, RecursionError):
             return {"error": "a request is one json object on one line"}
-        pid, uid = _peer(writer.get_extra_info("socket"))
+        pid, uid = peer_of(writer.get_extra_info("socket"))
         if uid not in {0, os.geteuid()}:
             self._journal.warning("a request was refused: not root", pid=pid, uid=uid)
             return {"error": "only root may ask"}

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 
 def _prepare_process() -> None:
-    """Set what must be set before gRPC and asyncio are imported."""
+    """Set what must be set before asyncio is imported."""
     os.umask(0o077)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log lines are not ours; errors arrive as exceptions
     # The daemon speaks over unix sockets only. asyncio imports OpenSSL wherever it is there, and does
     # without where it is not: 4 MiB per node (measured by bench/plugin.py).
     sys.modules.setdefault("ssl", None)  # type: ignore[arg-type] # None is how an import is made to fail

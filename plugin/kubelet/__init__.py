@@ -1,4 +1,4 @@
-"""Everything between this daemon and the kubelet, and the only place that imports grpc.
+"""Everything between this daemon and the kubelet.
 
 The daemon serves its own socket (`server`), tells the kubelet about it (`registration`), and does both
 again whenever the kubelet was replaced (`link`). What is offered and what a container gets is decided

@@ -38,7 +38,7 @@ def socket_identity(path: Path) -> SocketIdentity | None:
 
 
 class SocketAddress:
-    """A gRPC address of a socket in a folder; keeps a descriptor open where the path is too long."""
+    """The path of a socket in a folder, short enough; keeps a descriptor open where its own is too long."""
 
     def __init__(self, folder: Path, name: str) -> None:
         path = str(folder / name)
@@ -46,7 +46,12 @@ class SocketAddress:
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
             self._descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             path = f"/proc/self/fd/{self._descriptor}/{name}"
-        self.target = f"unix:{path}"
+        self.path = path
+
+    @property
+    def target(self) -> str:
+        """The path as gRPC's own libraries name it."""
+        return f"unix:{self.path}"
 
     def close(self) -> None:
         """Let go of the folder; the address is not usable afterwards."""

@@ -19,15 +19,17 @@ from plugin.kubelet.board import Board, Publication
 from plugin.kubelet.counting import Uncounted
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketIdentity, socket_identity
 from plugin.kubelet.inotify import FolderWatch
-from plugin.kubelet.registration import register
+from plugin.kubelet.registration import DEVICE_PLUGINS, KubeletSocket
 from plugin.kubelet.server import PluginServer
 from plugin.kubelet.service import DevicePluginService
+from plugin.kubelet.watcher import PluginWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from plugin.kubelet.counting import KubeletCounter
+    from plugin.kubelet.registration import Registration
     from plugin.log import Journal
     from plugin.resources import Offer
 
@@ -66,7 +68,8 @@ class Link:
         self,
         *,
         resource: str,
-        folder: Path,
+        kubelet_root: Path,
+        through_watcher: bool = False,
         journal: Journal,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
@@ -74,15 +77,20 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
-        self.folder = folder
+        self.folder = kubelet_root / DEVICE_PLUGINS  # where `kubelet.sock` tells one kubelet from the next
         self.board = Board(Publication((), AllocationTable((), {})), clock)
         self._journal = journal
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
         self._counter = counter or Uncounted()
-        service = DevicePluginService(self.board, journal, self._counter)
-        self._server = PluginServer(folder, socket_name(resource), service.handler())
+        name = socket_name(resource)
+        self._registration: Registration = (
+            PluginWatcher(kubelet_root, resource) if through_watcher else KubeletSocket(kubelet_root, resource, name)
+        )
+        methods = DevicePluginService(self.board, journal, self._counter).methods()
+        methods = {**methods, **self._registration.methods()}
+        self._server = PluginServer(self._registration.socket_folder, name, methods, journal)
         self._kubelet: SocketIdentity | None = None
         self._is_served = False  # to this kubelet: streams of the one before are gone
         self._is_registered = False  # with this kubelet
@@ -128,7 +136,8 @@ class Link:
         if (self._is_registered and self._is_watched()) or self._clock() < self._retry_at:
             return
         try:
-            if not self._is_served:
+            if not self._is_served or self._registration.needs_new_socket:
+                self._registration.prepare()
                 await self._server.serve()
                 self._is_served = True
             await self._register()
@@ -139,9 +148,10 @@ class Link:
             self._report(error.message, error.hint)
 
     async def _register(self) -> None:
-        await register(self.folder, socket_name(self.resource), self.resource, self._timing.register_s)
+        begun_at = self._clock()  # the kubelet may open its stream, and lose it, before its answer is here
+        await self._registration.announce(self._timing.register_s)
         self._is_registered = True
-        self._registered_at = self._clock()
+        self._registered_at = begun_at
         self._backoff_s = 0.0
         self._counter.registered(self.resource)
         self._journal.standing("kubelet")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import grpc
-
 from plugin.errors import KubeletError
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
 from plugin.metrics.attribution import Given, PodContainer
+from plugin.rpc.client import call_bytes
+from plugin.rpc.connection import Limits
+from plugin.rpc.status import CallError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,14 +99,12 @@ async def list_given(kubelet_root: Path, deadline_s: float) -> tuple[Given, ...]
         address = SocketAddress(folder, KUBELET_SOCKET)
     except OSError as error:
         raise KubeletError(f"{folder} cannot be opened: {(error.strerror or str(error)).lower()}", hint) from error
-    options = (("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES))
+    limits = Limits(message_bytes=_MAX_ANSWER_BYTES)
     try:
-        async with grpc.aio.insecure_channel(address.target, options=options) as channel:
-            call = channel.unary_unary(METHOD, request_serializer=bytes, response_deserializer=bytes)
-            return parse_given(await call(b"", timeout=deadline_s))
-    except grpc.aio.AioRpcError as error:
-        detail = (error.details() or "")[:_MAX_DETAIL]
-        raise KubeletError(f"{path} does not say who has which device: {error.code().name}: {detail}", hint) from error
+        return parse_given(await call_bytes(address.path, METHOD, b"", deadline_s=deadline_s, limits=limits))
+    except CallError as error:
+        code, detail = error.code.name, error.detail[:_MAX_DETAIL]
+        raise KubeletError(f"{path} does not say who has which device: {code}: {detail}", hint) from error
     except ValueError as error:
         raise KubeletError(f"{path} gives an answer that is none: {error}", hint) from error
     finally:

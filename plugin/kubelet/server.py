@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import grpc
+from typing import TYPE_CHECKING
 
 from plugin.errors import KubeletError
 from plugin.kubelet.folder import SocketAddress, SocketIdentity, socket_identity
+from plugin.rpc.server import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-_OPTIONS = (
-    ("grpc.max_receive_message_length", 1 << 20),  # a request names devices of one node
-    ("grpc.so_reuseport", 0),
-)
-_MAX_CALLS = 128  # a kubelet has a handful in flight
+    from plugin.log import Journal
+    from plugin.rpc.serving import Method
 
 
 class PluginServer:
     """A gRPC server on `<folder>/<name>`."""
 
-    def __init__(self, folder: Path, name: str, handler: grpc.GenericRpcHandler[Any, Any]) -> None:
+    def __init__(self, folder: Path, name: str, methods: Mapping[str, Method], journal: Journal) -> None:
         self._folder = folder
         self._name = name
-        self._handler = handler
-        self._server: grpc.aio.Server | None = None
+        self._methods = methods
+        self._journal = journal
+        self._server: Server | None = None
         self._address: SocketAddress | None = None
         self._identity: SocketIdentity | None = None
 
@@ -39,13 +37,11 @@ class PluginServer:
         await self.stop(grace_s=0)
         try:
             self._address = SocketAddress(self._folder, self._name)
-            self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_CALLS)
-            self._server.add_generic_rpc_handlers((self._handler,))
-            self._server.add_insecure_port(self._address.target)
-            await self._server.start()
-        except (OSError, RuntimeError) as error:
+            self._server = Server(self._methods, self._journal)
+            await self._server.start(self._address.path)
+        except OSError as error:
             await self.stop(grace_s=0)
-            problem = f"{self._folder / self._name} cannot be served: {str(error).lower()}"
+            problem = f"{self._folder / self._name} cannot be served: {(error.strerror or str(error)).lower()}"
             raise KubeletError(problem, "does the folder exist, and may the daemon write to it?") from error
         self._identity = socket_identity(self._folder / self._name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ import pytest
 
 from lab.kubelet import AllocationRefused, Device, Kubelet, Mode
 from lab.kubelet.endpoint import status_of
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
+from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as watcher_pb2
 from plugin.kubelet.folder import SocketAddress
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +31,11 @@ REQUESTS: dict[str, Any] = {
 class MinimalPlugin:
     """A plugin of a few lines: offers what it is told and notes the calls it gets."""
 
-    def __init__(self, folder: Path, *, prefers: bool) -> None:
+    def __init__(self, folder: Path, *, prefers: bool, version: str = "v1beta1") -> None:
         self.calls: list[str] = []
         self.folder = folder
+        self.verdicts: queue.SimpleQueue[tuple[bool, str]] = queue.SimpleQueue()
+        self._version = version
         self._prefers = prefers
         self._devices = [("b", "Healthy"), ("a", "Healthy"), ("c", "Unhealthy")]
         self._done = threading.Event()
@@ -46,9 +50,33 @@ class MinimalPlugin:
             self._list, request_deserializer=api_pb2.Empty.FromString, response_serializer=self._serialize
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods),))
+        self._server.add_generic_rpc_handlers((self._for_the_watcher(),))
         self._address = SocketAddress(folder, "thing.sock")
         self._server.add_insecure_port(self._address.target)
         self._server.start()
+
+    def _for_the_watcher(self) -> grpc.GenericRpcHandler[Any, Any]:
+        def get_info(_request: Any, _context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - generated classes
+            self.calls.append("GetInfo")
+            return watcher_pb2.PluginInfo(type="DevicePlugin", name=RESOURCE, supported_versions=[self._version])
+
+        def notify(request: Any, _context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - generated classes
+            self.verdicts.put((request.plugin_registered, request.error))
+            return watcher_pb2.RegistrationStatusResponse()
+
+        methods: dict[str, Any] = {
+            "GetInfo": grpc.unary_unary_rpc_method_handler(
+                get_info,
+                request_deserializer=watcher_pb2.InfoRequest.FromString,
+                response_serializer=self._serialize,
+            ),
+            "NotifyRegistrationStatus": grpc.unary_unary_rpc_method_handler(
+                notify,
+                request_deserializer=watcher_pb2.RegistrationStatus.FromString,
+                response_serializer=self._serialize,
+            ),
+        }
+        return grpc.method_handlers_generic_handler("pluginregistration.Registration", methods)
 
     @staticmethod
     def _serialize(message: Any) -> bytes:  # noqa: ANN401 - generated classes
@@ -203,6 +231,40 @@ def test_a_deaf_kubelet_registers_and_never_watches(kubelet: Kubelet, plugin: Mi
     plugin.register()
     assert plugin.calls == ["GetDevicePluginOptions"]
     assert kubelet.healthy(RESOURCE) == []
+
+
+def test_a_kubelet_that_loses_streams_loses_them_before_it_answers(kubelet: Kubelet, plugin: MinimalPlugin) -> None:
+    kubelet.set_mode(Mode.LOSE)
+    plugin.register()
+    known = kubelet.registry.get(RESOURCE)
+    assert known is not None
+    assert (known.lists, known.is_watched) == (1, False)
+
+
+def test_a_plugin_in_the_watched_folder_is_found_asked_and_told(tmp_path: Path) -> None:
+    (tmp_path / "plugins_registry").mkdir()
+    plugin = MinimalPlugin(tmp_path / "plugins_registry", prefers=True)
+    with Kubelet(tmp_path, watches_plugins=True) as kubelet:
+        assert kubelet.wait_for_devices(RESOURCE, 2) == ["a", "b"]
+        assert plugin.verdicts.get(timeout=10) == (True, "")
+        assert plugin.calls[:2] == ["GetInfo", "GetDevicePluginOptions"]
+        assert kubelet.allocate(RESOURCE, 2, "pod").device_ids == ("a", "b")
+        assert plugin.calls.count("GetInfo") == 1
+        plugin.stop()
+
+
+def test_a_plugin_of_another_version_is_told_so(tmp_path: Path) -> None:
+    with Kubelet(tmp_path, watches_plugins=True) as kubelet:
+        plugin = MinimalPlugin(kubelet.plugins_folder, prefers=True, version="v2")
+        is_registered, error = plugin.verdicts.get(timeout=10)
+        assert not is_registered
+        assert "['v2'] is not supported" in error
+        assert kubelet.registry.registrations == 0
+        plugin.stop()
+
+
+def test_a_kubelet_that_does_not_watch_leaves_the_folder_alone(kubelet: Kubelet) -> None:
+    assert not kubelet.plugins_folder.exists()
 
 
 def test_devices_are_values() -> None:

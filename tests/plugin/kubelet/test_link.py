@@ -140,6 +140,16 @@ def test_a_kubelet_that_never_opens_the_stream_is_registered_with_again(
     assert daemon.is_running()
 
 
+def test_a_stream_that_is_lost_before_the_registration_is_answered_is_noticed(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, first_stream_s=60) as daemon:
+        kubelet.set_mode(Mode.LOSE)
+        kubelet.start()
+        wait_for_registrations(kubelet, 2)
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert daemon.is_running()
+
+
 def test_a_kubelet_that_hangs_in_register_is_given_up_and_tried_again(kubelet: Kubelet, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path, register_s=0.2) as daemon:
         kubelet.set_mode(Mode.HANG)

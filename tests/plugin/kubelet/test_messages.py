@@ -9,12 +9,13 @@ import jsonschema
 import pytest
 from google.protobuf.json_format import MessageToDict, Parse
 
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.allocation import allocate, prepare_table
-from plugin.answer import AnswerForm, DeviceList
+from plugin.answer import AnswerForm, ContainerAnswer, DeviceList
 from plugin.inventory import Inventory, next_inventory
 from plugin.kubelet.messages import container_response, device_list
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.resources import whole_gpus
+from plugin.rpc.codec import encode
 from plugin.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
@@ -24,7 +25,12 @@ SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
 
 def answer(indices: list[int], missing: set[str]) -> api_pb2.ContainerAllocateResponse:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree(missing))
-    return container_response(allocate(prepare_table(inventory), [gpu(index).uuid for index in indices]))
+    return as_read(allocate(prepare_table(inventory), [gpu(index).uuid for index in indices]))
+
+
+def as_read(given: ContainerAnswer) -> api_pb2.ContainerAllocateResponse:
+    """Return what a kubelet reads of an answer."""
+    return api_pb2.ContainerAllocateResponse.FromString(encode(container_response(given)))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_good_samples_are_what_the_daemon_answers(sample: str, indices: list[int
 )
 def test_other_strategies_are_answered_as_their_samples_say(sample: str, form: AnswerForm) -> None:
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(4)), DictTree())
-    response = container_response(allocate(prepare_table(inventory, form), [gpu(3).uuid, gpu(0).uuid]))
+    response = as_read(allocate(prepare_table(inventory, form), [gpu(3).uuid, gpu(0).uuid]))
     text = (CONTRACT / f"strategies/{sample}.json").read_text()
     assert response == Parse(text, api_pb2.ContainerAllocateResponse())
 
@@ -72,7 +78,8 @@ def test_bad_samples_do_not_fit_the_schema(path: Path) -> None:
 def test_the_device_list_names_health_and_numa_node() -> None:
     before = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(numa={gpu(1).pci_address: 1}))
     inventory = next_inventory(before, Snapshot(VERSION, (gpu(1),)), DictTree(numa={gpu(1).pci_address: 1}))
-    assert MessageToDict(device_list(whole_gpus(inventory))) == {
+    shown = api_pb2.ListAndWatchResponse.FromString(encode(device_list(whole_gpus(inventory))))
+    assert MessageToDict(shown) == {
         "devices": [
             {"ID": gpu(0).uuid, "health": "Unhealthy"},
             {"ID": gpu(1).uuid, "health": "Healthy", "topology": {"nodes": [{"ID": "1"}]}},

@@ -7,20 +7,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
-PROTO = "plugin/kubelet/proto/deviceplugin/v1beta1/api.proto"
-# sha256 of api.proto in k8s.io/kubelet v0.34.4.
-PUBLISHED = "b780bfeac99c93c231dc165ce417f4da88481eececa0c65eeb90f5f2e9b5b65b"
+# sha256 of each api.proto in k8s.io/kubelet v0.34.4.
+PUBLISHED = {
+    "lab/kubelet/proto/deviceplugin/v1beta1/api.proto": (
+        "b780bfeac99c93c231dc165ce417f4da88481eececa0c65eeb90f5f2e9b5b65b"
+    ),
+    "lab/kubelet/proto/pluginregistration/v1/api.proto": (
+        "7a67a0000a1a167c155286834bc9ccb489f8bcdb394e006daba270189c272afa"
+    ),
+}
 
 
-def test_generated_files_are_current(tmp_path: Path) -> None:
+@pytest.mark.parametrize("proto", PUBLISHED)
+def test_generated_files_are_current(tmp_path: Path, proto: str) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", "--proto_path=."]
-    subprocess.run([*command, f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", PROTO], cwd=REPOSITORY, check=True)
+    subprocess.run([*command, f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", proto], cwd=REPOSITORY, check=True)
     for suffix in ("_pb2.py", "_pb2.pyi"):
-        name = PROTO.replace(".proto", suffix)
-        assert (REPOSITORY / name).read_text() == (tmp_path / name).read_text(), "see plugin/kubelet/proto/__init__.py"
+        name = proto.replace(".proto", suffix)
+        assert (REPOSITORY / name).read_text() == (tmp_path / name).read_text(), "see lab/kubelet/proto/__init__.py"
 
 
-def test_the_interface_is_unchanged_below_our_header() -> None:
-    _, _, published = (REPOSITORY / PROTO).read_text().partition("below this comment.\n\n")
-    assert hashlib.sha256(published.encode()).hexdigest() == PUBLISHED
+@pytest.mark.parametrize("proto", PUBLISHED)
+def test_the_interface_is_unchanged_below_our_header(proto: str) -> None:
+    _, _, published = (REPOSITORY / proto).read_text().partition("below this comment.\n\n")
+    assert hashlib.sha256(published.encode()).hexdigest() == PUBLISHED[proto]

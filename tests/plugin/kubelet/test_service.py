@@ -10,8 +10,8 @@ import pytest
 
 from lab.kubelet import Kubelet
 from lab.kubelet.endpoint import Endpoint, status_of
+from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.kubelet.folder import SocketAddress
-from plugin.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.snapshot import LostGpu, Snapshot
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess
 from tests.plugin.fakes import VERSION, gpu, write_driver

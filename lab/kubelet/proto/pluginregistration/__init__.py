@@ -1,0 +1,1 @@
+"""The interface of the kubelet's plugin watcher."""

@@ -1,0 +1,320 @@
+"""Messages as values, and their protobuf encoding.
+
+A field is declared with its number and kind, `name: str = string(1)`; the encoding follows from that.
+What the wire holds beyond the declaration is skipped, as every protobuf reader does. Source: the
+protobuf encoding guide (proto3). Only the kinds that the kubelet's interfaces use are here.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Message = TypeVar("_Message", bound="Message")
+_MAX_VARINT_BYTES = 10
+_MAX_FIELD_NUMBER = (1 << 29) - 1
+_MAX_GROUP_DEPTH = 32
+_BITS_64 = (1 << 64) - 1
+_SMALL = tuple(bytes((value,)) for value in range(0x80))
+
+
+class DecodeError(Exception):
+    """Bytes that are no message."""
+
+
+class Kind(enum.Enum):
+    """What a field holds, by the name that the interface gives it."""
+
+    STRING = "string"
+    BOOL = "bool"
+    INT32 = "int32"
+    INT64 = "int64"
+    MESSAGE = "message"
+    STRING_MAP = "map<string, string>"
+
+
+class _Wire(enum.IntEnum):
+    """Wire types."""
+
+    VARINT = 0
+    FIXED64 = 1
+    BYTES = 2
+    GROUP_START = 3
+    GROUP_END = 4
+    FIXED32 = 5
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a message in the interface."""
+
+    number: int
+    kind: Kind
+    default: Any
+    message: type[Message] | None = None
+    name: str = ""
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether there may be any number of it."""
+        return isinstance(self.default, tuple)
+
+
+# Declarations: each stands where a field's default stands, whatever that field's type is.
+
+
+def string(number: int) -> Any:  # noqa: ANN401
+    """Declare a text."""
+    return Field(number, Kind.STRING, "")
+
+
+def strings(number: int) -> Any:  # noqa: ANN401
+    """Declare any number of texts."""
+    return Field(number, Kind.STRING, ())
+
+
+def boolean(number: int) -> Any:  # noqa: ANN401
+    """Declare a yes or no."""
+    return Field(number, Kind.BOOL, default=False)
+
+
+def int32(number: int) -> Any:  # noqa: ANN401
+    """Declare a number of 32 bits."""
+    return Field(number, Kind.INT32, 0)
+
+
+def int64(number: int) -> Any:  # noqa: ANN401
+    """Declare a number of 64 bits."""
+    return Field(number, Kind.INT64, 0)
+
+
+def message(number: int, of: type[Message]) -> Any:  # noqa: ANN401
+    """Declare a message, or None where there is none."""
+    return Field(number, Kind.MESSAGE, None, of)
+
+
+def messages(number: int, of: type[Message]) -> Any:  # noqa: ANN401
+    """Declare any number of messages."""
+    return Field(number, Kind.MESSAGE, (), of)
+
+
+def string_map(number: int) -> Any:  # noqa: ANN401
+    """Declare texts by name."""
+    return Field(number, Kind.STRING_MAP, MappingProxyType({}))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Message:
+    """A value with named fields. A dataclass for type checkers; made without one, which costs 0.8 ms a class."""
+
+    FIELDS: ClassVar[Mapping[int, Field]] = {}  # by number, in the order of their declaration
+    _NAMES: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        declared = [replace(each, name=name) for name, each in vars(cls).items() if isinstance(each, Field)]
+        cls.FIELDS = {each.number: each for each in declared}
+        cls._NAMES = frozenset(each.name for each in declared)
+        for each in declared:
+            setattr(cls, each.name, each.default)
+
+    def __init__(self, **values: Any) -> None:  # noqa: ANN401 - the declarations know the types
+        if unknown := values.keys() - self._NAMES:
+            raise TypeError(f"{type(self).__name__} has no field {min(unknown)}")
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
+
+    def _values(self) -> list[object]:
+        return [getattr(self, each.name) for each in self.FIELDS.values()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and type(self) is type(other) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment] # a map among the fields has no hash
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in self.FIELDS.values())
+        return f"{type(self).__name__}({shown})"
+
+
+# Encoding
+
+
+def _varint(value: int) -> bytes:
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    value &= _BITS_64  # a negative number has ten bytes
+    out = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _chunk(number: int, payload: bytes) -> bytes:
+    return _varint(number << 3 | _Wire.BYTES) + _varint(len(payload)) + payload
+
+
+def _encode_one(declared: Field, value: Any) -> bytes:  # noqa: ANN401 - the declaration knows the type
+    if declared.kind is Kind.STRING:
+        return _chunk(declared.number, value.encode())
+    if declared.kind is Kind.MESSAGE:
+        return _chunk(declared.number, encode(value))
+    if declared.kind is Kind.STRING_MAP:
+        pairs = (_chunk(1, name.encode()) + _chunk(2, text.encode()) for name, text in value.items())
+        return b"".join(_chunk(declared.number, pair) for pair in pairs)
+    return _varint(declared.number << 3 | _Wire.VARINT) + _varint(int(value))
+
+
+def encode(value: Message) -> bytes:
+    """Return a message's bytes; fields with their default value are left out."""
+    parts: list[bytes] = []
+    for declared in value.FIELDS.values():
+        held = getattr(value, declared.name)
+        if declared.is_repeated:
+            parts.extend(_encode_one(declared, each) for each in held)
+        elif declared.kind is Kind.MESSAGE:
+            if held is not None:
+                parts.append(_encode_one(declared, held))
+        elif held:
+            parts.append(_encode_one(declared, held))
+    return b"".join(parts)
+
+
+# Decoding
+
+
+class _Reader:
+    """A position in bytes. Every step checks that there is something left."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at >= len(self._data)
+
+    def varint(self) -> int:
+        value = 0
+        for position in range(_MAX_VARINT_BYTES):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << 7 * position
+            if byte < 0x80:  # noqa: PLR2004 - the highest bit says that more follows
+                return value & _BITS_64
+        raise DecodeError("a number is longer than ten bytes")
+
+    def take(self, length: int) -> bytes:
+        end = self._at + length
+        if end > len(self._data):
+            raise DecodeError("the message ends too early")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def tag(self) -> tuple[int, int]:
+        """Return the number of a field and its wire type."""
+        number, wire = divmod(self.varint(), 8)
+        if not 0 < number <= _MAX_FIELD_NUMBER:
+            raise DecodeError(f"no field has the number {number}")
+        return number, wire
+
+    def skip(self, number: int, wire: int, depth: int = 0) -> None:
+        """Pass over a field that nobody declared."""
+        if wire == _Wire.VARINT:
+            self.varint()
+        elif wire == _Wire.FIXED64:
+            self.take(8)
+        elif wire == _Wire.FIXED32:
+            self.take(4)
+        elif wire == _Wire.BYTES:
+            self.take(self.varint())
+        elif wire == _Wire.GROUP_START and depth < _MAX_GROUP_DEPTH:
+            self._skip_group(number, depth + 1)
+        else:
+            raise DecodeError(f"field {number} has the wire type {wire}")
+
+    def _skip_group(self, number: int, depth: int) -> None:
+        while True:
+            inner, wire = self.tag()
+            if wire == _Wire.GROUP_END:
+                if inner != number:
+                    raise DecodeError(f"group {number} ends as {inner}")
+                return
+            self.skip(inner, wire, depth)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DecodeError("a text is not utf-8") from error
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _pair(data: bytes) -> tuple[str, str]:
+    reader, found = _Reader(data), {1: "", 2: ""}
+    while not reader.is_at_end:
+        number, wire = reader.tag()
+        if wire == _Wire.BYTES and number in found:
+            found[number] = _text(reader.take(reader.varint()))
+        else:
+            reader.skip(number, wire)
+    return found[1], found[2]
+
+
+def _value(declared: Field, reader: _Reader) -> Any:  # noqa: ANN401 - the declaration knows the type
+    if declared.kind is Kind.BOOL:
+        return reader.varint() != 0
+    if declared.kind is Kind.INT32:
+        return _signed(reader.varint(), 32)
+    if declared.kind is Kind.INT64:
+        return _signed(reader.varint(), 64)
+    data = reader.take(reader.varint())
+    if declared.kind is Kind.STRING:
+        return _text(data)
+    if declared.kind is Kind.STRING_MAP:
+        return _pair(data)
+    return data
+
+
+_SCALARS = {Kind.BOOL, Kind.INT32, Kind.INT64}
+
+
+def decode(kind: type[_Message], data: bytes) -> _Message:
+    """Return the message that bytes hold; raises DecodeError.
+
+    Of a single field that comes twice the last counts, of a single message both parts do.
+    """
+    known = kind.FIELDS
+    reader = _Reader(data)
+    found: dict[int, list[Any]] = {}
+    while not reader.is_at_end:
+        number, wire = reader.tag()
+        declared = known.get(number)
+        if declared is not None and wire == (_Wire.VARINT if declared.kind in _SCALARS else _Wire.BYTES):
+            found.setdefault(number, []).append(_value(declared, reader))
+        else:
+            reader.skip(number, wire)
+    return kind(**{known[number].name: _join(known[number], values) for number, values in found.items()})
+
+
+def _join(declared: Field, values: list[Any]) -> Any:  # noqa: ANN401 - the declaration knows the type
+    if declared.kind is Kind.STRING_MAP:
+        return dict(values)
+    if declared.message is not None:
+        if declared.is_repeated:
+            return tuple(decode(declared.message, value) for value in values)
+        return decode(declared.message, b"".join(values))
+    return tuple(values) if declared.is_repeated else values[-1]

@@ -1,0 +1,66 @@
+"""The daemon's memory after many rounds of what a kubelet does rarely and a broken one all the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.kubelet import Kubelet
+from lab.kubelet.endpoint import Endpoint
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess
+from tests.plugin.fakes import gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.functional  # whole daemons, one process a test
+
+SOCKET = "grapnel-nvidia.com_gpu.sock"
+ROUNDS = 500
+LIMIT_KIB = 512
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path) as process, Kubelet(process.kubelet_root) as kubelet:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        yield process
+
+
+def private_kib(pid: int) -> int:
+    """Return the memory that this process alone has (USS)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+def growth_kib(daemon: DaemonProcess, work: Callable[[], object]) -> int:
+    """Do it often, then as often again: what the first time leaves is no leak."""
+    for _ in range(ROUNDS):
+        work()
+    before = private_kib(daemon.pid)
+    for _ in range(ROUNDS):
+        work()
+    return private_kib(daemon.pid) - before
+
+
+def test_streams_opened_again_on_one_connection_cost_nothing(daemon: DaemonProcess) -> None:
+    endpoint = Endpoint(daemon.kubelet_root / "device-plugins", SOCKET)
+    assert growth_kib(daemon, endpoint.first_list) < LIMIT_KIB
+    endpoint.close()
+
+
+def test_streams_on_connections_of_their_own_cost_nothing(daemon: DaemonProcess) -> None:
+    def connect() -> None:
+        endpoint = Endpoint(daemon.kubelet_root / "device-plugins", SOCKET)
+        endpoint.first_list()
+        endpoint.close()
+
+    assert growth_kib(daemon, connect) < LIMIT_KIB
+
+
+def test_allocations_cost_nothing(daemon: DaemonProcess) -> None:
+    endpoint = Endpoint(daemon.kubelet_root / "device-plugins", SOCKET)
+    assert growth_kib(daemon, lambda: endpoint.allocate([gpu(0).uuid])) < LIMIT_KIB
+    endpoint.close()

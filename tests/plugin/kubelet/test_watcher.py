@@ -1,0 +1,103 @@
+"""The daemon beside a kubelet that finds plugins by itself: real processes, real gRPC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.kubelet import Kubelet, Mode
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
+from tests.plugin.fakes import gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.functional  # whole daemons, one process a test
+
+SOCKET = "grapnel-nvidia.com_gpu.sock"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    stand_in = Kubelet(tmp_path / "kubelet", watches_plugins=True)
+    yield stand_in
+    stand_in.stop()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
+    process = DaemonProcess(tmp_path, first_stream_s=0.3, look_s=0.1, backoff_min_s=0.05, backoff_max_s=0.1)
+    process.configure(registration="watcher")
+    with process:
+        yield process
+
+
+def wait_for_registrations(kubelet: Kubelet, count: int) -> None:
+    wait_until(lambda: kubelet.registry.registrations >= count, lambda: f"{kubelet.registry.registrations=}")
+
+
+def test_a_kubelet_finds_the_devices(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    assert kubelet.wait_for_devices(RESOURCE, 2) == [gpu(0).uuid, gpu(1).uuid]
+    daemon.wait_for_log("msg=registered")
+    assert [path.name for path in kubelet.plugins_folder.iterdir()] == [SOCKET]
+    assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
+    assert kubelet.allocate(RESOURCE, 1, "pod").device_ids == (gpu(0).uuid,)
+
+
+def test_a_kubelet_that_comes_later_or_again_finds_the_devices(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    daemon.wait_for_log("kubelet.sock does not exist")
+    for _ in range(3):
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        kubelet.stop()
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_stream_that_ends_alone_leads_to_a_new_socket(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    kubelet.end_stream(RESOURCE)
+    wait_for_registrations(kubelet, 2)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    (kubelet.plugins_folder / SOCKET).unlink()
+    wait_for_registrations(kubelet, 2)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.is_running()
+
+
+def test_a_refusal_is_said_once_and_tried_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.set_mode(Mode.REFUSE)
+    kubelet.start()
+    daemon.wait_for_log("is not supported")
+    kubelet.set_mode(Mode.SERVE)
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.log().count("is not supported") == 1
+
+
+def test_a_kubelet_without_a_watcher_is_said_to_be_one(tmp_path: Path) -> None:
+    process = DaemonProcess(tmp_path, register_s=0.2)
+    process.configure(registration="watcher")
+    (process.kubelet_root / "plugins_registry").mkdir()
+    with process as daemon, Kubelet(tmp_path / "kubelet"):
+        daemon.wait_for_log("no kubelet came within 0.2 s")
+        assert daemon.stop() == 0
+    assert list((process.kubelet_root / "plugins_registry").iterdir()) == []
+
+
+def test_sigterm_withdraws_the_devices_and_the_socket(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.stop() == 0
+    wait_until(lambda: kubelet.capacity(RESOURCE) == 0, lambda: f"{kubelet.capacity(RESOURCE)=}")
+    assert list(kubelet.plugins_folder.iterdir()) == []

@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 RESOURCE = "nvidia.com/gpu"
 REPOSITORY = Path(__file__).resolve().parents[1]
-DAEMON = "import sys; from plugin.cli import main; sys.exit(main())"
 MODULES = {
     "bare python3": "pass",
     "+ ctypes, pynvml": "import pynvml",
-    "+ asyncio, no ssl": "import sys; sys.modules['ssl'] = None; import asyncio",
+    "+ asyncio, no ssl": "sys.modules['ssl'] = None; import asyncio",
     "+ asyncio": "import asyncio",
-    "+ asyncio, h2, no ssl": "import sys; sys.modules['ssl'] = None; import asyncio, h2.connection",
+    "+ asyncio, h2, no ssl": "sys.modules['ssl'] = None; import asyncio, h2.connection",
 }
 
 
@@ -68,31 +67,31 @@ def memory_of(pid: int) -> Memory:
 
 
 class Interpreter:
-    """A copy of this interpreter and the daemon's libraries.
+    """A copy of this interpreter, and a release of the daemon as nodes have it: launcher, modules, compiled libraries.
 
     Nobody else maps its files, so PSS is that of a node where nothing else runs the same Python.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "python3"
-        shutil.copy(Path(sys.executable).resolve(), self.path)
+        (folder / "bin").mkdir()
+        (folder / "lib").symlink_to(Path(sys.base_prefix) / "lib")
+        shutil.copy(Path(sys.executable).resolve(), folder / "bin/python3")
+        self.command = (str(folder / "bin/python3"), "-IS")  # as the launcher's first line has it
+        self.launcher = folder / "grapnel-node"
+        self._site = folder / "site"
         site = Path(h2.__file__).parents[1]
         for name in ("h2", "hpack", "hyperframe"):
             shutil.copytree(site / name, folder / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(site / "pynvml.py", folder / "site")
         shutil.copytree(REPOSITORY / "plugin", folder / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONHOME": sys.base_prefix,
-            "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'site'}",
-        }
-        subprocess.run([self.path, "-m", "compileall", "-q", folder], env=self.environment, check=True)
+        shutil.copy(REPOSITORY / "plugin/launcher.py", self.launcher)
+        subprocess.run([*self.command, "-m", "compileall", "-q", folder / "plugin", self._site], check=True)
 
     def memory_of_script(self, script: str) -> Memory:
         """Run a line, and look once it waits on its input."""
-        command = [str(self.path), "-c", f"{script}\nprint(flush=True)\ninput()"]
+        script = f"import sys; sys.path.insert(0, {str(self._site)!r}); {script}\nprint(flush=True)\ninput()"
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=self.environment) as process:
+        with subprocess.Popen([*self.command, "-c", script], stdin=pipe, stdout=pipe) as process:
             if process.stdout is not None:
                 process.stdout.readline()
             found = memory_of(process.pid)
@@ -133,7 +132,7 @@ class Node:
 
     def __init__(self, folder: Path, interpreter: Interpreter, gpus: int, nvml_call_us: int) -> None:
         machine = replace(models.machine("a100-40gb", gpus), call_cost_us=nvml_call_us)
-        library = install(folder / "lib", "550.163.01", machine)
+        library = install(folder / "driver", "550.163.01", machine)
         self.root = folder / "kubelet"
         (folder / "dev").mkdir()
         for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(gpus))):
@@ -141,8 +140,8 @@ class Node:
         config = {"kubeletRoot": str(self.root), "devRoot": str(folder / "dev"), "hookPath": "/bin/true"}
         config |= {"adminSocket": str(folder / "run/node.sock"), "stateFolder": str(folder / "state")}
         (folder / "node.json").write_text(json.dumps(config))
-        self._command = [str(interpreter.path), "-c", DAEMON, "run", "--config", str(folder / "node.json")]
-        self._environment = {**interpreter.environment, "LD_LIBRARY_PATH": str(library.parent)}
+        self._command = [*interpreter.command, str(interpreter.launcher), "run", "--config", str(folder / "node.json")]
+        self._environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(library.parent)}
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the daemon."""

@@ -5,16 +5,16 @@ Not here: what the values are used for. The file is parsed once and becomes one 
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,9 @@ def _load(text: str, origin: str) -> dict[str, Any]:
 
 def _unknown(key: str) -> str:
     lowered = {known.lower(): known for known in ("schema", *_PARSERS)}
-    nearest = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0)
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    nearest = get_close_matches(key.lower(), lowered, n=1, cutoff=0)
     return f'unknown key {json.dumps(key[:64])}, the nearest one is "{lowered[nearest[0]]}"'
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
@@ -32,6 +31,7 @@ from plugin.offering import Offering
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
 from plugin.reporting import report
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

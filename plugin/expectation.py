@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from plugin.errors import ExpectationError
+from plugin.values import dataclass
 
 SCHEMA = "grapnel.dev/expectation/v1alpha1"
 MAX_BYTES = 1024 * 1024

@@ -10,8 +10,9 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,14 @@ with a new inventory.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.errors import DriverNotReady
 from plugin.inventory import Inventory, NodeTree, next_inventory, without_driver
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +94,7 @@ def snapshot_of_gpus(source: GpuSource) -> Snapshot:
     return snapshot
 
 
-@dataclass
+@dataclasses.dataclass
 class Observer:
     """One look at a time. `clock` is monotonic seconds."""
 
@@ -101,8 +102,8 @@ class Observer:
     tree: NodeTree
     pace: Pace
     clock: Callable[[], float] = time.monotonic
-    inventory: Inventory = field(default_factory=Inventory)  # what is known already, not judged
-    health: Health = field(default_factory=NoHealth)
+    inventory: Inventory = dataclasses.field(default_factory=Inventory)  # what is known already, not judged
+    health: Health = dataclasses.field(default_factory=NoHealth)
     happened: Callable[[], None] = lambda: None  # called in any thread: it is time to look
     _is_open: bool = False
     _opened_at: float = 0.0

@@ -6,8 +6,10 @@ field of `Found` where it needs to look at something new. Not here: the looking.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Union
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,21 +28,21 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="say more, and show tracebacks")
     configured = argparse.ArgumentParser(add_help=False, parents=[common])
     configured.add_argument("--config", type=Path, metavar="FILE", help="default: /etc/grapnel/node.json")
+    settings = argparse.ArgumentParser(add_help=False, parents=[configured])
+    add_options(settings)
     parser = argparse.ArgumentParser(prog="grapnel-node", description="Offers this node's GPUs to the kubelet.")
     parser.add_argument("--version", action="version", version=f"grapnel-node {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run = verbs.add_parser("run", parents=[configured], help="run the daemon (in the foreground)", allow_abbrev=False)
+    verbs.add_parser("run", parents=[settings], help="run the daemon (in the foreground)", allow_abbrev=False)
     devices = verbs.add_parser(
-        "devices", parents=[configured], help="show the GPUs as the driver lists them", allow_abbrev=False
+        "devices", parents=[settings], help="show the GPUs as the driver lists them", allow_abbrev=False
     )
     devices.add_argument("--json", action="store_true", help="as JSON")
     config = verbs.add_parser(
-        "config", parents=[configured], help="show the configuration with all defaults", allow_abbrev=False
+        "config", parents=[settings], help="show the configuration with all defaults", allow_abbrev=False
     )
     config.add_argument("--explain", action="store_true", help="every setting's value and where it came from")
     config.add_argument("--json", action="store_true", help="as JSON")
-    for verb in (run, devices, config):
-        add_options(verb)
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
     return parser

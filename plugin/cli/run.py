@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -65,5 +66,7 @@ def run_daemon(given: Given, *, debug: bool) -> int:
         timing=Timing(),
         read_telemetry=read_telemetry,
     )
+    gc.freeze()  # what is there by now stays: no collection needs to look at it again
+    gc.enable()
     asyncio.run(Daemon(sources.config, surroundings).run())
     return 0

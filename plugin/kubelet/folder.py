@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

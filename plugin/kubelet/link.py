@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.allocation import AllocationTable
@@ -23,6 +22,7 @@ from plugin.kubelet.registration import DEVICE_PLUGINS, KubeletSocket
 from plugin.kubelet.server import PluginServer
 from plugin.kubelet.service import DevicePluginService
 from plugin.kubelet.watcher import PluginWatcher
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

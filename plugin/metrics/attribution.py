@@ -5,8 +5,9 @@ Pure. Not here: asking the kubelet (`plugin.kubelet.podresources`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 _REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class PodContainer:
     """A container as its pod names it."""
 
@@ -32,6 +33,10 @@ class Given:
     device_ids: tuple[str, ...]
 
 
+def _name(holder: PodContainer) -> tuple[str, str, str]:
+    return holder.namespace, holder.pod, holder.container
+
+
 def uuid_of(device_id: str) -> str:
     """Return the GPU of a device id, which for a shared GPU has the number of the share as well."""
     return device_id.partition(_REPLICA)[0]
@@ -44,4 +49,4 @@ def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mappin
         if each.resource in resources:
             for device_id in each.device_ids:
                 found.setdefault(uuid_of(device_id), set()).add(each.holder)
-    return {uuid: tuple(sorted(holders)) for uuid, holders in found.items()}
+    return {uuid: tuple(sorted(holders, key=_name)) for uuid, holders in found.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin import __version__
@@ -18,6 +17,7 @@ from plugin.metrics.attribution import holders_by_uuid
 from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
 from plugin.metrics.devices import gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

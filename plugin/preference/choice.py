@@ -5,7 +5,6 @@ The kubelet's topology manager has filtered by NUMA node before it asks; its lis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from plugin.errors import InvalidRequest
 from plugin.preference.division import Question, group_score
 from plugin.preference.search import Limits, divide
 from plugin.topology.hierarchy import find_hierarchy, renumbered
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,11 @@ GPUs are numbers here, `0 … n-1` in the driver's order, and scores a symmetric
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
 from itertools import combinations
 from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -73,7 +75,7 @@ def never() -> bool:
     return False
 
 
-@dataclass
+@dataclasses.dataclass
 class Effort:
     """Steps that a search may still make, a step being a group that is looked at.
 
@@ -82,7 +84,7 @@ class Effort:
 
     steps: int
     is_late: Callable[[], bool] = never
-    used: int = field(default=0, init=False)
+    used: int = dataclasses.field(default=0, init=False)
 
     def spend(self, steps: int) -> None:
         """Count steps that are about to be made; raises CutOff where there are not so many left."""

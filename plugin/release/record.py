@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plugin.inventory import Device, Inventory
 from plugin.snapshot import GpuFacts
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.inventory import NodeTree

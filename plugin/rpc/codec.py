@@ -8,12 +8,17 @@ protobuf encoding guide (proto3). Only the kinds that the kubelet's interfaces u
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import dataclass_transform
+else:  # Python has it from 3.11 on, and it does nothing
+    dataclass_transform = lambda **_: lambda cls: cls  # noqa: E731 - the typed form stands above
 
 _Message = TypeVar("_Message", bound="Message")
 _MAX_VARINT_BYTES = 10

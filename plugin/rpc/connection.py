@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import h2.config
@@ -18,6 +17,8 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,14 +7,15 @@ caller resets it, when its time is up, or with the connection. Not here: who may
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plugin.rpc.codec import DecodeError, Message, decode, encode
 from plugin.rpc.connection import Connection, Headers, Limits
 from plugin.rpc.framing import MessageReader, frame_message
 from plugin.rpc.status import CallError, Code, encode_detail, parse_timeout
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +48,7 @@ class ServerStream:
 Method = Unary | ServerStream
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class _Call:
     """What is known of a call that has not ended."""
 

@@ -6,9 +6,8 @@ nearest known key.
 
 from __future__ import annotations
 
-import difflib
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plugin.errors import ConfigError
@@ -16,6 +15,7 @@ from plugin.settings.kinds import BOOLEAN
 from plugin.settings.naming import NamePattern, parse_pattern, parse_resource_name
 from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, parse_devices, parse_replicas
 from plugin.settings.table import BY_NAME, HINT, SETTINGS
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -100,7 +100,9 @@ class _Reader:
 
     def _unknown(self, key: str, path: str, known: tuple[str, ...]) -> None:
         lowered = {name.lower(): name for name in known}
-        nearest = difflib.get_close_matches(key.lower(), lowered, n=1, cutoff=0)
+        from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+        nearest = get_close_matches(key.lower(), lowered, n=1, cutoff=0)
         where, inside = self._document.where(_join(path, key)), f"{path}: " if path else ""
         self.problems.append(
             f'{where}: {inside}unknown key {json.dumps(key[:64])}, the nearest one is "{lowered[nearest[0]]}"'

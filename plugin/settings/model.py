@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.answer import AnswerForm
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.settings.naming import NamePattern

@@ -6,7 +6,9 @@ NVIDIA's plugin reads this and throws it away; here it works for whole GPUs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from plugin.values import dataclass
 
 DOMAIN = "nvidia.com"
 _MAX_NAME = 63

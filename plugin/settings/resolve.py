@@ -7,7 +7,7 @@ here, in words that say that it comes later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from plugin.errors import ConfigError
 from plugin.settings.kinds import show
 from plugin.settings.model import DaemonSettings
 from plugin.settings.table import BY_NAME
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

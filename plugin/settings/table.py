@@ -6,10 +6,10 @@ resources and shares are in `naming` and `sharing`: they are in files alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, choice, choices
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.settings.kinds import Kind, Value

@@ -56,7 +56,7 @@ def _ask_child(text: str, origin: str) -> dict[str, Any]:
     found = importlib.util.find_spec("yaml")  # looks for it, does not load it
     if found is None or found.origin is None:
         raise ConfigError(f"{origin}: yaml cannot be read: PyYAML is not installed", "write the file as json")
-    command = [sys.executable, "-I", str(_CHILD), str(Path(found.origin).parent.parent)]
+    command = [sys.executable, "-IS", str(_CHILD), str(Path(found.origin).parent.parent)]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=_TIMEOUT_S, env={}, check=True)
         answer = json.loads(done.stdout)

@@ -26,7 +26,7 @@ def test_the_release_behind_the_link_is_used_and_nothing_else(tmp_path: Path) ->
     (tmp_path / "plugin").mkdir()
     (tmp_path / "plugin/__init__.py").write_text("raise SystemExit('the working directory was used')")
     done = subprocess.run(
-        [sys.executable, "-I", str(tmp_path / "node/grapnel-node"), "--version"],
+        [sys.executable, "-IS", str(tmp_path / "node/grapnel-node"), "--version"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
@@ -39,4 +39,4 @@ def test_the_release_behind_the_link_is_used_and_nothing_else(tmp_path: Path) ->
 def test_the_launcher_is_executable_and_isolated() -> None:
     launcher = REPOSITORY / "plugin/launcher.py"
     assert launcher.stat().st_mode & 0o111
-    assert launcher.read_text().startswith("#!/usr/bin/python3 -I\n")
+    assert launcher.read_text().startswith("#!/usr/bin/python3 -IS\n")

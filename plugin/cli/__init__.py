@@ -36,12 +36,14 @@ def _parser() -> argparse.ArgumentParser:
         "devices", parents=[configured], help="show the GPUs as the driver lists them", allow_abbrev=False
     )
     devices.add_argument("--json", action="store_true", help="as JSON")
+    labels = verbs.add_parser("labels", parents=[configured], help="show what the node is labelled", allow_abbrev=False)
+    labels.add_argument("--json", action="store_true", help="as JSON")
     config = verbs.add_parser(
         "config", parents=[configured], help="show the configuration with all defaults", allow_abbrev=False
     )
     config.add_argument("--explain", action="store_true", help="every setting's value and where it came from")
     config.add_argument("--json", action="store_true", help="as JSON")
-    for verb in (run, devices, config):
+    for verb in (run, devices, labels, config):
         add_options(verb)
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
@@ -98,6 +100,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
         return _dispatch_health(arguments)
+    if arguments.verb == "labels":
+        from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
+
+        return show_labels(given_by(arguments), as_json=arguments.json)
     if arguments.verb == "devices":
         return show_devices(given_by(arguments), as_json=arguments.json)
     if arguments.explain:

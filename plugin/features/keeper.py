@@ -60,10 +60,11 @@ class LabelKeeper:
         self._writing = threading.Lock()  # a thread cannot be cancelled: it must not write behind `close`
 
     def observed(self, observation: Observation, config: NodeConfig) -> None:
-        """Take note of what the driver said. While it does not answer, the labels stay what they were."""
-        if observation.waiting_for and observation.has_driver:
+        """Take note of what the driver said. While it does not answer, the GPUs of before are labelled."""
+        known = None if self._wanted is None else self._wanted.inventory
+        if observation.waiting_for and known is None and observation.has_driver:
             return
-        wanted = _Wanted(None if observation.waiting_for else observation.inventory, config)
+        wanted = _Wanted(known if observation.waiting_for else observation.inventory, config)
         is_same = self._wanted is not None and wanted.labelled() == self._wanted.labelled()
         if is_same or self._is_done(config):
             return

@@ -56,7 +56,7 @@ class Node:
         return self.file.read_text()
 
 
-def settings_of(folder: Path, **changes: Any) -> LabelSettings:
+def settings_of(folder: Path, **changes: Any) -> LabelSettings:  # noqa: ANN401 - values of its fields
     return LabelSettings(file=folder / "gfd")._replace(**changes)
 
 
@@ -114,6 +114,31 @@ def test_what_changes_no_label_is_not_told(tmp_path: Path) -> None:
         node.see(TWO)
         await node.change()
         assert node.counts() == ["1", "2"]
+
+    run(lambda: Node(tmp_path, settings_of(tmp_path)), script)
+
+
+def test_a_driver_that_is_away_labels_the_gpus_of_before_by_other_settings(tmp_path: Path) -> None:
+    async def script(node: Node) -> None:
+        node.see(ONE)
+        await node.change()
+        labels = settings_of(tmp_path, has_timestamp=False)
+        node.config = replace(node.config, settings=DaemonSettings(labels=labels))
+        node.keeper.observed(NO_DRIVER, node.config)
+        await node.change()
+        assert node.counts() == ["1", "1"]
+        assert "nvidia.com/gfd.timestamp" not in node.heard[1]
+
+    run(lambda: Node(tmp_path, settings_of(tmp_path)), script)
+
+
+def test_gpus_that_are_only_remembered_are_not_labelled(tmp_path: Path) -> None:
+    async def script(node: Node) -> None:
+        node.file.write_text("nvidia.com/gpu.count=8\n")
+        node.keeper.observed(Observation(without_driver(TWO, "waits"), "driver not loaded"), node.config)
+        node.see(ONE)
+        await node.change()
+        assert node.counts() == ["1"]
 
     run(lambda: Node(tmp_path, settings_of(tmp_path)), script)
 

@@ -17,8 +17,8 @@ from plugin.admin.server import AdminServer
 from plugin.config import split_address
 from plugin.errors import ConfigError, DriverNotReady
 from plugin.facts import render_facts, write_facts
+from plugin.features.keeper import LabelKeeper
 from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Policy
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
@@ -105,6 +105,8 @@ class Daemon:
             crashed=lambda error: self._in_loop(loop, self._on_crash, error),
         )
         self._timer = loop.call_later(0, lambda: None)
+        self.labels = LabelKeeper(self._journal)
+        self._spawn(self.labels.follow())
         self._observe()
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
@@ -143,11 +145,10 @@ class Daemon:
 
     def _keep_health(self, config: NodeConfig) -> HealthKeeper:
         """Return the one keeper of the state folder; a state that could not be written yet is in its memory."""
-        policy = Policy(quiet_s=config.quiet_s)
         if self._health is None or self._health.folder != config.state_folder:
             clock = Clock(config.sys_root / "module/nvidia")
             self._health = HealthKeeper(config.state_folder, clock, self._journal)
-        self._health.policy = policy
+        self._health.policy = config.settings.policy._replace(quiet_s=config.quiet_s)
         return self._health
 
     def look_now(self) -> None:
@@ -175,6 +176,7 @@ class Daemon:
         if not observation.waiting_for:
             self._tell_hook(inventory)
         self.offering.show(self._config, inventory)
+        self.labels.observed(observation, self._config)
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:
             self._tell_systemd()
 
@@ -338,6 +340,7 @@ class Daemon:
         self._journal.info("stopping")
         for task in self._tasks:
             task.cancel()
+        self.labels.close(stays=self.release is not None)
         await self._admin.close()
         await self._metrics.close()
         await self.offering.stop()

@@ -19,8 +19,8 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Put a file (0600) in place in one step and on the disk; on an OSError it is as it was before.
+def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
+    """Put a file in place in one step and on the disk; on an OSError it is as it was before.
 
     One process at a time: a temporary file of another one is taken for one that was killed.
     """
@@ -29,6 +29,7 @@ def replace_file(path: Path, text: str) -> None:
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor, not a path
+            os.fchmod(descriptor, mode)
             file.write(text)
             file.flush()
             os.fsync(descriptor)

@@ -18,6 +18,21 @@ from plugin.topology.facts import NO_LINKS, LinkFacts
 
 
 @dataclass(frozen=True)
+class MigSize:
+    """What a MIG device has of its GPU (NVML's device attributes)."""
+
+    memory_mib: int
+    multiprocessors: int
+    gpu_slices: int
+    compute_slices: int
+    copy_engines: int = 0
+    decoders: int = 0
+    encoders: int = 0
+    jpeg_engines: int = 0
+    ofa_engines: int = 0
+
+
+@dataclass(frozen=True)
 class MigFacts:
     """One MIG device, as NVML numbers it: its index counts from its GPU."""
 
@@ -25,6 +40,8 @@ class MigFacts:
     index: int
     gpu_instance: int
     compute_instance: int
+    profile: str = ""  # "1g.10gb+me"; "" and None where the driver does not say
+    size: MigSize | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +57,7 @@ class GpuFacts:
     brand: str = ""  # this and the next are "" where the driver does not say
     compute_capability: str = ""
     mig: tuple[MigFacts, ...] = ()
+    is_cut: bool | None = None  # whether it is in MIG mode; None where it has no such mode
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
         "devices", parents=[settings], help="show the GPUs as the driver lists them", allow_abbrev=False
     )
     devices.add_argument("--json", action="store_true", help="as JSON")
+    labels = verbs.add_parser("labels", parents=[settings], help="show what the node is labelled", allow_abbrev=False)
+    labels.add_argument("--json", action="store_true", help="as JSON")
     config = verbs.add_parser(
         "config", parents=[settings], help="show the configuration with all defaults", allow_abbrev=False
     )
@@ -98,6 +100,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
         return _dispatch_health(arguments)
+    if arguments.verb == "labels":
+        from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
+
+        return show_labels(given_by(arguments), as_json=arguments.json)
     if arguments.verb == "devices":
         return show_devices(given_by(arguments), as_json=arguments.json)
     if arguments.explain:

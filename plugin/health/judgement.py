@@ -1,7 +1,7 @@
 """The next state of every GPU's health from what one look brought. Pure, and each GPU for itself.
 
-Order within a look: a person's new verdict, then resets, then what is seen now, then what has passed. What is seen in
-a look is never closed by it. Not here: how a look is made (`keeper`).
+Order within a look: a person's new verdict, then what is not checked any more, then resets, then what is seen now,
+then what has passed. What is seen in a look is never closed by it. Not here: how a look is made (`keeper`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from plugin.health.conditions import NVLINK, is_set_back, lost, see_conditions
 from plugin.health.evidence import why_closed
 from plugin.health.model import NEEDS, Change, Class, Counters, Finding, GpuHealth, NodeHealth, Sighting, Transition
-from plugin.health.xid import judge_xid
+from plugin.health.xid import is_skipped, judge_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +50,7 @@ def next_health(state: NodeHealth, look: Look, policy: Policy) -> tuple[NodeHeal
         before = state.gpus.get(gpu.uuid, GpuHealth())
         course = _Course(gpu.uuid, before, look.moment, policy)
         course.take_verdict(look)
+        course.take_policy()
         course.take_reading(gpu, is_alone=not troubled - {gpu.uuid}, xids=xids.get(gpu.uuid, ()))
         course.close(gpu)
         gpus[gpu.uuid] = course.gpu
@@ -107,6 +108,13 @@ class _Course:
             self.gpu = self.gpu._replace(findings=())
         self.gpu = self.gpu._replace(verdict=verdict)
 
+    def take_policy(self) -> None:
+        """Close what the operator has not checked any more; it may be seen again, and is only noted then."""
+        for finding in self.gpu.findings:
+            if finding.kind.condemns and is_skipped(finding.cause, self._policy):
+                self._tell(Change.CLOSED, finding.cause, finding.kind, "not checked: DP_DISABLE_HEALTHCHECKS")
+                self.gpu = self.gpu._replace(findings=tuple(f for f in self.gpu.findings if f.cause != finding.cause))
+
     def take_reading(self, look: GpuLook, *, is_alone: bool, xids: Iterable[Sighting]) -> None:
         """Open or renew what is seen now."""
         self._start_load()
@@ -119,7 +127,8 @@ class _Course:
             self._see(lost(look.absent))
         if look.reading is not None:
             for sighting in see_conditions(self.gpu, look.reading, is_alone=is_alone):
-                self._see(sighting)
+                is_noted = is_skipped(sighting.cause, self._policy)
+                self._see(sighting._replace(kind=Class.NOTED) if is_noted else sighting)
             self._remember(look.reading)
 
     def _start_load(self) -> None:

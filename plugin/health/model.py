@@ -116,12 +116,18 @@ class Look(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How causes are judged. XID lists as in NVIDIA's plugin: `enforced` stands above `skipped` and `skips_all`."""
+    """How causes are judged. XID lists as in NVIDIA's plugin: `enforced` stands above `skipped` and `skips_all`.
+
+    `skips_conditions`: what readings show (memory, links) condemns nobody either. A GPU that does not answer is lost
+    whatever is skipped.
+    """
 
     quiet_s: float = 300.0
     skipped_xids: frozenset[int] = frozenset()
     enforced_xids: frozenset[int] = frozenset()
     skips_all_xids: bool = False
+    enforces_all_xids: bool = False
+    skips_conditions: bool = False
 
 
 class Sighting(NamedTuple):

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.health.model import Class
+from plugin.health.conditions import LOST
+from plugin.health.model import Class, Policy
 
 if TYPE_CHECKING:
-    from plugin.health.model import Policy
+    from collections.abc import Sequence
 
+_EVERY = {"all", "xids"}
 _CATALOGUE, _PLUGIN, _GKE = "catalogue", "device plugin", "gke"
 
 
@@ -109,11 +111,40 @@ def find_xid(number: int) -> Xid:
     return XIDS.get(number) or Xid(number, "in no list", Class.PASSING, "")
 
 
+def plan_policy(disabled: Sequence[str], enabled: Sequence[str]) -> Policy:
+    """Return what DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS come to: numbers, "xids" and "all".
+
+    NVIDIA's plugin checks nothing but XID errors, and takes both words for the same.
+    """
+    return Policy(
+        skipped_xids=_numbers(disabled),
+        enforced_xids=_numbers(enabled),
+        skips_all_xids=bool(_EVERY & set(disabled)),
+        enforces_all_xids=bool(_EVERY & set(enabled)),
+        skips_conditions="all" in disabled,
+    )
+
+
+def _numbers(words: Sequence[str]) -> frozenset[int]:
+    return frozenset(int(word) for word in words if word not in _EVERY)
+
+
+def is_skipped(cause: str, policy: Policy) -> bool:
+    """Whether the operator wants nobody condemned for a cause."""
+    if cause == LOST:
+        return False
+    if not cause.startswith("xid "):
+        return policy.skips_conditions
+    number = int(cause[len("xid ") :])
+    is_enforced = policy.enforces_all_xids or number in policy.enforced_xids
+    return not is_enforced and (policy.skips_all_xids or number in policy.skipped_xids)
+
+
 def judge_xid(number: int, policy: Policy) -> Xid:
     """Return it as the operator wants it judged: a skipped one is only noted, an enforced one condemns."""
     known = find_xid(number)
-    if number in policy.enforced_xids:
+    if policy.enforces_all_xids or number in policy.enforced_xids:
         return Xid(number, known.meaning, max(known.kind, Class.PASSING), "configuration")
-    if policy.skips_all_xids or number in policy.skipped_xids:
+    if is_skipped(f"xid {number}", policy):
         return Xid(number, known.meaning, min(known.kind, Class.NOTED), "configuration")
     return known

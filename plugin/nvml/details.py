@@ -1,7 +1,7 @@
 """What NVML knows of a GPU besides its identity: brand, compute capability, MIG devices.
 
-The daemon itself needs none of it: it is for the hook, which never asks NVML (contract `docs/contracts/nvml-facts`).
-So a question that fails is no loss of the GPU.
+It is for the hook, which never asks NVML (contract `docs/contracts/nvml-facts`), and for the node's labels. So a
+question that fails is no loss of the GPU.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
-from plugin.snapshot import MigFacts
+from plugin.snapshot import MigFacts, MigSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ _BRANDS = {
     15: "GeForceRTX",
     16: "TitanRTX",
 }
+_PROFILE = " MIG "  # a MIG device is called "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
 
 
 def _ask(question: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
@@ -63,10 +64,14 @@ def cuda_version() -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
 
+def is_cut(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no type
+    """Return whether a GPU is in MIG mode, None where it has no such mode or does not say."""
+    return _ask(lambda: bool(pynvml.nvmlDeviceGetMigMode(handle)[0]), None)
+
+
 def mig_devices(handle: Any) -> tuple[MigFacts, ...]:  # noqa: ANN401 - NVML's handles have no type
-    """Return the MIG devices of a GPU; none where it is not in MIG mode."""
-    is_enabled = _ask(lambda: bool(pynvml.nvmlDeviceGetMigMode(handle)[0]), otherwise=False)
-    count = _ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), 0) if is_enabled else 0
+    """Return the MIG devices of a GPU in MIG mode."""
+    count = _ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), 0)
     found = (_ask(lambda index=index: _mig_device(handle, index), None) for index in range(count))  # type: ignore[misc] # bound at once
     return tuple(device for device in found if device is not None)
 
@@ -78,4 +83,21 @@ def _mig_device(handle: Any, index: int) -> MigFacts | None:  # noqa: ANN401 - N
         index=index,
         gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(device)),
         compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(device)),
+        profile=_ask(lambda: str(pynvml.nvmlDeviceGetName(device)), "").partition(_PROFILE)[2],
+        size=_ask(lambda: _mig_size(device), None),
+    )
+
+
+def _mig_size(device: Any) -> MigSize:  # noqa: ANN401 - NVML's handles have no type
+    found = pynvml.nvmlDeviceGetAttributes_v2(device)
+    return MigSize(
+        memory_mib=int(found.memorySizeMB),
+        multiprocessors=int(found.multiprocessorCount),
+        gpu_slices=int(found.gpuInstanceSliceCount),
+        compute_slices=int(found.computeInstanceSliceCount),
+        copy_engines=int(found.sharedCopyEngineCount),
+        decoders=int(found.sharedDecoderCount),
+        encoders=int(found.sharedEncoderCount),
+        jpeg_engines=int(found.sharedJpegCount),
+        ofa_engines=int(found.sharedOfaCount),
     )

@@ -67,6 +67,7 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = pynvml.nvmlDeviceGetUUID(handle)
         memory = _supported(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+        is_cut = details.is_cut(handle)
         return GpuFacts(
             index=index,
             uuid=str(uuid),
@@ -76,7 +77,8 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
             model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
             brand=details.brand(handle),
             compute_capability=details.compute_capability(handle),
-            mig=details.mig_devices(handle),
+            mig=details.mig_devices(handle) if is_cut else (),
+            is_cut=is_cut,
         )
     except pynvml.NVMLError as error:
         return LostGpu(index, uuid, _reason(error))

@@ -60,10 +60,10 @@ def _is_complete(facts: LinkFacts) -> bool:
 
 
 def read_links(gpus: Sequence[GpuFacts]) -> LinkFacts:
-    """Ask for every GPU and every pair; a single GPU has no connections worth a call."""
-    if len(gpus) == 1:
-        return LinkFacts()
+    """Ask for every GPU and every pair; of a single GPU only its fabric is worth a call."""
     handles = [(gpu, handle) for gpu in gpus if (handle := _handle(gpu)) is not None]
+    if len(gpus) == 1:
+        return LinkFacts(tuple(GpuLinks(gpu.uuid, fabric=_fabric(handle)) for gpu, handle in handles))
     addresses = {gpu.pci_address for gpu in gpus}
     return LinkFacts(
         gpus=tuple(GpuLinks(gpu.uuid, _nvlinks(handle, addresses), _fabric(handle)) for gpu, handle in handles),

@@ -18,6 +18,8 @@ Value = Union[str, bool, "tuple[str, ...]", "tuple[int, ...]"]
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")  # Go's strconv.ParseBool
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 _DURATION = re.compile(r"-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+|0|infinite")  # Go's time.ParseDuration
+_STEP = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,14 @@ def _duration(value: object) -> str:
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError('must be a duration such as "60s", or "infinite"')
     return value
+
+
+def duration_s(text: str) -> float | None:
+    """Return the seconds of a duration, None for one that never ends; a negative one is over at once."""
+    if text == "infinite":
+        return None
+    steps = () if text.startswith("-") else _STEP.findall(text)
+    return sum(float(number) * _UNITS_S[unit] for number, unit in steps)
 
 
 def _channels(value: object) -> tuple[int, ...]:
@@ -115,3 +125,14 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 TEXTS = Kind(_texts, _texts, is_list=True)
+
+
+def _xids(value: object) -> tuple[str, ...]:
+    items = [item.strip() for item in str(value).lower().split(",")]
+    if any(item not in EVERY_XID and not (item.isascii() and item.isdecimal()) for item in items if item):
+        raise ValueError("must be all, xids, or numbers of XID errors with commas between")
+    return tuple(dict.fromkeys(item for item in items if item))
+
+
+EVERY_XID = ("all", "xids")
+XIDS = Kind(_xids, _xids, is_list=True)

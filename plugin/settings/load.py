@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from plugin.config import DEFAULT_NVIDIA_PATH, find_config
 from plugin.settings.merge import merge, read_flags, read_variables
 from plugin.settings.resolve import Resolved, resolve
-from plugin.settings.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE
+from plugin.settings.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE, NOT_READ
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from plugin.config import NodeConfig
     from plugin.settings.document import FileSettings
@@ -66,7 +66,14 @@ def load(given: Given, default_path: Path = DEFAULT_NVIDIA_PATH) -> Loaded:
     resolved = resolve(config, settings, file)
     if named is not None:
         resolved = replace(resolved, origins={**resolved.origins, "nvidiaConfigFile": named[1]})
+    resolved = replace(resolved, notes=(*resolved.notes, *_not_read(given.environment)))
     return Loaded(resolved, settings, has_file=path is not None)
+
+
+def _not_read(environment: Mapping[str, str]) -> Iterator[str]:
+    for name, instead in NOT_READ.items():
+        if environment.get(name):
+            yield f"{name} changes nothing: plugin and feature discovery are one process here, set {instead}"
 
 
 def _read_file(path: Path) -> FileSettings:

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.answer import AnswerForm
+from plugin.health.model import Policy
+from plugin.settings.table import LABEL_FILE
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.settings.naming import NamePattern
+
+
+class LabelSettings(NamedTuple):
+    """How a node's labels are made, and where they are left.
+
+    `file` None: nowhere. `is_file_wanted`: somebody asked for it, so that a missing folder is told. `pause_s` is the
+    time between two looks whether all is as it should be; None: labels are made once and stay when the daemon ends.
+    """
+
+    mig_strategy: str = "none"
+    file: Path | None = Path(LABEL_FILE)
+    is_file_wanted: bool = False
+    pause_s: float | None = 60.0
+    has_timestamp: bool = True
+    machine_file: str = ""
+
+
+_POLICY, _LABELS = Policy(), LabelSettings()
 
 
 @dataclass(frozen=True)
@@ -19,6 +39,7 @@ class DaemonSettings:
 
     `patterns` is empty where nobody names resources: every GPU then is `resource` of node.json. `holds_back_mig`:
     GPUs with MIG devices are not offered whole. `driver_root` is where this process finds the driver's files.
+    `policy` says which XID errors count; its quiet time is node.json's.
     """
 
     patterns: tuple[NamePattern, ...] = ()
@@ -26,3 +47,5 @@ class DaemonSettings:
     answers: AnswerForm = field(default_factory=AnswerForm)
     ends_without_driver: bool = False
     driver_root: Path = Path("/")
+    policy: Policy = _POLICY
+    labels: LabelSettings = _LABELS

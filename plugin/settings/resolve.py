@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from plugin.answer import AnswerForm, DeviceList
 from plugin.errors import ConfigError
-from plugin.settings.kinds import show
-from plugin.settings.model import DaemonSettings
+from plugin.health.xid import plan_policy
+from plugin.settings.kinds import duration_s, show
+from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.table import BY_NAME
 from plugin.values import dataclass
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"
 _SOCKET = PurePosixPath("device-plugins/kubelet.sock")
+_LEAST_PAUSE_S = 1.0
 _CDI = {DeviceList.CDI_ANNOTATIONS, DeviceList.CDI_CRI}
 _EXTRAS = {
     "flags.gdrcopyEnabled": "NVIDIA_GDRCOPY",
@@ -61,11 +63,32 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
         answers=answers,
         ends_without_driver=bool(settings["flags.failOnInitError"].value),
         driver_root=_driver_root(settings),
+        policy=plan_policy(*(_words(settings[name]) for name in ("disableHealthChecks", "enableHealthChecks"))),
+        labels=_labels(settings),
     )
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
         (*_without_effect(settings), *_shares_of_nothing(shares, resources), *_nodes_of_nobody(settings, answers)),
+    )
+
+
+def _words(effective: Effective) -> tuple[str, ...]:
+    return tuple(map(str, effective.value)) if isinstance(effective.value, tuple) else ()
+
+
+def _labels(settings: Mapping[str, Effective]) -> LabelSettings:
+    """NVIDIA's feature discovery ends after one labelling, removes its file then or not; here the daemon goes on."""
+    through_api, file = settings["flags.useNodeFeatureAPI"].value, settings["flags.gfd.outputFile"]
+    pause_s = duration_s(str(settings["flags.gfd.sleepInterval"].value))
+    is_once = settings["flags.gfd.oneshot"].value is True or pause_s is None
+    return LabelSettings(
+        mig_strategy=str(settings["flags.migStrategy"].value),
+        file=None if through_api else Path(str(file.value)),
+        is_file_wanted=not through_api and (file.is_given or through_api is False),
+        pause_s=None if is_once or pause_s is None else max(pause_s, _LEAST_PAUSE_S),
+        has_timestamp=not settings["flags.gfd.noTimestamp"].value,
+        machine_file=str(settings["flags.gfd.machineTypeFile"].value or ""),
     )
 
 

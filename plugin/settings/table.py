@@ -1,22 +1,22 @@
 """Every setting of NVIDIA's device plugin that is a flag, a variable or a key below `flags` and `imex` of a file.
 
-From its `cmd/nvidia-device-plugin/main.go` and `api/config/v1/flags.go` (0.19), and what 0.20 adds. Lists of
-resources and shares are in `naming` and `sharing`: they are in files alone.
+From its `cmd/nvidia-device-plugin/main.go`, `cmd/gpu-feature-discovery/main.go` and `api/config/v1/flags.go` (0.19),
+and what 0.20 adds. Lists of resources and shares are in `naming` and `sharing`: they are in files alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, choice, choices
+from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, XIDS, choice, choices
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.settings.kinds import Kind, Value
 
 HINT = "the settings are described in docs/migrate.md"
+LABEL_FILE = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-_FEATURES = "labels come from grapnel's or NVIDIA's feature discovery, not from this daemon"
 _CDI_FILE = "the CDI file is the hook's, and names the hook itself"
 
 
@@ -216,20 +216,77 @@ SETTINGS = (
         no_effect=_CDI_FILE,
     ),
     Setting(
+        "disableHealthChecks",
+        XIDS,
+        (),
+        "XID errors that condemn no GPU: numbers, xids for every one, all for every check of a GPU that answers",
+        variables=("DP_DISABLE_HEALTHCHECKS",),
+        in_file=False,
+    ),
+    Setting(
+        "enableHealthChecks",
+        XIDS,
+        (),
+        "XID errors that condemn a GPU whatever disableHealthChecks and their class say: numbers, or all",
+        variables=("DP_ENABLE_HEALTHCHECKS",),
+        in_file=False,
+    ),
+    Setting(
         "flags.useNodeFeatureAPI",
         BOOLEAN,
-        default=True,
-        meaning="how labels are published",
+        default=None,
+        meaning="true leaves no file with labels; false tells where one cannot be left",
         flags=("use-node-feature-api",),
         variables=("USE_NODE_FEATURE_API",),
-        no_effect=_FEATURES,
     ),
-    Setting("flags.gfd.oneshot", BOOLEAN, default=False, meaning="label once and end", no_effect=_FEATURES),
-    Setting("flags.gfd.noTimestamp", BOOLEAN, default=False, meaning="no timestamp label", no_effect=_FEATURES),
-    Setting("flags.gfd.sleepInterval", DURATION, "60s", "between two labellings", no_effect=_FEATURES),
-    Setting("flags.gfd.outputFile", TEXT, "", "the file with the labels", no_effect=_FEATURES),
-    Setting("flags.gfd.machineTypeFile", TEXT, "", "where the machine's type is read", no_effect=_FEATURES),
+    Setting(
+        "flags.gfd.oneshot",
+        BOOLEAN,
+        default=False,
+        meaning="make labels once and leave them, also when the daemon ends",
+        flags=("oneshot",),
+        variables=("GFD_ONESHOT",),
+    ),
+    Setting(
+        "flags.gfd.noTimestamp",
+        BOOLEAN,
+        default=False,
+        meaning="leave gfd.timestamp out",
+        flags=("no-timestamp",),
+        variables=("GFD_NO_TIMESTAMP",),
+    ),
+    Setting(
+        "flags.gfd.sleepInterval",
+        DURATION,
+        "60s",
+        "how often labels and their file are made sure of; infinite is oneshot. New GPUs are seen at once",
+        ("sleep-interval",),
+        ("GFD_SLEEP_INTERVAL",),
+    ),
+    Setting(
+        "flags.gfd.outputFile",
+        PATH,
+        LABEL_FILE,
+        "the file with the labels, for Node Feature Discovery; the default one only where its folder exists",
+        ("output-file", "output"),
+        ("GFD_OUTPUT_FILE",),
+    ),
+    Setting(
+        "flags.gfd.machineTypeFile",
+        PATH,
+        None,
+        "the file that names the machine; class/dmi/id/product_name below sysRoot where it is not given",
+        ("machine-type-file",),
+        ("GFD_MACHINE_TYPE_FILE",),
+    ),
 )
+# Feature discovery's own names of settings that the plugin has, too: here both are one process.
+NOT_READ = {
+    "GFD_MIG_STRATEGY": "MIG_STRATEGY",
+    "GFD_FAIL_ON_INIT_ERROR": "FAIL_ON_INIT_ERROR",
+    "GFD_USE_NODE_FEATURE_API": "USE_NODE_FEATURE_API",
+    "GFD_CONFIG_FILE": "CONFIG_FILE",
+}
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 CONFIG_FILE_FLAG = "config-file"
 CONFIG_FILE_VARIABLE = "CONFIG_FILE"

@@ -31,6 +31,7 @@ class DaemonProcess:
         self.driver = node / "driver.json"
         self.log_path = node / "log"
         self._timing = timing
+        self.variables = {"USE_NODE_FEATURE_API": "true"}  # no file in the folder of the machine that tests
         self._process: subprocess.Popen[bytes] | None = None
         make_dev(node / "dev", gpu_count)
         (self.kubelet_root / "device-plugins").mkdir(parents=True)
@@ -63,6 +64,7 @@ class DaemonProcess:
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(REPOSITORY),
             "NOTIFY_SOCKET": notify_socket,
+            **self.variables,
         }
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stderr=log)

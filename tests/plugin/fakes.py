@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
 from plugin.health.model import Reading, XidEvent
-from plugin.snapshot import GpuFacts, LostGpu, MigFacts, Snapshot
+from plugin.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.telemetry import GpuTelemetry
 from plugin.topology.facts import Nic, Place
 
@@ -46,7 +46,11 @@ def write_driver(path: Path, snapshot: Snapshot | None) -> None:
 
 
 def _gpu_of(found: dict[str, Any]) -> GpuFacts:
-    return GpuFacts(**{**found, "mig": tuple(MigFacts(**mig) for mig in found["mig"])})
+    return GpuFacts(**{**found, "mig": tuple(map(_mig_of, found["mig"]))})
+
+
+def _mig_of(found: dict[str, Any]) -> MigFacts:
+    return MigFacts(**{**found, "size": found["size"] and MigSize(**found["size"])})
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.plugin.fakes import FileSource, read_telemetry
 
 def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
     configure(sys.stderr, debug=False)
-    given = Given(config_path, {}, {})
+    given = Given(config_path, {}, os.environ)
     surroundings = Surroundings(
         source=lambda: FileSource(driver_path),
         read_config=lambda: load(given).config,

@@ -18,7 +18,7 @@ from plugin.settings.table import SETTINGS
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "nvidia.yaml"
-    path.write_text("version: v1\nflags:\n  migStrategy: mixed\n  gfd: {oneshot: true}\n")
+    path.write_text("version: v1\nflags:\n  migStrategy: mixed\n  mpsRoot: /run/mps\n")
     return path
 
 
@@ -52,8 +52,18 @@ def test_each_source_is_named_for_what_it_decides(
     assert found["devRoot"] == ("/own/dev", node_json)
     assert found["flags.nvidiaDevRoot"] == ("/own", "follows devRoot")
     assert found["kubeletRoot"] == ("/var/lib/kubelet", "default")
-    assert lines["flags.gfd.oneshot"]["noEffect"].startswith("labels come from")
+    assert lines["flags.mpsRoot"]["noEffect"].startswith("no GPU is shared")
+    assert found["flags.useNodeFeatureAPI"] == (False, "follows flags.gfd.outputFile")
+    assert found["flags.gfd.machineTypeFile"] == ("/sys/class/dmi/id/product_name", "follows sysRoot")
     assert lines["flags.migStrategy"]["noEffect"] is None
+
+
+def test_a_variable_of_feature_discovery_that_nobody_reads_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, node_json: str
+) -> None:
+    monkeypatch.setenv("GFD_MIG_STRATEGY", "single")
+    assert main(["config", "--explain", "--config", node_json]) == 0
+    assert "GFD_MIG_STRATEGY changes nothing" in capsys.readouterr().err
 
 
 def test_a_flag_wins_over_a_variable_over_a_file(
@@ -111,8 +121,8 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: 
     rows = {row.split()[0]: row.split() for row in shown.out.splitlines()}
     assert rows["SETTING"] == ["SETTING", "VALUE", "FROM", "COUNTS"]
     assert rows["flags.plugin.deviceListStrategy"][1:] == ["envvar,cdi-cri", "--device-list-strategy", "yes"]
-    assert rows["flags.mpsRoot"][1:4] == ["-", "default", "no:"]
-    assert shown.err.startswith(f"note: {file}:4: oneshot changes nothing: ")
+    assert rows["flags.mpsRoot"][1:4] == ["/run/mps", f"{file}:4", "no:"]
+    assert shown.err.startswith(f"note: {file}:4: mpsRoot changes nothing: ")
 
 
 @pytest.mark.parametrize(

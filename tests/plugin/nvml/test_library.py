@@ -10,11 +10,15 @@ import subprocess
 import sys
 from ctypes.util import find_library
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.nvml import install, models
 from plugin.nvml.address import sysfs_address
+
+if TYPE_CHECKING:
+    from lab.nvml.machine import Machine
 
 REPOSITORY = Path(__file__).parents[3]
 VERSION = "550.163.01"
@@ -72,6 +76,41 @@ def test_a_snapshot_says_what_the_hook_cannot_read_from_files(tmp_path: Path) ->
     named = [f"{mig.index}:{mig.gpu_instance}:{mig.compute_instance}:{mig.uuid}" for mig in machine.gpus[0].migs]
     assert len(named) == 2
     assert run(tmp_path, DETAILS) == ["12.4", f"Nvidia 8.0 {' '.join(named)}", "Nvidia 8.0"]
+
+
+LABELLED = """
+source = NvmlSource()
+source.open()
+snapshot = source.snapshot()
+source.close()
+for gpu in snapshot.gpus:
+    print(gpu.is_cut, *(f"{mig.profile}:{mig.size and tuple(vars(mig.size).values())}" for mig in gpu.mig), sep="|")
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        pytest.param(models.machine("t4", 1), "None", id="without MIG"),
+        pytest.param(models.machine("a100-40gb", 1), "False", id="not in MIG mode"),
+        pytest.param(models.machine("a100-40gb", 1).with_gpu(0, mig_enabled=True), "True", id="in MIG mode, not cut"),
+        pytest.param(
+            models.with_mig(models.machine("a100-40gb", 1), 0, ["2g.10gb"]),
+            "True|2g.10gb:(9856, 28, 2, 2, 2, 1, 0, 0, 0)",
+            id="cut",
+        ),
+        pytest.param(
+            models.with_mig(models.machine("a100-40gb", 1), 0, ["2g.10gb"]).with_failure(
+                "nvmlDeviceGetAttributes", 999
+            ),
+            "True|2g.10gb:None",
+            id="cut, of a driver that does not say the size",
+        ),
+    ],
+)
+def test_a_snapshot_says_how_a_gpu_is_cut(tmp_path: Path, machine: Machine, expected: str) -> None:
+    install(tmp_path, VERSION, machine)
+    assert run(tmp_path, LABELLED) == [expected]
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,14 @@ def test_the_fabric_of_a_gpu(tmp_path: Path, state: FabricState, expected: str |
     assert links_of(tmp_path, changed)["fabrics"] == [None, expected]
 
 
+def test_of_a_single_gpu_only_its_fabric_is_asked_for(tmp_path: Path) -> None:
+    machine = models.machine("h100-80gb", 1)
+    state = {"fabric_state": FabricState.COMPLETED, "fabric_cluster": CLUSTER, "fabric_clique": 7}
+    found = links_of(tmp_path, machine.with_gpu(0, **state))
+    assert found["fabrics"] == [f"{CLUSTER}.7"]
+    assert found["calls"] == [1, 1]
+
+
 def test_a_gpu_that_is_lost_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
     found = links_of(tmp_path, models.machine("a100-40gb", 4).with_gpu_lost(2))
     assert [len(gpu) for gpu in found["gpus"]] == [12, 12, 12]

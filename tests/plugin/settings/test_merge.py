@@ -17,7 +17,21 @@ FLAGS, VARIABLES, FILE = "flags", "variables", "file"
 
 def texts(kind: Kind) -> st.SearchStrategy[str]:
     """Return texts that are values of a kind."""
-    candidates = ("true", "0", "none", "mixed", "auto", "nvml", "uuid", "index", "envvar", "cdi-cri,envvar", "packed")
+    candidates = (
+        "true",
+        "0",
+        "none",
+        "mixed",
+        "auto",
+        "nvml",
+        "uuid",
+        "index",
+        "envvar",
+        "cdi-cri,envvar",
+        "packed",
+        "all",
+        "79,48",
+    )
     fitting = [text for text in (*candidates, "/a", "/b/c", "some words", "0", "30s") if _is_a(kind, text)]
     return st.sampled_from(fitting)
 
@@ -113,6 +127,8 @@ def test_of_two_names_of_a_variable_the_newer_one_counts() -> None:
         pytest.param(
             {"IMEX_CHANNEL_IDS": "0,1"}, "IMEX_CHANNEL_IDS: must be no channel, or channel 0 alone", id="a channel"
         ),
+        pytest.param({"DP_DISABLE_HEALTHCHECKS": "79;48"}, "must be all, xids, or numbers", id="an XID error"),
+        pytest.param({"GFD_SLEEP_INTERVAL": "60"}, 'must be a duration such as "60s"', id="a duration without a unit"),
         pytest.param({"DEVICE_LIST_STRATEGY": "envvar,"}, "must be one or more of: envvar", id="an empty item"),
     ],
 )

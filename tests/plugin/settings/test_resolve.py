@@ -9,9 +9,10 @@ import pytest
 from plugin.answer import AnswerForm, DeviceList
 from plugin.config import NodeConfig
 from plugin.errors import ConfigError
+from plugin.health.model import Policy
 from plugin.settings.document import FileSettings
 from plugin.settings.merge import merge, read_variables
-from plugin.settings.model import DaemonSettings
+from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.naming import NamePattern
 from plugin.settings.resolve import Resolved, resolve
 from plugin.settings.sharing import Share, Sharing
@@ -31,7 +32,54 @@ def test_nothing_given_is_all_defaults() -> None:
         pytest.param(
             {"FAIL_ON_INIT_ERROR": "true"}, DaemonSettings(ends_without_driver=True), id="end without a driver"
         ),
-        pytest.param({"MIG_STRATEGY": "mixed"}, DaemonSettings(holds_back_mig=True), id="hold back MIG"),
+        pytest.param(
+            {"MIG_STRATEGY": "mixed"},
+            DaemonSettings(holds_back_mig=True, labels=LabelSettings(mig_strategy="mixed")),
+            id="hold back MIG",
+        ),
+        pytest.param(
+            {"DP_DISABLE_HEALTHCHECKS": " 48, 79,,48", "DP_ENABLE_HEALTHCHECKS": "XIDS"},
+            DaemonSettings(policy=Policy(skipped_xids=frozenset({48, 79}), enforces_all_xids=True)),
+            id="which XID errors count",
+        ),
+        pytest.param(
+            {"DP_DISABLE_HEALTHCHECKS": "all,48", "DP_ENABLE_HEALTHCHECKS": "63"},
+            DaemonSettings(
+                policy=Policy(
+                    skipped_xids=frozenset({48}),
+                    enforced_xids=frozenset({63}),
+                    skips_all_xids=True,
+                    skips_conditions=True,
+                )
+            ),
+            id="no check but one",
+        ),
+        pytest.param(
+            {"USE_NODE_FEATURE_API": "true", "GFD_OUTPUT_FILE": "/run/gfd"},
+            DaemonSettings(labels=LabelSettings(file=None)),
+            id="labels through the API leave no file",
+        ),
+        pytest.param(
+            {"USE_NODE_FEATURE_API": "false"},
+            DaemonSettings(labels=LabelSettings(is_file_wanted=True)),
+            id="labels not through the API want a file",
+        ),
+        pytest.param(
+            {"GFD_OUTPUT_FILE": "/run/gfd", "GFD_NO_TIMESTAMP": "1", "GFD_MACHINE_TYPE_FILE": "/etc/type"},
+            DaemonSettings(labels=LabelSettings("none", Path("/run/gfd"), True, 60.0, False, "/etc/type")),
+            id="a file of one's own",
+        ),
+        pytest.param(
+            {"GFD_SLEEP_INTERVAL": "1h30m0.5s"}, DaemonSettings(labels=LabelSettings(pause_s=5400.5)), id="a duration"
+        ),
+        pytest.param({"GFD_SLEEP_INTERVAL": "1ms"}, DaemonSettings(labels=LabelSettings(pause_s=1.0)), id="too often"),
+        pytest.param({"GFD_SLEEP_INTERVAL": "-5m"}, DaemonSettings(labels=LabelSettings(pause_s=1.0)), id="backwards"),
+        pytest.param(
+            {"GFD_SLEEP_INTERVAL": "infinite"}, DaemonSettings(labels=LabelSettings(pause_s=None)), id="labels once"
+        ),
+        pytest.param(
+            {"GFD_ONESHOT": "true"}, DaemonSettings(labels=LabelSettings(pause_s=None)), id="labels in one shot"
+        ),
         pytest.param({"MIG_STRATEGY": "none"}, DaemonSettings(), id="MIG as whole GPUs"),
         pytest.param(
             {"DEVICE_ID_STRATEGY": "index", "PASS_DEVICE_SPECS": "false"},

@@ -1,0 +1,48 @@
+"""`grapnel-node labels`: what this node is labelled, from the driver itself; the daemon need not run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from plugin.cli.show import take_inventory
+from plugin.errors import DriverNotReady
+from plugin.features.file import render_labels
+from plugin.features.host import read_host
+from plugin.features.labels import label_notes, make_labels
+from plugin.inventory import HostTree
+from plugin.release.store import read_release
+from plugin.settings.load import load
+
+if TYPE_CHECKING:
+    from plugin.settings.load import Given
+
+
+def show_labels(given: Given, *, as_json: bool) -> int:
+    """Print every label and its value; on a released node nobody asks the driver, not even to look."""
+    config = load(given).config
+    release = read_release(config.state_folder)
+    if release is not None:
+        hint = "the labels stay as they were: kubectl get node NODE --show-labels"
+        raise DriverNotReady(f"{release.describe()}: the driver is not asked", hint)
+    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
+
+    inventory = take_inventory(NvmlSource(config.settings.driver_root), HostTree(config.dev_root, config.sys_root))
+    settings = config.settings.labels
+    addresses = [device.gpu.pci_address for device in inventory.devices]
+    labels = make_labels(
+        inventory,
+        read_host(config.sys_root, addresses, settings.machine_file),
+        mig_strategy=settings.mig_strategy,
+        timestamp=int(time.time()) if settings.has_timestamp else None,
+    )
+    notes = list(label_notes(inventory, mig_strategy=settings.mig_strategy))
+    if as_json:
+        print(json.dumps({"labels": labels, "notes": notes}, indent=2))
+        return 0
+    print(render_labels(labels), end="")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return 0

@@ -1,7 +1,7 @@
-"""promtool, which reads alert rules as Prometheus does: taken out of Debian's `prometheus` package, which is not installed.
+"""promtool, which reads alert rules as Prometheus does: taken out of Debian's `prometheus`, which is not installed.
 
-The package wants 96 MB and twelve others on the machine; the one program is 48 MB in the cache and needs libc alone. apt
-fetches it from the mirrors that this machine has, and holds it against their signed lists.
+The package wants 96 MB and twelve others on the machine; the one program is 48 MB in the cache and needs libc alone.
+apt fetches it from the mirrors that this machine has, and holds it against their signed lists.
 
     python3 -m lab.promtool    print its path, fetched now if the cache has none
 """

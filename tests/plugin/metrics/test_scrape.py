@@ -19,7 +19,7 @@ from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Page, read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from plugin.metrics.scrape import Telemetry
 
@@ -38,6 +38,8 @@ class Node:
     given: tuple[Given, ...] | KubeletError = GIVEN
     now: float = 100.0
     asked: list[str] = field(default_factory=list)
+    owners: dict[int, PodContainer] = field(default_factory=dict)
+    pids: list[dict[int, float]] = field(default_factory=list)
     may_answer: asyncio.Event | None = None
     counters: Counters = field(default_factory=Counters)
 
@@ -53,12 +55,17 @@ class Node:
             raise self.given
         return self.given
 
+    async def tell_owners(self, pids: Mapping[int, float]) -> Mapping[int, PodContainer]:
+        self.pids.append(dict(pids))
+        return self.owners
+
     def scrape(self) -> Scrape:
         return Scrape(
             state=lambda: self.state,
             counters=self.counters,
             telemetry=self.measure,
             given=self.list_given,
+            owners=self.tell_owners,
             journal=Journal(),
             hostname="node-1",
             pace_s=lambda: PACE_S,

@@ -22,7 +22,6 @@ from plugin.features.keeper import LabelKeeper
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
-from plugin.kubelet.logs import PodNames
 from plugin.kubelet.podresources import list_given
 from plugin.metrics.counters import Counters
 from plugin.metrics.owners import OwnerQuestion
@@ -31,7 +30,6 @@ from plugin.metrics.server import MetricsServer
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
 from plugin.offering import Offering
-from plugin.processes import ProcessTable
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
 from plugin.reporting import report
@@ -258,7 +256,7 @@ class Daemon:
             counters=self._counters,
             telemetry=question,
             given=lambda: list_given(self._config.kubelet_root, TIMEOUT_S),
-            owners=OwnerQuestion(ProcessTable(around.proc), PodNames(around.log), self._journal),
+            owners=OwnerQuestion(around.proc, around.log, self._journal),
             journal=self._journal,
             hostname=os.uname().nodename,
             pace_s=lambda: self._config.refresh_s,

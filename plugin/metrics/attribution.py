@@ -37,7 +37,8 @@ class Given:
     device_ids: tuple[str, ...]
 
 
-def _name(holder: PodContainer) -> tuple[str, str, str]:
+def name_of(holder: PodContainer) -> tuple[str, str, str]:
+    """Return what containers are put in order by."""
     return holder.namespace, holder.pod, holder.container
 
 
@@ -56,4 +57,4 @@ def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mappin
         for device_id in each.device_ids:
             if each.resource in resources or device_id.startswith(_MIG):
                 found.setdefault(uuid_of(device_id), set()).add(each.holder)
-    return {uuid: tuple(sorted(holders, key=_name)) for uuid, holders in found.items()}
+    return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}

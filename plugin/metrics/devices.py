@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.metrics.catalogue import (
@@ -16,6 +15,7 @@ from plugin.metrics.catalogue import (
 )
 from plugin.metrics.exposition import Sample
 from plugin.metrics.units import units_of
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

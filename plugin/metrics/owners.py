@@ -8,17 +8,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from plugin.kubelet.logs import PodNames
 from plugin.metrics.attribution import OUTSIDE
 from plugin.metrics.scrape import DriverQuestion
+from plugin.processes import ProcessTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from plugin.cgroup import Place
-    from plugin.kubelet.logs import PodNames
     from plugin.log import Journal
     from plugin.metrics.attribution import PodContainer
-    from plugin.processes import ProcessTable
 
     Owners = Mapping[int, PodContainer]
 
@@ -59,11 +60,10 @@ class OwnerReader:
 class OwnerQuestion:
     """Asks in a thread of its own, which may hang on a broken disk, and waits no longer than `timeout_s`."""
 
-    def __init__(
-        self, processes: ProcessTable, names: PodNames, journal: Journal, *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        self._reader = OwnerReader(processes, names)
-        self._processes = processes
+    def __init__(self, proc: Path, log: Path, journal: Journal, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Look below `/proc` and `/var/log`, or other roots."""
+        self._processes = ProcessTable(proc)
+        self._reader = OwnerReader(self._processes, PodNames(log))
         self._journal = journal
         self._pids: Mapping[int, float] = {}
         self._question: DriverQuestion[Owners] = DriverQuestion(

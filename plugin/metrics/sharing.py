@@ -6,10 +6,10 @@ of every process on it is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plugin.metrics.attribution import OUTSIDE
+from plugin.metrics.attribution import OUTSIDE, name_of
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +76,7 @@ def shares(
         _share(holder, processes, is_busy_known=is_busy_known)
         if processes or is_complete
         else Share(holder, 0, None, None)
-        for holder, processes in sorted(of_container.items())
+        for holder, processes in sorted(of_container.items(), key=lambda each: name_of(each[0]))
     )
 
 

@@ -5,11 +5,12 @@ Decides which values of it are shown for whom; families are made of that in `dev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.metrics.attribution import name_of
 from plugin.metrics.sharing import Share, crowds, shares
 from plugin.telemetry import GpuTelemetry
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -81,7 +82,7 @@ def units_of(
     yield Unit(labels, measured.uuid, measured, of_gpu, shares(measured, of_gpu, owners), crowds(measured, owners))
     for instance in measured.instances:
         given = {holder for uuid in instance.device_uuids for holder in holders.get(uuid, ())}
-        of_instance = tuple(sorted({*of_gpu, *given}))
+        of_instance = tuple(sorted({*of_gpu, *given}, key=name_of))
         profile = (("GPU_I_PROFILE", instance.profile),) if instance.profile else ()
         yield Unit(
             (*labels, *profile, ("GPU_I_ID", str(instance.number))),

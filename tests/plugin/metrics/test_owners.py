@@ -73,7 +73,7 @@ def test_of_very_many_processes_the_first_are_looked_at(node: Node) -> None:
 
 def ask(node: Node, *rounds: int, timeout_s: float = 20) -> list[dict[int, PodContainer]]:
     async def scenario() -> list[dict[int, PodContainer]]:
-        question = OwnerQuestion(node.table, node.names, Journal(), timeout_s=timeout_s)
+        question = OwnerQuestion(node.proc.folder, node.logs.folder, Journal(), timeout_s=timeout_s)
         return [dict(await question({pid: BEFORE_S})) for pid in rounds]
 
     return asyncio.run(scenario())

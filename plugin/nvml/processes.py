@@ -21,7 +21,7 @@ _KINDS = tuple(
     (f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")
     for kind in ("Compute", "Graphics", "MPSCompute")
 )
-_MAX_PROCESSES = 1024  # of one GPU; beyond, none is told: half of a list would look like a whole one
+MAX_PROCESSES = 1024  # of one GPU; beyond, none is told: half of a list would look like a whole one
 _WINDOW_US = 2_000_000  # NVML's sample periods are 1/6 s to 1 s; a process without a sample since then is idle
 _MAX_PERCENT = 100
 
@@ -35,17 +35,23 @@ def read_processes(handle: Any) -> tuple[GpuProcess, ...] | None:  # noqa: ANN40
     lists = [_list(handle, names) for names in _KINDS]
     if lists[0] is None:
         return None
-    memory: dict[int, int | None] = {}
-    for process in (process for found in lists for process in found or ()):
-        pid, used = int(process.pid), process.usedGpuMemory
-        known = memory.get(pid)
-        memory[pid] = known if used is None else max(int(used), known or 0)
-    if len(memory) > _MAX_PROCESSES:
+    memory = memory_by_pid(process for found in lists for process in found or ())
+    if len(memory) > MAX_PROCESSES:
         return None
     busy = _busy_percent(handle)
     return tuple(
         GpuProcess(pid, used, None if busy is None else busy.get(pid, 0)) for pid, used in sorted(memory.items())
     )
+
+
+def memory_by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
+    """Return the memory of each process, which every list tells as a whole; None where none does."""
+    memory: dict[int, int | None] = {}
+    for process in processes:
+        pid, used = int(process.pid), process.usedGpuMemory
+        known = memory.get(pid)
+        memory[pid] = known if used is None else max(int(used), known or 0)
+    return memory
 
 
 def _list(handle: Any, names: Iterable[str]) -> list[Any] | None:  # noqa: ANN401 - NVML's handles have no type

@@ -84,6 +84,11 @@ MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
             id="systemd in a pod",
         ),
         pytest.param(
+            f"0::/docker/{OTHER_ID}/kubelet/kubepods/pod{UID}/{ID}\n",
+            Place(None, UID, ID),
+            id="a node that is a container itself: the container of the pod",
+        ),
+        pytest.param(
             f"0::/../cri-containerd-{ID}.scope", Place(f"cri-containerd-{ID}.scope", None, ID), id="a sibling"
         ),
         pytest.param(

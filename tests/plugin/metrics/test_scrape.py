@@ -185,6 +185,15 @@ def test_processes_are_attributed_as_often_as_they_are_measured() -> None:
     assert list(page.of("grapnel_gpu_ungiven_processes").values()) == [1]
 
 
+def test_while_the_kubelet_does_not_answer_nobody_is_on_a_gpu_unasked() -> None:
+    processes = (GpuProcess(7, 5 << 20, 1),)
+    node = Node(measured=(telemetry(0)._replace(processes=processes),), given=KubeletError("no answer", "wait"))
+    node.owners = {7: GIVEN[0].holder}
+    (page,) = asyncio.run(pages(node.scrape()))
+    assert pod_of(page) == [None, "train-0"], "it is known by its process"
+    assert not page.of("grapnel_gpu_ungiven_processes")
+
+
 def test_without_measurements_nobody_asks_whose_processes_are() -> None:
     node = Node(measured=None)
     asyncio.run(pages(node.scrape()))

@@ -12,7 +12,7 @@ import pytest
 from lab.nvml import models
 from lab.nvml.machine import MIB, Machine, Process, ProcessKind
 from plugin.nvml.instances import profile_of
-from plugin.nvml.processes import newest_percent
+from plugin.nvml.processes import memory_by_pid, newest_percent
 from tests.plugin.nvml.test_telemetry import measure
 
 if TYPE_CHECKING:
@@ -138,3 +138,20 @@ def sample(pid: int, time_us: int, percent: int) -> SimpleNamespace:
 def test_the_newest_sample_counts_and_what_nobody_wrote_does_not() -> None:
     samples = [sample(7, 30, 3), sample(7, 10, 1), sample(0, 40, 9), sample(8, 20, 2**31), sample(9, 20, 100)]
     assert newest_percent(samples) == {7: 3, 9: 100}
+
+
+def listed(pid: int, memory: int | None) -> SimpleNamespace:
+    return SimpleNamespace(pid=pid, usedGpuMemory=memory)
+
+
+def test_memory_is_told_once_whatever_list_has_it() -> None:
+    lists = [listed(7, None), listed(8, None), listed(7, 5), listed(9, 5), listed(9, 5), listed(7, None)]
+    assert memory_by_pid(lists) == {7: 5, 8: None, 9: 5}
+
+
+def test_of_a_gpu_with_too_many_processes_none_is_told(tmp_path: Path) -> None:
+    """The simulated driver has room for 32 in a list: the limit is set below that in the process that asks."""
+    machine = with_processes(*(Process(pid, MIB) for pid in range(1, 21)))
+    assert len(processes_of(tmp_path, machine)) == 20
+    below = "import plugin.nvml.processes as processes; processes.MAX_PROCESSES = 19\n"
+    assert measure(tmp_path, machine, prepare=below)[0]["processes"] is None

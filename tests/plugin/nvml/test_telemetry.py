@@ -36,10 +36,10 @@ print(json.dumps([before, [each._asdict() for each in found], read_telemetry()])
 """
 
 
-def measure(folder: Path, machine: Machine) -> list[dict[str, Any]]:
+def measure(folder: Path, machine: Machine, prepare: str = "") -> list[dict[str, Any]]:
     install(folder, VERSION, machine)
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(folder)}
-    command = [sys.executable, "-W", "error", "-c", MEASURE]
+    command = [sys.executable, "-W", "error", "-c", prepare + MEASURE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     before, found, after = json.loads(done.stdout)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from plugin.kubelet.logs import PodNames
 from plugin.metrics.attribution import OUTSIDE
 from plugin.metrics.scrape import DriverQuestion
-from plugin.processes import ProcessTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from plugin.cgroup import Place
+    from plugin.kubelet.logs import PodNames
     from plugin.log import Journal
     from plugin.metrics.attribution import PodContainer
+    from plugin.processes import ProcessTable
 
     Owners = Mapping[int, PodContainer]
 
@@ -30,10 +30,10 @@ _HINT = "what containers use of a shared GPU is not told; run it with the host's
 
 
 class OwnerReader:
-    """Reads owners by process id. Used in one thread at a time."""
+    """Reads owners by process id from `processes` and the kubelet's names. Used in one thread at a time."""
 
     def __init__(self, processes: ProcessTable, names: PodNames) -> None:
-        self._processes = processes
+        self.processes = processes
         self._names = names
 
     def read(self, pids: Mapping[int, float]) -> Owners:
@@ -43,7 +43,7 @@ class OwnerReader:
         """
         places: dict[int, Place] = {}
         for pid, before_s in list(pids.items())[:_MAX_PROCESSES]:
-            place = self._processes.place(pid, before_s)
+            place = self.processes.place(pid, before_s)
             if place is not None:
                 places[pid] = place
         in_pods = {place for place in places.values() if place.pod_uid or place.container_id}
@@ -62,24 +62,28 @@ class OwnerQuestion:
 
     def __init__(self, proc: Path, log: Path, journal: Journal, *, timeout_s: float = TIMEOUT_S) -> None:
         """Look below `/proc` and `/var/log`, or other roots."""
-        self._processes = ProcessTable(proc)
-        self._reader = OwnerReader(self._processes, PodNames(log))
+        self._roots = proc, log
         self._journal = journal
         self._pids: Mapping[int, float] = {}
-        self._question: DriverQuestion[Owners] = DriverQuestion(
-            _in_a_thread, lambda: self._reader.read(self._pids), timeout_s
-        )
+        self._reader: OwnerReader | None = None
+        self._question: DriverQuestion[Owners] = DriverQuestion(_in_a_thread, self._read, timeout_s)
 
     async def __call__(self, pids: Mapping[int, float]) -> Owners:
         """Return owners as `OwnerReader.read`; none of anybody where nothing can be told."""
-        if not self._processes.has_the_machines_ids():
-            self._journal.standing("processes", _NAMESPACE, hint=_HINT)
-            return {}
-        self._journal.standing("processes")
-        if not pids:
-            return {}
         self._pids = pids
-        return await self._question() or {}
+        return (await self._question() or {}) if pids else {}
+
+    def _read(self) -> Owners:
+        if self._reader is None:
+            # Not before somebody looks: the first list of devices does not wait for it.
+            from plugin.kubelet.logs import PodNames  # noqa: PLC0415 - see above
+            from plugin.processes import ProcessTable  # noqa: PLC0415 - see above
+
+            proc, log = self._roots
+            self._reader = OwnerReader(ProcessTable(proc), PodNames(log))
+        is_hidden = not self._reader.processes.has_the_machines_ids()
+        self._journal.standing("processes", _NAMESPACE if is_hidden else "", **({"hint": _HINT} if is_hidden else {}))
+        return {} if is_hidden else self._reader.read(self._pids)
 
 
 def _in_a_thread(question: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
@@ -23,6 +24,7 @@ from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
 from plugin.metrics.counters import Counters
+from plugin.metrics.owners import OwnerQuestion
 from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
 from plugin.metrics.server import MetricsServer
 from plugin.notify import ServiceStatus
@@ -55,6 +57,8 @@ class Surroundings:
     notify: Callable[[str], None]
     timing: Timing
     read_telemetry: Callable[[], Telemetry]
+    proc: Path = Path("/proc")
+    log: Path = Path("/var/log")
 
 
 def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
@@ -245,12 +249,14 @@ class Daemon:
     # Metrics
 
     async def _serve_metrics(self) -> None:
-        question = DriverQuestion(self._thread.ask, self._around.read_telemetry)
+        around = self._around
+        question = DriverQuestion(self._thread.ask, around.read_telemetry)
         scrape = Scrape(
             state=self._state,
             counters=self._counters,
             telemetry=question,
             given=lambda: list_given(self._config.kubelet_root, TIMEOUT_S),
+            owners=OwnerQuestion(around.proc, around.log, self._journal),
             journal=self._journal,
             hostname=os.uname().nodename,
             pace_s=lambda: self._config.refresh_s,

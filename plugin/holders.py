@@ -7,11 +7,11 @@ here: what is done about a holder.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from plugin.cgroup import parse_cgroup
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _DEVICE = "/dev/nvidia"
 _DELETED = " (deleted)"
-_POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?=[/.:]|$)")
-_CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -34,33 +32,6 @@ class Holder:
     unit: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process belongs, as its control group says."""
-
-    unit: str | None = None
-    pod_uid: str | None = None
-    container_id: str | None = None
-
-
-def parse_cgroup(text: str) -> Place:
-    """Return the place from /proc/PID/cgroup: cgroup v1 or v2, cgroupfs or systemd driver, any engine.
-
-    Pods are `…/pod<uid>/<id>` or `…-pod<uid with underscores>.slice/<engine>-<id>.scope`; an engine whose driver is
-    not the kubelet's makes `….slice:cri-containerd:<id>`. A mirror pod's uid has no dashes.
-    """
-    paths = [line.split(":", 2)[-1] for line in text.splitlines()]
-    units = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
-    unit = units[-1] if units else None
-    for path in paths:
-        pod = _POD.search(path)
-        container = _CONTAINER.search(path, pod.end() if pod else 0)
-        if pod or container:
-            uid = pod.group(1).replace("_", "-") if pod else None
-            return Place(unit, uid, container.group() if container else None)
-    return Place(unit)
 
 
 @dataclass(frozen=True)

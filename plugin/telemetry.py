@@ -8,10 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class GpuProcess(NamedTuple):
+    """A process on a GPU, by its id in the machine's own process namespace."""
+
+    pid: int
+    memory_used_bytes: int | None
+    gpu_utilization_percent: int | None  # of the SMs
+
+
 class GpuTelemetry(NamedTuple):
     """One GPU that answered. Percentages are of NVML's last sample period; counters are NVML's own.
 
-    A named tuple: the code that a frozen dataclass of so many fields generates weighs 0.3 MiB more by itself.
+    The last three are no metrics. A named tuple: the code that a frozen dataclass of so many fields generates weighs
+    0.3 MiB more by itself.
     """
 
     uuid: str
@@ -49,3 +58,15 @@ class GpuTelemetry(NamedTuple):
     nvlink_recoveries: int | None = None
     nvlink_traffic_kib: int | None = None  # data of all links, both directions
     last_xid: int | None = None  # of the events since the daemon started
+    processes: tuple[GpuProcess, ...] | None = None  # None also for a GPU that is cut: its instances have them
+    instances: tuple[GpuInstance, ...] = ()  # of a GPU in MIG mode
+    asked_at_s: float = 0.0  # CLOCK_BOOTTIME of before the processes were listed
+
+
+class GpuInstance(NamedTuple):
+    """A part of a GPU that is cut by MIG. `measured` has its memory and processes, and the UUID of the whole GPU."""
+
+    number: int
+    profile: str  # 1g.5gb, empty where the driver does not say
+    device_uuids: tuple[str, ...]  # of the MIG devices (compute instances) in it
+    measured: GpuTelemetry

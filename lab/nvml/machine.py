@@ -72,11 +72,12 @@ class FabricState(IntEnum):
 
 @dataclass(frozen=True)
 class Process:
-    """A process that uses a GPU; `memory_used` in bytes."""
+    """A process that uses a GPU; `memory_used` in bytes, `sm_utilization` in percent of the last sample period."""
 
     pid: int = 0
     memory_used: int = 0
     graphics: int = ProcessKind.COMPUTE
+    sm_utilization: int = 0
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Session:
         path = {"MYPYPATH": "playbooks/collections"}  # the collection is typed under the name that Ansible gives it
         self.tool("types of the collection", "mypy", "-p", "ansible_collections.grapnel.node.plugins", env=path)
         self._ansible_lint()
+        self.python("promtool from Debian's package", "-m", "lab.promtool")  # reads the alert rules in a unit test
         self.pytest("unit tests", UNIT, "-q", "-n", "2")
 
     def _ansible_lint(self) -> None:

@@ -1,6 +1,6 @@
 """Who has which GPU: what the kubelet's pod resources interface says, turned around.
 
-Pure. Not here: asking the kubelet (`plugin.kubelet.podresources`).
+Pure. Not here: asking the kubelet (`plugin.kubelet.podresources`), and who uses a GPU (`sharing`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+_MIG = "MIG-"  # begins the UUID of a MIG device, whichever resource it is offered as
 _REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
 
 
 @dataclass(frozen=True)
 class PodContainer:
-    """A container as its pod names it."""
+    """A container as its pod names it; `container` is empty where only the pod is known."""
 
     namespace: str
     pod: str
     container: str
+
+
+OUTSIDE = PodContainer("", "", "")  # owns the processes that belong to no pod
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Given:
     device_ids: tuple[str, ...]
 
 
-def _name(holder: PodContainer) -> tuple[str, str, str]:
+def name_of(holder: PodContainer) -> tuple[str, str, str]:
+    """Return what containers are put in order by."""
     return holder.namespace, holder.pod, holder.container
 
 
@@ -43,10 +48,13 @@ def uuid_of(device_id: str) -> str:
 
 
 def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mapping[str, tuple[PodContainer, ...]]:
-    """Return for each GPU of these resources the containers that have it or a share of it, each once and in order."""
+    """Return for each device of these resources the containers that have it or a share of it, each once and in order.
+
+    MIG devices count in any resource: their UUIDs cannot be anything else.
+    """
     found: dict[str, set[PodContainer]] = {}
     for each in given:
-        if each.resource in resources:
-            for device_id in each.device_ids:
+        for device_id in each.device_ids:
+            if each.resource in resources or device_id.startswith(_MIG):
                 found.setdefault(uuid_of(device_id), set()).add(each.holder)
-    return {uuid: tuple(sorted(holders, key=_name)) for uuid, holders in found.items()}
+    return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}

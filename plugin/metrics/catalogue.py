@@ -47,7 +47,11 @@ _TO_MIB = Conversion("bytes to MiB, rounded down", lambda value: value // _MIB)
 _TO_WATTS = Conversion("mW to W", lambda value: value / 1000)
 
 POD_LABELS = ("container", "namespace", "pod")
-GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", *POD_LABELS)
+INSTANCE_LABELS = ("GPU_I_PROFILE", "GPU_I_ID")  # of a GPU that is cut by MIG
+GPU_LABELS = (
+    *("gpu", "UUID", "pci_bus_id", "device", "modelName", *INSTANCE_LABELS, "Hostname", "DCGM_FI_DRIVER_VERSION"),
+    *POD_LABELS,
+)
 ACCELERATOR_LABELS = ("acc_id", "make", "model", *POD_LABELS)
 
 
@@ -277,6 +281,25 @@ REGISTRATIONS = Metric(
 DEVICE_HEALTHY = Metric(
     "grapnel_device_healthy", "gauge", "Whether a pod may be given this GPU.", ("gpu", "UUID", "Hostname")
 )
+_PROCESS_LABELS = ("gpu", "UUID", *INSTANCE_LABELS, "Hostname")
+PROCESSES = Metric(
+    "grapnel_gpu_processes",
+    "gauge",
+    "Processes on a GPU by owner: pod, host (no pod), unknown.",
+    (*_PROCESS_LABELS, "owner"),
+)
+PROCESS_MEMORY = Metric(
+    "grapnel_gpu_process_memory_bytes",
+    "gauge",
+    "Memory of the processes on a GPU by owner: pod, host (no pod), unknown.",
+    (*_PROCESS_LABELS, "owner"),
+)
+UNGIVEN_PROCESSES = Metric(
+    "grapnel_gpu_ungiven_processes",
+    "gauge",
+    "Processes of a pod on a GPU that the kubelet gave to none of its containers.",
+    (*_PROCESS_LABELS, *POD_LABELS),
+)
 HEALTH_TRANSITIONS = Metric(
     "grapnel_health_transitions_total", "counter", "Times a GPU became healthy or unhealthy.", ("UUID", "to")
 )
@@ -300,6 +323,9 @@ OWN_METRICS = (
     REGISTERED,
     REGISTRATIONS,
     DEVICE_HEALTHY,
+    PROCESSES,
+    PROCESS_MEMORY,
+    UNGIVEN_PROCESSES,
     HEALTH_TRANSITIONS,
     DEVICE_ALLOCATIONS,
     RPC_DURATION,

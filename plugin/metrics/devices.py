@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.metrics.catalogue import ACCELERATOR_METRICS, DEVICE_HEALTHY, GPU_METRICS
+from plugin.metrics.catalogue import (
+    ACCELERATOR_METRICS,
+    DEVICE_HEALTHY,
+    GPU_METRICS,
+    INSTANCE_LABELS,
+    PROCESS_MEMORY,
+    PROCESSES,
+    UNGIVEN_PROCESSES,
+)
 from plugin.metrics.exposition import Sample
+from plugin.metrics.units import units_of
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from plugin.inventory import Device, Inventory
     from plugin.metrics.attribution import PodContainer
     from plugin.metrics.catalogue import Reading
     from plugin.metrics.exposition import Family, Labels
+    from plugin.metrics.units import Unit
     from plugin.telemetry import GpuTelemetry
 
 _MAKE = "nvidia"
@@ -38,8 +49,21 @@ def _gpu_labels(device: Device, hostname: str, driver_version: str) -> Labels:
     )
 
 
-def _pod_labels(holder: PodContainer) -> Labels:
-    return (("container", holder.container), ("namespace", holder.namespace), ("pod", holder.pod))
+def _pod_labels(holder: PodContainer | None) -> Labels:
+    """Return nothing for nobody; a container that is not known is no label."""
+    if holder is None:
+        return ()
+    container = (("container", holder.container),) if holder.container else ()
+    return (*container, ("namespace", holder.namespace), ("pod", holder.pod))
+
+
+def _accelerator_labels(device: Device, unit: Unit) -> Labels:
+    return (("acc_id", unit.accelerator_id), ("make", _MAKE), ("model", device.gpu.model))
+
+
+def _process_labels(device: Device, unit: Unit, hostname: str) -> Labels:
+    of_instance = tuple(label for label in unit.labels if label[0] in INSTANCE_LABELS)
+    return (("gpu", str(device.gpu.index)), ("UUID", device.gpu.uuid), *of_instance, ("Hostname", hostname))
 
 
 def _value(row: Reading, telemetry: GpuTelemetry) -> float | None:
@@ -47,40 +71,68 @@ def _value(row: Reading, telemetry: GpuTelemetry) -> float | None:
     return None if measured is None else row.conversion.apply(measured)
 
 
-def _families(rows: Iterable[Reading], measured: Iterable[tuple[GpuTelemetry, tuple[Labels, ...]]]) -> Iterator[Family]:
+def _families(rows: Iterable[Reading], measured: Sequence[tuple[GpuTelemetry, Labels]]) -> Iterator[Family]:
     """Return a family a row. What a GPU does not measure has no sample: a 0 would be a lie."""
-    known = tuple(measured)
     for row in rows:
         yield row.metric.family(
-            Sample(value, labels)
-            for telemetry, every_labels in known
-            if (value := _value(row, telemetry)) is not None
-            for labels in every_labels
+            Sample(value, labels) for telemetry, labels in measured if (value := _value(row, telemetry)) is not None
         )
 
 
-def gpu_families(
-    inventory: Inventory,
-    telemetry: Iterable[GpuTelemetry],
-    holders: Mapping[str, tuple[PodContainer, ...]],
-    hostname: str,
-) -> tuple[Family, ...]:
-    """Return DCGM-exporter's families and the AcceleratorStats, in the order of the inventory.
+@dataclass(frozen=True)
+class Attribution:
+    """Who has which device and whose each process is.
 
-    A GPU that nobody has is one sample without a pod; one that several containers share is a sample each with the whole
-    GPU's value, as DCGM-exporter does it for virtual GPUs. A GPU that is not in the inventory is left out.
+    `holders` are those of this node's resources, `given` those of any; None while the kubelet does not say.
+    """
+
+    holders: Mapping[str, tuple[PodContainer, ...]]
+    given: Mapping[str, tuple[PodContainer, ...]] | None
+    owners: Mapping[int, PodContainer]
+
+
+def gpu_families(
+    inventory: Inventory, telemetry: Iterable[GpuTelemetry], attribution: Attribution, hostname: str
+) -> tuple[Family, ...]:
+    """Return DCGM-exporter's families, the AcceleratorStats and who is on the GPUs, in the order of the inventory.
+
+    A GPU that nobody has is one sample without a pod. A GPU that is not in the inventory is left out.
     """
     by_uuid = {each.uuid: each for each in telemetry}
-    devices = [device for device in inventory.devices if device.gpu.uuid in by_uuid]
-    whole, of_containers = [], []
-    for device in devices:
+    whole, of_containers, units = [], [], []
+    for device in inventory.devices:
+        measured = by_uuid.get(device.gpu.uuid)
+        if measured is None:
+            continue
         own = _gpu_labels(device, hostname, inventory.driver_version)
-        containers = [_pod_labels(holder) for holder in holders.get(device.gpu.uuid, ())]
-        measured = by_uuid[device.gpu.uuid]
-        accelerator = (("acc_id", device.gpu.uuid), ("make", _MAKE), ("model", device.gpu.model))
-        whole.append((measured, tuple((*own, *pod) for pod in containers) or (own,)))
-        of_containers.append((measured, tuple((*accelerator, *pod) for pod in containers)))
-    return (*_families(GPU_METRICS, whole), *_families(ACCELERATOR_METRICS, of_containers))
+        for unit in units_of(measured, own, attribution.holders, attribution.owners):
+            units.append((device, unit))
+            for values, holder in unit.measurements():
+                whole.append((values, (*unit.labels, *_pod_labels(holder))))
+                if holder is not None and unit.accelerator_id:
+                    of_containers.append((values, (*_accelerator_labels(device, unit), *_pod_labels(holder))))
+    return (
+        *_families(GPU_METRICS, whole),
+        *_families(ACCELERATOR_METRICS, of_containers),
+        *_process_families(units, attribution, hostname),
+    )
+
+
+def _process_families(
+    units: Iterable[tuple[Device, Unit]], attribution: Attribution, hostname: str
+) -> tuple[Family, ...]:
+    processes, memory, ungiven = [], [], []
+    for device, unit in units:
+        labels = _process_labels(device, unit, hostname)
+        for crowd in unit.crowds:
+            processes.append(Sample(crowd.processes, (*labels, ("owner", crowd.owner))))
+            if crowd.memory_used_bytes is not None:
+                memory.append(Sample(crowd.memory_used_bytes, (*labels, ("owner", crowd.owner))))
+        if attribution.given is not None:
+            # The kubelet knows MIG devices and GPUs by their own ids; who has the GPU has what it is cut into.
+            given = {*unit.holders, *attribution.given.get(device.gpu.uuid, ())}
+            ungiven += [Sample(share.processes, (*labels, *_pod_labels(share.holder))) for share in unit.ungiven(given)]
+    return PROCESSES.family(processes), PROCESS_MEMORY.family(memory), UNGIVEN_PROCESSES.family(ungiven)
 
 
 def health_family(inventory: Inventory, hostname: str) -> Family:

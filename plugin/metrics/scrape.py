@@ -1,31 +1,33 @@
 """Makes the page: what is known already, and what driver and kubelet are asked for it.
 
-They are asked when somebody looks, one question at a time, and no more often than every `pace_s`: whoever scrapes
-faster gets the same measurements again, so that scraping cannot load a GPU. One that does not answer in time is left
-out, and the page says so. Not here: HTTP, and how an answer becomes families.
+Driver, kubelet and /proc are asked when somebody looks, one question at a time, and no more often than every `pace_s`:
+whoever scrapes faster gets the same measurements again, so that scraping cannot load a GPU. One that does not answer in
+time is left out, and the page says so. Not here: HTTP, and how an answer becomes families.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from dataclasses import field
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plugin import __version__
 from plugin.errors import NodeDaemonError
 from plugin.metrics.attribution import holders_by_uuid
 from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
-from plugin.metrics.devices import gpu_families, health_family
+from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
+from plugin.metrics.sharing import listed_pids
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
     from plugin.inventory import Inventory
     from plugin.log import Journal
-    from plugin.metrics.attribution import Given
+    from plugin.metrics.attribution import Given, PodContainer
     from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
     from plugin.metrics.exposition import Family
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
 
+_Answer = TypeVar("_Answer")
 TIMEOUT_S = 2.0  # for driver and kubelet each; Prometheus waits 10 s for a page
 
 
@@ -47,7 +50,7 @@ class NodeState:
     is_registered: bool
 
 
-class DriverQuestion:
+class DriverQuestion(Generic[_Answer]):
     """Asks the driver in its own thread, and waits no longer than `timeout_s`.
 
     `hand_over` has a function called in that thread, where `read` may be. A question that is not answered is
@@ -57,22 +60,22 @@ class DriverQuestion:
     def __init__(
         self,
         hand_over: Callable[[Callable[[], None]], None],
-        read: Callable[[], Telemetry],
+        read: Callable[[], _Answer | None],
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._hand_over = hand_over
         self._read = read
         self._timeout_s = timeout_s
-        self._answer: asyncio.Future[Telemetry] | None = None
+        self._answer: asyncio.Future[_Answer | None] | None = None
 
-    async def __call__(self) -> Telemetry:
+    async def __call__(self) -> _Answer | None:
         """Return what was measured, None where nothing was in time; raises what `read` raised."""
         if self._answer is not None and not self._answer.done():
             return None
         loop = asyncio.get_running_loop()
         answer = self._answer = loop.create_future()
 
-        def settle(measured: Telemetry, error: BaseException | None) -> None:
+        def settle(measured: _Answer | None, error: BaseException | None) -> None:
             if error is not None:
                 answer.set_exception(error)
                 answer.exception()  # nobody may be waiting any more
@@ -97,10 +100,11 @@ class DriverQuestion:
 
 @dataclass(frozen=True)
 class Measured:
-    """What driver and kubelet said the last time; None where one did not."""
+    """What driver and kubelet said the last time, None where one did not; and whose the processes on the GPUs are."""
 
     telemetry: Telemetry = None
     given: tuple[Given, ...] | None = None
+    owners: Mapping[int, PodContainer] = field(default_factory=dict)
 
 
 class Scrape:
@@ -113,6 +117,7 @@ class Scrape:
         counters: Counters,
         telemetry: Callable[[], Awaitable[Telemetry]],
         given: Callable[[], Awaitable[tuple[Given, ...]]],
+        owners: Callable[[Mapping[int, float]], Awaitable[Mapping[int, PodContainer]]],
         journal: Journal,
         hostname: str,
         pace_s: Callable[[], float],
@@ -122,6 +127,7 @@ class Scrape:
         self._counters = counters
         self._ask_telemetry = telemetry
         self._ask_given = given
+        self._ask_owners = owners
         self._journal = journal
         self._hostname = hostname
         self._pace_s = pace_s
@@ -141,7 +147,8 @@ class Scrape:
     async def _ask(self) -> None:
         try:
             telemetry, given = await asyncio.gather(self._measure(), self._list_given())
-            self._measured = Measured(telemetry, given)
+            owners = await self._ask_owners(listed_pids(telemetry)) if telemetry else {}
+            self._measured = Measured(telemetry, given, owners)
         finally:
             self._asking = None
             self._due_at = self._clock() + self._pace_s()
@@ -162,9 +169,14 @@ class Scrape:
         # A driver that went since it was asked: what it said then is not so any more.
         telemetry = measured.telemetry if state.is_driver_up else None
         with_xid = tuple(each._replace(last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
-        holders = holders_by_uuid(measured.given or (), state.resources)
+        given = measured.given or ()
+        attribution = Attribution(
+            holders_by_uuid(given, state.resources),
+            None if measured.given is None else holders_by_uuid(given, {each.resource for each in given}),
+            measured.owners,
+        )
         return (
-            *gpu_families(state.inventory, with_xid, holders, self._hostname),
+            *gpu_families(state.inventory, with_xid, attribution, self._hostname),
             health_family(state.inventory, self._hostname),
             *self._counters.families(),
             BUILD_INFO.family([Sample(1, (("version", __version__),))]),

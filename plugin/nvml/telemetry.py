@@ -1,4 +1,4 @@
-"""What NVML measures of each GPU: about a dozen calls a GPU, one of them for all numbered fields.
+"""What NVML measures of each GPU: under two dozen calls a GPU, one of them for all numbered fields.
 
 Every question is asked by itself: one that fails leaves its field empty and no other. PCIe throughput is not asked for:
 NVML measures it while the caller waits, 20 ms a direction (`nvmlDeviceGetPcieThroughput`). Not here: when to ask, and
@@ -7,16 +7,19 @@ what of it becomes a metric.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import time
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from plugin.nvml.asking import ask
+from plugin.nvml.instances import read_instances
+from plugin.nvml.memory import read_memory
+from plugin.nvml.processes import read_processes
 from plugin.telemetry import GpuTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-_Answer = TypeVar("_Answer")
 
 # NVML_FI_DEV_* by number: nvidia-ml-py has not had all of them at all times.
 _FIELDS = {
@@ -51,15 +54,8 @@ _MEMBERS = {  # of the value's union, by NVML_VALUE_TYPE_*
 }
 
 
-def _ask(question: Callable[[], _Answer]) -> _Answer | None:
-    try:
-        return question()
-    except pynvml.NVMLError:
-        return None
-
-
 def _whole(question: Callable[[], Any]) -> int | None:
-    answer = _ask(question)
+    answer = ask(question)
     return None if answer is None else int(answer)
 
 
@@ -68,25 +64,8 @@ def _first(question: Callable[[], Any]) -> int | None:
     return _whole(lambda: question()[0])
 
 
-def _memory(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles have no type
-    """Return sizes; before driver 510 NVML counts what the driver reserves as used."""
-    memory = _ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2))
-    if memory is not None:
-        sizes = {"memory_reserved_bytes": int(memory.reserved)}
-    else:
-        memory, sizes = _ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle)), {}
-    if memory is None:
-        return {}
-    return {
-        **sizes,
-        "memory_total_bytes": int(memory.total),
-        "memory_used_bytes": int(memory.used),
-        "memory_free_bytes": int(memory.free),
-    }
-
-
 def _utilization(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles have no type
-    rates = _ask(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
+    rates = ask(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
     if rates is None:
         return {}
     return {"gpu_utilization_percent": int(rates.gpu), "memory_utilization_percent": int(rates.memory)}
@@ -112,7 +91,7 @@ def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles hav
         (_NVLINK_DATA_TX, _EVERY_LINK),
         (_NVLINK_DATA_RX, _EVERY_LINK),
     ]
-    answers: Iterable[Any] = _ask(lambda: pynvml.nvmlDeviceGetFieldValues(handle, asked)) or ()
+    answers: Iterable[Any] = ask(lambda: pynvml.nvmlDeviceGetFieldValues(handle, asked)) or ()
     numbers = {int(answer.fieldId): value for answer in answers if (value := value_of(answer)) is not None}
     found = {name: numbers[number] for number, name in _FIELDS.items() if number in numbers}
     if _NVLINK_DATA_TX in numbers and _NVLINK_DATA_RX in numbers:
@@ -121,9 +100,11 @@ def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles hav
 
 
 def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
-    uuid = _ask(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
+    uuid = ask(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
     if uuid is None:
         return None
+    asked_at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    instances = read_instances(handle, uuid)
     return GpuTelemetry(
         uuid,
         encoder_utilization_percent=_first(lambda: pynvml.nvmlDeviceGetEncoderUtilization(handle)),
@@ -135,9 +116,12 @@ def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's hand
         sm_clock_mhz=_whole(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
         memory_clock_mhz=_whole(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
         clock_event_reasons=_clock_event_reasons(handle),
-        **_memory(handle),
+        **read_memory(handle),
         **_utilization(handle),
         **_fields(handle),
+        processes=None if instances else read_processes(handle),
+        instances=instances,
+        asked_at_s=asked_at_s,
     )
 
 
@@ -146,6 +130,6 @@ def read_telemetry() -> tuple[GpuTelemetry, ...] | None:
     count = _whole(pynvml.nvmlDeviceGetCount)
     if count is None:
         return None
-    handles = (_ask(lambda index=index: pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))  # type: ignore[misc] # bound at once
+    handles = (ask(lambda index=index: pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))  # type: ignore[misc] # bound at once
     answers = (_read_gpu(handle) for handle in handles if handle is not None)
     return tuple(answer for answer in answers if answer is not None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import DriverNotReady
 from plugin.health.model import Reading, XidEvent
 from plugin.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
-from plugin.telemetry import GpuTelemetry
+from plugin.telemetry import GpuProcess, GpuTelemetry
 from plugin.topology.facts import Nic, Place
 
 if TYPE_CHECKING:
@@ -106,12 +107,21 @@ def telemetry(index: int) -> GpuTelemetry:
 
 
 def read_telemetry(path: Path) -> tuple[GpuTelemetry, ...] | None:
-    """Measure every GPU of a driver in a file; None without it."""
+    """Measure every GPU of a driver in a file; None without it. `processes.json` beside it has those by GPU."""
     try:
         found = json.loads(path.read_text())["gpus"]
     except FileNotFoundError:
         return None
-    return tuple(telemetry(each["index"]) for each in found)
+    return tuple(telemetry(each["index"])._replace(**_processes(path, each["index"])) for each in found)
+
+
+def _processes(path: Path, index: int) -> dict[str, Any]:
+    listing = path.with_name("processes.json")
+    if not listing.exists():
+        return {}
+    asked_at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    processes = tuple(GpuProcess(*each) for each in json.loads(listing.read_text())[index])
+    return {"processes": processes, "asked_at_s": asked_at_s}
 
 
 @dataclass

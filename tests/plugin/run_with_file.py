@@ -26,6 +26,8 @@ def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
         notify=notify,
         timing=timing,
         read_telemetry=lambda: read_telemetry(driver_path),
+        proc=driver_path.parent / "metrics/proc",
+        log=driver_path.parent / "metrics/log",
     )
     asyncio.run(Daemon(load(given).config, surroundings).run())
 

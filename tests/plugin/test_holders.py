@@ -10,71 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from plugin.holders import Holder, Listing, Place, list_holders, parse_cgroup
+from plugin.holders import Holder, Listing, list_holders
 from tests.plugin.daemon_process import wait_until
 
 ID = "4f1c" * 16
 UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10"
-SYSTEMD_UID = UID.replace("-", "_")
-MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        pytest.param(
-            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope\n",
-            Place(f"cri-containerd-{ID}.scope", UID, ID),
-            id="v2, systemd driver, containerd",
-        ),
-        pytest.param(
-            f"0::/kubepods.slice/kubepods-pod{SYSTEMD_UID}.slice/crio-{ID}.scope/container\n",
-            Place(f"crio-{ID}.scope", UID, ID),
-            id="v2, systemd driver, cri-o, guaranteed, own child group",
-        ),
-        pytest.param(f"0::/kubepods/besteffort/pod{UID}/{ID}\n", Place(None, UID, ID), id="v2, cgroupfs driver"),
-        pytest.param(
-            f"12:memory:/kubepods/burstable/pod{UID}/{ID}\n1:name=systemd:/kubepods/burstable/pod{UID}/{ID}\n0::/\n",
-            Place(None, UID, ID),
-            id="v1, cgroupfs driver",
-        ),
-        pytest.param(
-            "5:pids:/\n"
-            f"4:memory:/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope\n",
-            Place(f"cri-containerd-{ID}.scope", UID, ID),
-            id="v1, systemd driver, a controller without the pod first",
-        ),
-        pytest.param(
-            f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope",
-            Place(f"cri-containerd-{ID}.scope", UID, ID),
-            id="below a cgroup root",
-        ),
-        pytest.param(
-            f"0::/system.slice/containerd.service/kubepods-burstable-pod{SYSTEMD_UID}.slice:cri-containerd:{ID}",
-            Place("containerd.service", UID, ID),
-            id="engine and kubelet with different drivers",
-        ),
-        pytest.param(f"0::/kubepods/pod{MIRROR_UID}/{ID}", Place(None, MIRROR_UID, ID), id="a mirror pod"),
-        pytest.param(
-            f"0::/../../kubepods/pod{UID}/{ID}", Place(None, UID, ID), id="seen from another control group name space"
-        ),
-        pytest.param(
-            f"0::/machine.slice/libpod-{ID}.scope",
-            Place(f"libpod-{ID}.scope", None, ID),
-            id="podman: no pod of a kubelet",
-        ),
-        pytest.param(f"0::/system.slice/docker-{ID}.scope", Place(f"docker-{ID}.scope", None, ID), id="docker"),
-        pytest.param(
-            "0::/system.slice/nvidia-persistenced.service", Place("nvidia-persistenced.service"), id="a service"
-        ),
-        pytest.param("0::/user.slice/user-1000.slice/session-3.scope", Place("session-3.scope"), id="somebody's shell"),
-        pytest.param("0::/system.slice/podman-x.service", Place("podman-x.service"), id="a name that begins with pod"),
-        pytest.param("0::/", Place(), id="the root"),
-        pytest.param("", Place(), id="a process that ended"),
-    ],
-)
-def test_control_groups_tell_the_place(text: str, place: Place) -> None:
-    assert parse_cgroup(text) == place
 
 
 class Proc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.cgroup import Place
+from plugin.metrics.attribution import PodContainer
 from plugin.snapshot import LostGpu, Snapshot
 from tests.plugin.daemon_process import RESOURCE, wait_until
 from tests.plugin.fakes import VERSION, gpu, write_driver
 from tests.plugin.kubelet.pod_resources import one_container, serving
 from tests.plugin.metrics.reading import Page, read_page
+from tests.plugin.proc_folder import LogFolder, ProcFolder
 from tests.plugin.released_node import UUIDS, Node, hang_driver, kubelet, node
 
 if TYPE_CHECKING:
@@ -70,6 +74,25 @@ def test_a_page_has_gpus_pods_and_what_the_kubelet_asked(kubelet: Kubelet, node:
     assert page.of("grapnel_rpc_duration_seconds_count")[("method", "Allocate"), ("code", "OK")] == 1
     for name in ("driver_up", "kubelet_registered", "telemetry_up", "pod_resources_up"):
         assert page.value(f"grapnel_{name}") == 1
+
+
+def test_a_gpu_that_two_pods_share_is_told_by_their_processes(kubelet: Kubelet, node: Node, port: int) -> None:
+    logs, proc = LogFolder(node.node / "metrics/log"), ProcFolder(node.node / "metrics/proc")
+    for pid, pod in ((1, "train-0"), (2, "peek")):
+        place = Place(None, f"0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a1{pid}", f"{pid:064x}")
+        logs.add(place, PodContainer("default", pod, "main"))
+        proc.add(pid, place)
+    (node.node / "processes.json").write_text(json.dumps([[], [[1, 600 << 20, 40], [2, 5 << 20, 0], [3, 1, 0]]]))
+    with node, serving(kubelet.folder.parent, one_container("train-0", RESOURCE, UUIDS[1])):
+        kubelet.wait_for_devices(RESOURCE, 2)
+        page = scrape(port)
+    used = {dict(labels).get("pod"): value for labels, value in page.of("DCGM_FI_DEV_FB_USED").items()}
+    assert used == {None: 2048, "train-0": 600, "peek": 5}, "GPU 1; GPU 0 without a pod is before it on the page"
+    busy = {dict(labels)["pod"]: value for labels, value in page.of("container_accelerator_duty_cycle").items()}
+    assert busy == {"train-0": 40, "peek": 0}
+    assert [dict(labels)["pod"] for labels in page.of("grapnel_gpu_ungiven_processes")] == ["peek"]
+    owners = {dict(labels)["owner"]: value for labels, value in page.of("grapnel_gpu_processes").items() if value}
+    assert owners == {"pod": 2, "unknown": 1}
 
 
 def test_a_refused_call_is_counted_by_its_status(kubelet: Kubelet, node: Node, port: int) -> None:

@@ -101,6 +101,12 @@ struct nvml_process {
     unsigned gpu_instance, compute_instance;
 };
 
+struct nvml_process_sample {
+    unsigned pid;
+    uint64_t timestamp_us; /* since 1970 */
+    unsigned sm, memory, encoder, decoder;
+};
+
 struct nvml_utilization {
     unsigned gpu, memory;
 };

@@ -31,7 +31,8 @@ struct field {
 #define END_OF_TABLE {NULL, END, 0, 0, NULL, 0, 0}
 
 static const struct field process_fields[] = {
-    F(process, UNSIGNED, pid), F(process, LARGE, memory_used), F(process, UNSIGNED, graphics), END_OF_TABLE};
+    F(process, UNSIGNED, pid), F(process, LARGE, memory_used), F(process, UNSIGNED, graphics),
+    F(process, UNSIGNED, sm_utilization), END_OF_TABLE};
 
 static const struct field link_fields[] = {
     F(link, UNSIGNED, active), S(link, remote_pci), F(link, UNSIGNED, remote_type), F(link, UNSIGNED, version),

@@ -23,7 +23,7 @@ enum {
 struct process {
     unsigned pid;
     uint64_t memory_used;
-    unsigned graphics;
+    unsigned graphics, sm_utilization;
 };
 
 struct link {

@@ -1,6 +1,8 @@
 /* NVML: memory, processes, temperature, power, clocks, utilisation. */
 #include "call.h"
 
+#include <time.h>
+
 NVML_API nvml_return nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory)
 {
     CALL(call_device(__func__, device));
@@ -108,6 +110,32 @@ static nvml_return list_processes_v1(const struct call *call, unsigned graphics,
 PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, 0)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses, 1)
 PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses, 2)
+
+/* One sample for each process that did something in the last period, which ends now; none: NOT_FOUND. */
+NVML_API nvml_return nvmlDeviceGetProcessUtilization(nvml_device device, struct nvml_process_sample *samples,
+                                                     unsigned *count, unsigned long long last_seen_us)
+{
+    CALL(call_gpu(__func__, device));
+    REQUIRE(count);
+    if (call.gpu->mig_enabled)
+        return NVML_ERROR_NOT_SUPPORTED;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    unsigned room = samples ? *count : 0, found = 0;
+    for (size_t i = 0; now_us > last_seen_us && i < call.gpu->process_count; i++) {
+        const struct process *process = &call.gpu->processes[i];
+        if (!process->sm_utilization)
+            continue;
+        if (found < room)
+            samples[found] = (struct nvml_process_sample){process->pid, now_us, process->sm_utilization, 0, 0, 0};
+        found++;
+    }
+    *count = found;
+    if (!found)
+        return NVML_ERROR_NOT_FOUND;
+    return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
 
 NVML_API nvml_return nvmlDeviceGetTemperature(nvml_device device, unsigned sensor, unsigned *celsius)
 {

@@ -85,6 +85,19 @@ def test_processes_are_listed_by_kind(
     assert nvml(compute.replace("Compute", "Graphics")) == [[9, 5]]
 
 
+def test_processes_that_did_something_have_samples_and_the_others_none(
+    put: Callable[[Machine], Path], start: Callable[[Path], Client]
+) -> None:
+    processes = (Process(7, GIB, sm_utilization=40), Process(8, GIB), Process(9, GIB, sm_utilization=5))
+    library = put(models.machine().with_gpu(0, processes=processes))
+    nvml = start(library)
+    samples = "[(s.pid, s.smUtil) for s in nvmlDeviceGetProcessUtilization(gpu(0), {since})]"
+    assert nvml(samples.format(since=0)) == [[7, 40], [9, 5]]
+    assert nvml.error(samples.format(since=2**53)) == NOT_FOUND, "a sample of after the year 2200"
+    state.write(library, models.machine().with_gpu(0, processes=processes, mig_capable=True, mig_enabled=True))
+    assert nvml.error(samples.format(since=0)) == NOT_SUPPORTED
+
+
 def test_health_and_metrics_read_what_was_set(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     gpu = models.machine().gpus[0]
     machine = models.machine().with_gpu(

@@ -34,6 +34,11 @@ def test_a_container_that_is_told_in_parts_is_one_holder() -> None:
     assert holders_by_uuid(given, [GPU]) == {"GPU-0": (ONE,)}
 
 
+def test_a_mig_device_is_its_own_in_whatever_resource() -> None:
+    given = [Given(ONE, "nvidia.com/mig-1g.5gb", ("MIG-0::1",)), Given(TWO, "rdma/nic", ("MIG-0",))]
+    assert holders_by_uuid(given, [GPU]) == {"MIG-0": (ONE, TWO)}
+
+
 @given(GIVEN, st.randoms(use_true_random=False))
 def test_every_pair_is_kept_and_the_order_of_the_answer_does_not_matter(given: list[Given], random: object) -> None:
     found = holders_by_uuid(given, [GPU])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab import promtool
 from plugin.metrics.catalogue import GPU_METRICS, OWN_METRICS, Metric, every_metric
 from plugin.metrics.counters import Counters
 from plugin.metrics.exposition import Family, render
@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 RULES = REPOSITORY / "deploy/prometheus/grapnel-node.rules.yml"
 RULES_TEST = Path(__file__).with_name("rules_test.yml")
 BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-nodes.json"
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = promtool.find()
 
 # Enabled in DCGM-exporter's etc/default-counters.csv, and what NVML does not have of it (DCGM_FI_PROF_*: DCGM alone).
 DEFAULTS_OF_DCGM_EXPORTER = {
@@ -146,7 +146,7 @@ def test_every_rule_has_a_case_that_fires() -> None:
 
 
 WITH_PROMTOOL = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not on PATH: apt-get install prometheus (see docs/decisions/0022)"
+    PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 from plugin.inventory import Device, Inventory
 from plugin.metrics.attribution import PodContainer
 from plugin.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS
-from plugin.metrics.devices import gpu_families, health_family, nvml_address
+from plugin.metrics.devices import Attribution, gpu_families, health_family, nvml_address
 from plugin.metrics.exposition import render
 from plugin.telemetry import GpuTelemetry
 from tests.plugin.fakes import VERSION, gpu, telemetry
@@ -17,11 +17,12 @@ POD = PodContainer("default", "train-0", "main")
 OTHER = PodContainer("default", "train-1", "main")
 INVENTORY = Inventory(VERSION, tuple(Device(gpu(index), f"/dev/nvidia{index}") for index in range(2)))
 MEASURED = (telemetry(0), telemetry(1))
-MEASURED_FIELDS = GpuTelemetry._fields[1:]
+NO_METRICS = ("uuid", "processes", "instances", "asked_at_s")
+MEASURED_FIELDS = tuple(name for name in GpuTelemetry._fields if name not in NO_METRICS)
 
 
 def page(*measured: GpuTelemetry, holders: dict[str, tuple[PodContainer, ...]] | None = None) -> Page:
-    return read_page(render(gpu_families(INVENTORY, measured, holders or {}, "node-1")))
+    return read_page(render(gpu_families(INVENTORY, measured, Attribution(holders or {}, holders, {}), "node-1")))
 
 
 def test_the_labels_are_those_of_dcgm_exporter() -> None:
@@ -48,8 +49,8 @@ def test_a_gpu_that_nobody_has_is_measured_without_a_pod() -> None:
 
 
 def test_a_gpu_that_two_containers_share_is_measured_for_each() -> None:
-    found = page(telemetry(0), holders={gpu(0).uuid: (POD, OTHER)}).of("DCGM_FI_DEV_FB_USED")
-    assert [(dict(labels)["pod"], value) for labels, value in found.items()] == [("train-0", 1024), ("train-1", 1024)]
+    found = page(telemetry(0), holders={gpu(0).uuid: (POD, OTHER)}).of("DCGM_FI_DEV_POWER_USAGE")
+    assert [(dict(labels)["pod"], value) for labels, value in found.items()] == [("train-0", 100.5), ("train-1", 100.5)]
 
 
 def test_the_accelerator_stats_are_of_containers_alone() -> None:

@@ -15,11 +15,12 @@ from plugin.log import Journal
 from plugin.metrics.attribution import Given, PodContainer
 from plugin.metrics.counters import Counters
 from plugin.metrics.scrape import DriverQuestion, NodeState, Scrape
+from plugin.telemetry import GpuProcess
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Page, read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from plugin.metrics.scrape import Telemetry
 
@@ -38,6 +39,8 @@ class Node:
     given: tuple[Given, ...] | KubeletError = GIVEN
     now: float = 100.0
     asked: list[str] = field(default_factory=list)
+    owners: dict[int, PodContainer] = field(default_factory=dict)
+    pids: list[dict[int, float]] = field(default_factory=list)
     may_answer: asyncio.Event | None = None
     counters: Counters = field(default_factory=Counters)
 
@@ -53,12 +56,17 @@ class Node:
             raise self.given
         return self.given
 
+    async def tell_owners(self, pids: Mapping[int, float]) -> Mapping[int, PodContainer]:
+        self.pids.append(dict(pids))
+        return self.owners
+
     def scrape(self) -> Scrape:
         return Scrape(
             state=lambda: self.state,
             counters=self.counters,
             telemetry=self.measure,
             given=self.list_given,
+            owners=self.tell_owners,
             journal=Journal(),
             hostname="node-1",
             pace_s=lambda: PACE_S,
@@ -157,6 +165,39 @@ def test_a_kubelet_that_does_not_answer_takes_the_pods_and_nothing_else() -> Non
     (page,) = asyncio.run(pages(Node(given=KubeletError("no answer", "wait")).scrape()))
     assert pod_of(page) == [None]
     assert page.value("grapnel_pod_resources_up") == 0
+
+
+def test_processes_are_attributed_as_often_as_they_are_measured() -> None:
+    async def scenario() -> Page:
+        scrape = node.scrape()
+        await pages(scrape, 2)
+        node.now += 2 * PACE_S
+        (page,) = await pages(scrape)
+        return page
+
+    other = PodContainer("default", "train-1", "main")
+    processes = (GpuProcess(7, 5 << 20, 1), GpuProcess(8, 6 << 20, 2))
+    node = Node(measured=(telemetry(0)._replace(processes=processes, asked_at_s=3.5),))
+    node.owners = {7: GIVEN[0].holder, 8: other}
+    page = asyncio.run(scenario())
+    assert node.pids == [{7: 3.5, 8: 3.5}] * 2
+    assert pod_of(page) == [None, "train-0", "train-1"]
+    assert list(page.of("grapnel_gpu_ungiven_processes").values()) == [1]
+
+
+def test_while_the_kubelet_does_not_answer_nobody_is_on_a_gpu_unasked() -> None:
+    processes = (GpuProcess(7, 5 << 20, 1),)
+    node = Node(measured=(telemetry(0)._replace(processes=processes),), given=KubeletError("no answer", "wait"))
+    node.owners = {7: GIVEN[0].holder}
+    (page,) = asyncio.run(pages(node.scrape()))
+    assert pod_of(page) == [None, "train-0"], "it is known by its process"
+    assert not page.of("grapnel_gpu_ungiven_processes")
+
+
+def test_without_measurements_nobody_asks_whose_processes_are() -> None:
+    node = Node(measured=None)
+    asyncio.run(pages(node.scrape()))
+    assert node.pids == []
 
 
 def test_the_last_error_event_of_a_gpu_is_shown() -> None:

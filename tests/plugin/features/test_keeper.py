@@ -57,7 +57,7 @@ class Node:
 
 
 def settings_of(folder: Path, **changes: Any) -> LabelSettings:  # noqa: ANN401 - values of its fields
-    return LabelSettings(file=folder / "gfd")._replace(**changes)
+    return LabelSettings(**{"file": folder / "gfd", **changes})
 
 
 def run(node_of: object, script: object) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +26,8 @@ _AFTER_START_S = 1.0
 _TOPIC = "labels"
 
 
-class _Wanted(NamedTuple):
+@dataclass(frozen=True)
+class _Wanted:
     """What labels are made of. Without `inventory` there has been no driver since the start."""
 
     inventory: Inventory | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from plugin.answer import AnswerForm
 from plugin.health.model import Policy
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from plugin.settings.naming import NamePattern
 
 
-class LabelSettings(NamedTuple):
+@dataclass(frozen=True)
+class LabelSettings:
     """How a node's labels are made, and where they are left.
 
     `file` None: nowhere. `is_file_wanted`: somebody asked for it, so that a missing folder is told. `pause_s` is the

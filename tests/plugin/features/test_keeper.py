@@ -57,7 +57,7 @@ class Node:
 
 
 def settings_of(folder: Path, **changes: Any) -> LabelSettings:  # noqa: ANN401 - values of its fields
-    return LabelSettings(file=folder / "gfd")._replace(**changes)
+    return LabelSettings(**{"file": folder / "gfd", **changes})
 
 
 def run(node_of: object, script: object) -> None:
@@ -136,6 +136,8 @@ def test_gpus_that_are_only_remembered_are_not_labelled(tmp_path: Path) -> None:
     async def script(node: Node) -> None:
         node.file.write_text("nvidia.com/gpu.count=8\n")
         node.keeper.observed(Observation(without_driver(TWO, "waits"), "driver not loaded"), node.config)
+        assert not node.keeper._changed.is_set()
+        assert node.file.exists()
         node.see(ONE)
         await node.change()
         assert node.counts() == ["1"]
@@ -162,6 +164,7 @@ def test_a_file_that_somebody_took_away_is_put_back(tmp_path: Path) -> None:
         node.see(ONE)
         await node.change()
         text = node.written
+        node.moment = 200.0
         node.file.unlink()
         for _ in range(2000):
             if node.file.exists():
@@ -178,6 +181,7 @@ def test_labels_that_are_made_once_stay_as_they_are(tmp_path: Path) -> None:
         node.see(ONE)
         await node.change()
         node.see(TWO)
+        assert not node.keeper._changed.is_set()
         node.keeper.close(stays=False)
         assert "gpu.count=1\n" in node.written
 

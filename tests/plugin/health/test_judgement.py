@@ -390,6 +390,7 @@ def test_a_gpu_that_does_not_answer_is_condemned_whatever_is_disabled() -> None:
     node = Node(plan_policy(["all"], []))
     node.look(a=GONE)
     assert node.why().startswith("lost")
+    assert node.look(a=GONE) == ()
 
 
 def test_what_is_disabled_later_closes_what_is_open_and_tells_it_once() -> None:

@@ -35,9 +35,9 @@ class Daemon:
         self._log = (node.folder / "log").open("ab")
         self.start()
 
-    def start(self) -> None:
+    def start(self, **variables: str) -> None:
         command, environment = self.node.command("run"), self.node.environment()
-        self._process = subprocess.Popen(command, env=environment, stderr=self._log)
+        self._process = subprocess.Popen(command, env={**environment, **variables}, stderr=self._log)
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
@@ -120,6 +120,19 @@ def test_conditions_are_found_and_end(daemon: Daemon) -> None:
     daemon.wait_for_log("1 new uncorrected memory errors")
     daemon.change(0, remapped_rows=rows)
     daemon.wait_for_log("cause=ecc", times=2)
+    daemon.offers(1, 2)
+
+
+def test_what_is_not_checked_any_more_is_given_away_again_and_still_noted(daemon: Daemon) -> None:
+    daemon.xid(0, 48)
+    daemon.xid(1, 79)
+    daemon.offers(2)
+    daemon.kill()
+    daemon.start(DP_DISABLE_HEALTHCHECKS="79")
+    daemon.offers(1, 2)
+    assert 'reason="not checked: DP_DISABLE_HEALTHCHECKS"' in daemon.node.log()
+    daemon.xid(1, 79)
+    daemon.wait_for_log('cause="xid 79" class=noted')
     daemon.offers(1, 2)
 
 

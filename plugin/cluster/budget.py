@@ -36,14 +36,15 @@ class Bucket:
 class Backoff:
     """Waits twice as long after each failure, by chance a half less or more, so that nodes do not come together."""
 
-    def __init__(self, chance: Callable[[], float]) -> None:
+    def __init__(self, chance: Callable[[], float], first_s: float = FIRST_WAIT_S) -> None:
         self._chance = chance
+        self._first_s = first_s
         self._failures = 0
         self.until_s = float("-inf")
 
     def failed(self, now_s: float, at_least_s: float = 0.0) -> None:
         """Wait. `at_least_s` is what the API asked for; chance only adds to it."""
-        wait_s = min(FIRST_WAIT_S * 2 ** min(self._failures, 16), MAX_WAIT_S)
+        wait_s = min(self._first_s * 2 ** min(self._failures, 16), MAX_WAIT_S)
         self._failures += 1
         self.until_s = now_s + max(wait_s * (0.5 + self._chance()), at_least_s * (1 + self._chance() / 2))
 

@@ -92,6 +92,7 @@ class Connection:
         self._way = way
         self._limits = limits or Limits()
         access = way.access
+        self._is_cut = False
         self._server = server_text(access.host, access.port)
         environment = os.environ if environment is None else environment
         proxy = find_proxy(access.host, access.port, access.proxy_url, environment)
@@ -99,6 +100,7 @@ class Connection:
 
     def call(self, request: Request) -> Answer:
         """Return the answer, whatever its status; raises ClusterError where there is none."""
+        self._is_cut = False
         stopper = threading.Timer(self._limits.call_s, self._cut)
         stopper.daemon = True
         stopper.start()
@@ -110,7 +112,8 @@ class Connection:
             raise ClusterError(f"{self._server}: certificate refused: {words.lower()}", _CERTIFICATE_HINT) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ClusterError(f"{self._server}: {_words(error)}", _NETWORK_HINT) from error
+            words = f"no answer within {self._limits.call_s:g} s" if self._is_cut else _words(error)
+            raise ClusterError(f"{self._server}: {words}", _NETWORK_HINT) from error
         except ClusterError:
             self.close()
             raise
@@ -135,11 +138,14 @@ class Connection:
             raise ClusterError(
                 f"{self._server}: the answer is larger than {_MAX_BYTES} bytes", "is this an API server?"
             )
+        if self._is_cut or response.length:
+            raise http.client.IncompleteRead(b"", response.length)
         return Answer(response.status, body, response.headers.get("Retry-After", ""))
 
     def _cut(self) -> None:
         """End a call that takes too long, in another thread: what waits for bytes sees the end of them."""
         sock = self._http.sock
+        self._is_cut = True
         if sock is not None:
             try:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -73,8 +73,8 @@ class Credentials:
             content = read_document(path).content
         except ConfigError as error:
             # The parser's words may quote the line, and that may hold a key.
-            line = _LINE.search(error.message.removeprefix(str(path)))
-            where = f" ({line[0]})" if line else ""
+            lines = _LINE.findall(error.message.removeprefix(str(path)))
+            where = f" ({lines[-1]})" if lines else ""
             raise ClusterError(f"{path}: not valid yaml{where}", "check it with: kubectl config view") from None
         return parse_kubeconfig(content, path)
 
@@ -132,7 +132,9 @@ def _load_certificate(context: ssl.SSLContext, certificate: Secret, key: Secret)
         with _as_file(certificate) as certificate_file, _as_file(key) as key_file:
             context.load_cert_chain(certificate_file, key_file, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        words = (getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)).lower()
+        words = (
+            (getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)).lower().replace("_", " ")
+        )
         hint = "it is read again at the next try; do certificate and key belong together?"
         raise ClusterError(f"{where}: certificate or key cannot be used: {words}", hint) from error
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from plugin.cluster.conditions import conditions_of, with_changes
 from plugin.cluster.labels import PREFIX, usable_labels
 from plugin.cluster.notes import notes_of
-from plugin.cluster.reporter import Reporter, utc_now
+from plugin.cluster.reporter import Reporter
+from plugin.cluster.session import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -47,8 +47,9 @@ def notes_of(before: Observation, was_released: str, now: Observation, released:
         yield _note("GPUsResumed", "the release is over: GPUs are offered again")
     if released:
         return
+    unusable = {device.gpu.uuid for device in now.inventory.devices if device.unhealthy}
     for transition in now.transitions:
-        yield from _of_transition(transition)
+        yield from _of_transition(transition, unusable)
     if not was_released:
         yield from _of_driver(before, now)
         if not before.waiting_for and not now.waiting_for:
@@ -63,12 +64,12 @@ def _reason(cause: str) -> str:
     return "GPUXidError" if cause.startswith("xid ") else _OF_CAUSE.get(cause, "GPUUnhealthy")
 
 
-def _of_transition(transition: Transition) -> Iterator[Note]:
+def _of_transition(transition: Transition, unusable: set[str]) -> Iterator[Note]:
     uuid, cause, kind = transition.uuid, transition.cause, transition.kind
     if transition.change is Change.STRAY:
         yield _note("GPUXidError", f"{cause} of a device nobody knows: {transition.reason}", "", cause, is_warning=True)
     elif transition.change is Change.VERDICT:
-        yield _note("GPUVerdict", f"{uuid}: {transition.reason}", uuid)
+        yield _note("GPUVerdict", f"{uuid}: {transition.reason}", uuid, is_warning=uuid in unusable)
     elif transition.change is Change.CLOSED:
         if kind.condemns:
             yield _note("GPUErrorResolved", f"{uuid}: {cause} is over: {transition.reason}", uuid, cause)

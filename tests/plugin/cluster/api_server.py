@@ -220,13 +220,13 @@ class ApiServer(ThreadingHTTPServer):
         self.close()
 
 
-def write_kubeconfig(path: Path, server: ApiServer, user: dict[str, Any] | None = None, **cluster: object) -> Path:
+def write_kubeconfig(path: Path, of: ApiServer, user: dict[str, Any] | None = None, **cluster: object) -> Path:
     """Write a kubeconfig for the server; by default with a client certificate in files."""
-    made = server.certificates
+    made = of.certificates
     if user is None:
         user = {"client-certificate": str(made.certificate("admin")), "client-key": str(made.key("admin"))}
     described = {
-        "server": f"https://127.0.0.1:{server.port}",
+        "server": f"https://127.0.0.1:{of.port}",
         "certificate-authority": str(made.certificate("ca")),
         **cluster,
     }

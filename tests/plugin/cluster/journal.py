@@ -13,7 +13,10 @@ class WrittenJournal(Journal):
 
     def __init__(self) -> None:
         self._stream = io.StringIO()
-        logger = logging.getLogger("grapnel")
+        logger = logging.getLogger(f"grapnel.test-{id(self)}")
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.handlers.clear()
         handler = logging.StreamHandler(self._stream)
         handler.format = lambda record: format_line(  # type: ignore[method-assign]
             record.levelname.lower(), record.getMessage(), getattr(record, "fields", {}).items()

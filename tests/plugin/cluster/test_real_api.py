@@ -11,7 +11,8 @@ import pytest
 
 from lab.cluster import ControlPlane
 from plugin.cluster.node import ClusterNode
-from plugin.cluster.reporter import Reporter, Rhythm
+from plugin.cluster.reporter import Reporter
+from plugin.cluster.session import Rhythm
 from plugin.health.model import Change
 from tests.plugin.cluster.journal import WrittenJournal
 from tests.plugin.cluster.states import UUIDS, XID_48, observed, transition, without_answer

@@ -47,6 +47,7 @@ def test_health_and_releases_are_shown_on_the_node(
         node.configure(kubernetesApi=str(kubeconfig), nodeName=NODE)
         node.signal(signal.SIGHUP)
         wait_for(node, server, GPUsHealthy="True", GPUDriverReady="True")
+        wait_until(lambda: server.state.labels.get("nvidia.com/gpu.count") == ("2", "grapnel-node"), node.log)
         write_driver(node.driver, Snapshot(VERSION, (gpu(0),), (LostGpu(1, UUIDS[1], "gpu is lost"),)))
         assert UUIDS[1] in wait_for(node, server, GPUsHealthy="False")["GPUsHealthy"]["message"]
         write_driver(node.driver, Snapshot(VERSION, gpus(2)))

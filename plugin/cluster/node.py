@@ -44,7 +44,8 @@ class ClusterNode:
         """Take the labels; what the API would refuse is left out, and told."""
         usable, unusable = usable_labels(labels)
         problem = f"labels that cannot be applied: {', '.join(unusable)[:256]}" if unusable else ""
-        self._journal.standing("labels of the node", problem, **({"hint": f"they must begin with {PREFIX}"} if problem else {}))
+        hint = {"hint": f"they must begin with {PREFIX}, and say what a label may"} if problem else {}
+        self._journal.standing("labels of the node", problem, **hint)
         self._reporter.label(usable)
 
     def close(self) -> None:

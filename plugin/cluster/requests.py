@@ -2,7 +2,7 @@
 
 Conditions: a strategic merge patch of `nodes/status`, which replaces conditions of the same type and keeps all others.
 Labels: server-side apply, never forced, with the uid, so that it can neither make a Node nor take over another one.
-Events: v1, in namespace `default`, like the kubelet's own of its node; its credentials may make no others.
+Events: v1, in namespace `default`, like the kubelet's own of its node.
 """
 
 from __future__ import annotations

@@ -178,6 +178,25 @@ def test_the_credentials_of_another_node_change_nothing(control_plane: ControlPl
         assert "deploy/rbac" in running.journal.text()
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("patch node/NAME", "yes"),
+        ("patch node/NAME --subresource=status", "yes"),
+        ("create events", "yes"),
+        ("patch events", "yes"),
+        ("get events", "no"),
+    ],
+)
+def test_a_kubelet_may_do_what_the_daemon_does(control_plane: ControlPlane, node: str, asked: str, answer: str) -> None:
+    who = [f"--as=system:node:{node}", "--as-group=system:nodes"]
+    kubectl = [str(control_plane.programs / "kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "auth", "can-i"]
+    done = subprocess.run(
+        [*kubectl, *asked.replace("NAME", node).split(), *who], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == answer, done.stderr
+
+
 def service_account(control_plane: ControlPlane, name: str, *, is_bound: bool) -> str:
     """Return a kubeconfig with a token of a service account, which may or may not have the role of deploy/rbac."""
     control_plane.kubectl(["create", "serviceaccount", name])

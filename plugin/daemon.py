@@ -112,7 +112,7 @@ class Daemon:
         )
         self._timer = loop.call_later(0, lambda: None)
         self.labels = LabelKeeper(self._journal)
-        self.labels.on_change = lambda labels: self._node.label(labels)  # whichever it is then
+        self.labels.on_change = self._node.label
         self._spawn(self.labels.follow())
         self._observe()
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
@@ -329,6 +329,7 @@ class Daemon:
         if (before.kubernetes_api, before.node_name) != (config.kubernetes_api, config.node_name):
             await asyncio.to_thread(self._node.close)
             self._node = node_object(config, self._journal)
+            self.labels.on_change = self._node.label
             if self.labels.current is not None:
                 self._node.label(self.labels.current)
         if self.release is None:

@@ -5,15 +5,19 @@ The seam before `plugin.cluster`, which is imported only then, and after the fir
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plugin.config import NodeConfig
     from plugin.log import Journal
     from plugin.observer import Observation
+
+
+_AFTER_START_S = 1.0
 
 
 class NodeObject(Protocol):
@@ -48,33 +52,45 @@ def node_name(config: NodeConfig, environment: Mapping[str, str]) -> str:
 
 
 class LazyNodeObject:
-    """Imports `plugin.cluster` at the first thing there is to say. Used in the event loop's thread."""
+    """Imports `plugin.cluster` a second after there is something to say. Used in the event loop's thread."""
 
     def __init__(self, config: NodeConfig, journal: Journal) -> None:
         self._config = config
         self._journal = journal
-        self._node: NodeObject | None = None
-
-    def _opened(self) -> NodeObject:
-        if self._node is None:
-            from plugin.cluster.node import open_node  # noqa: PLC0415 - nothing of it is loaded where it is off
-
-            config = self._config
-            self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._journal)
-        return self._node
+        self._node: NodeObject = NoNodeObject()
+        self._waiting: list[Callable[[NodeObject], None]] | None = []  # what a second brings; None: it is over
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Hand it on."""
-        self._opened().show(observation, released)
+        self._hand_on(lambda node: node.show(observation, released))
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Hand it on."""
-        self._opened().label(labels)
+        self._hand_on(lambda node: node.label(labels))
+
+    def _hand_on(self, call: Callable[[NodeObject], None]) -> None:
+        if self._waiting is None:
+            call(self._node)
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(_AFTER_START_S, self._open)
+        self._waiting.append(call)
+
+    def _open(self) -> None:
+        if self._waiting is None:
+            return  # it was closed within the second
+        from plugin.cluster.node import open_node  # noqa: PLC0415 - not where it is off, not before the first list
+
+        config = self._config
+        self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._journal)
+        waiting, self._waiting = self._waiting, None
+        for call in waiting:
+            call(self._node)
 
     def close(self) -> None:
-        """End it, if it ever began."""
-        if self._node is not None:
-            self._node.close()
+        """End it, if it ever began. In any thread: the event loop's must call nothing else any more."""
+        self._waiting = None
+        self._node.close()
 
 
 def node_object(config: NodeConfig, journal: Journal) -> NodeObject:

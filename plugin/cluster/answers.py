@@ -93,9 +93,8 @@ def _failure(request: Request, answer: Answer, document: dict[str, Any]) -> Clus
         hint = "redirects are not followed: name the API server itself"
         return ClusterError(f"the api server redirects {act} ({status})", hint, status=status)
     if status == FORBIDDEN:
-        hint = (
-            f'allow verb "{request.verb}" on "{request.resource}" (see deploy/rbac), or use the kubelet\'s kubeconfig'
-        )
+        rule = f'allow verb "{request.verb}" on "{request.resource}" (see deploy/rbac)'
+        hint = f"{rule}; with a kubelet's credentials: is nodeName the name of its Node?"
         return ClusterError(f"the api server forbids {act}{told}", hint, status=status)
     if status == NOT_FOUND and request.resource.startswith("nodes"):
         hint = "it is asked again until the kubelet registers; is nodeName the name that kubectl get nodes shows?"

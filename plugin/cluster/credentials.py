@@ -50,10 +50,12 @@ class Credentials:
     def way(self) -> Way:
         """Return the way as it is now; raises ClusterError."""
         if self._access is None or self._context is None or self._seen != self._look(self._access):
+            # What is exchanged while it is read differs from what was seen before, and is read again the next time.
+            source = _fingerprint(Path(self._source))
             self._access = self._read_access()
             seen = self._look(self._access)
             self._context = _make_context(self._access)
-            self._seen = seen
+            self._seen = {path: source if path == Path(self._source) else mark for path, mark in seen.items()}
         return Way(self._access, self._context, _read_token(self._access.token))
 
     def forget(self) -> None:

@@ -22,13 +22,15 @@ LIFE_S = 3600.0  # the API server forgets an event after an hour (its --event-tt
 class Series:
     """Notes that are one event: how many so far, when the first and the last was, and what the API has of it.
 
-    `name` is the event's, "" while there is none; `told` is the count that it has, since `told_s`.
+    `number` makes the event's name, the same one at each try; `name` is "" while the API has none. `told` is the count
+    that it has, since `told_s`.
     """
 
     note: Note
     count: int
     first: str
     last: str
+    number: int = 0
     name: str = ""
     told: int = 0
     told_s: float = 0.0
@@ -55,14 +57,14 @@ class EventBook:
     def __iter__(self) -> Iterator[Series]:
         return iter(tuple(self._series.values()))
 
-    def note(self, note: Note, utc: str, now_s: float) -> None:
-        """Count a note; when there are too many series one is given up, best one that the API has."""
+    def note(self, note: Note, utc: str, now_s: float, number: int = 0) -> None:
+        """Count a note; `number` is for a new event. With too many series one is given up, best one that is told."""
         known = self._series.pop(note.series, None)
         if known is not None and known.is_told and now_s - known.told_s > LIFE_S:
             known = None
         if known is None:
             self._make_room()
-            self._series[note.series] = Series(note, 1, utc, utc)
+            self._series[note.series] = Series(note, 1, utc, utc, number)
         else:
             self._series[note.series] = replace(known, note=note, count=known.count + 1, last=utc)
 

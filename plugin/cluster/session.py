@@ -119,7 +119,7 @@ class Session:
         """Make events; returns whether there are any."""
         with self._lock:
             for note in notes:
-                self._book.note(note, self._seams.utc(), self._seams.clock())
+                self._book.note(note, self._seams.utc(), self._seams.clock(), self._seams.number())
         return bool(notes)
 
     def _want(self, wanted: Wanted) -> bool:
@@ -182,7 +182,7 @@ class Session:
             self._journal.standing(_OTHERS)
 
     def _send_event(self, step: SendEvent) -> None:
-        name = step.series.name or event_name(self._node, self._seams.number())
+        name = step.series.name or event_name(self._node, step.series.number)
         try:
             self._ask(send_event(self._node, step, name))
         except ClusterError as error:

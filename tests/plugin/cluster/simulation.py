@@ -24,6 +24,7 @@ class Simulation:
         self.uid = 1
         self.exists = True
         self.failing: int | None = None
+        self.retry_after = ""
         self.is_lost = False  # whether the next answer is lost on its way
         self.labels: dict[str, tuple[str, str]] = {}
         self.conditions: dict[str, dict[str, str]] = {}
@@ -65,7 +66,7 @@ class Simulation:
         if self.failing == 0:
             raise ClusterError("api:6443: connection refused")
         if self.failing is not None:
-            return content_of(request, Answer(self.failing, b'{"message": "as told"}'))
+            return content_of(request, Answer(self.failing, b'{"message": "as told"}', self.retry_after))
         answer = content_of(request, self._answer(request))
         if self.is_lost:
             self.is_lost = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,19 @@ def test_a_token_that_is_exchanged_is_read_again_after_it_was_refused(server: Ap
     running.node.close()
     assert "old-and-expired" not in running.journal.text()
     assert TOKEN not in running.journal.text()
+
+
+def test_after_a_refusal_everything_is_read_again_even_if_it_looks_the_same(server: ApiServer, tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "config", server, {"token": "x" * len(TOKEN)})
+    times = kubeconfig.stat()
+    running = Running(kubeconfig, server)
+    running.node.show(observed(""))
+    running.wait_for_line("(401)")
+    server.state.tokens.add(TOKEN)
+    write_kubeconfig(kubeconfig, server, {"token": TOKEN})
+    os.utime(kubeconfig, ns=(times.st_atime_ns, times.st_mtime_ns))
+    running.wait(lambda: running.status() == "True")
+    running.node.close()
 
 
 def test_a_kubeconfig_that_comes_later_is_found(server: ApiServer, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 # An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
 _RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+_NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
+IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("socket", "watcher")
 _RESERVED = ("kubernetes.io", ".kubernetes.io")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
@@ -55,6 +57,8 @@ class NodeConfig:
     health_s: float = 30.0
     quiet_s: float = 300.0
     metrics_address: str = ""
+    kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
+    node_name: str = ""
 
     @property
     def facts_path(self) -> Path:
@@ -84,6 +88,8 @@ KEYS = {
     "healthSeconds": "health_s",
     "quietSeconds": "quiet_s",
     "metricsAddress": "metrics_address",
+    "kubernetesApi": "kubernetes_api",
+    "nodeName": "node_name",
 }
 
 
@@ -141,6 +147,18 @@ def _listen_address(value: object) -> str:
     return value
 
 
+def _kubernetes_api(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or not (value in {"", IN_CLUSTER} or value.startswith("/")):
+        raise ValueError(f'must be "" (off), the absolute path of a kubeconfig, or "{IN_CLUSTER}"')
+    return value
+
+
+def _node_name(value: object) -> str:
+    if not isinstance(value, str) or (value and not _NODE_NAME.fullmatch(value)):
+        raise ValueError('must be "" (the host\'s name) or the name of a Node: small letters, digits, "-" and "."')
+    return value
+
+
 _PARSERS: dict[str, Callable[[object], object]] = {
     "resource": _resource,
     "nvidiaConfigFile": lambda value: None if value is None else _path(value),
@@ -157,6 +175,8 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "healthSeconds": _seconds(0.1, 3600),
     "quietSeconds": _seconds(0.1, 86400),
     "metricsAddress": _listen_address,
+    "kubernetesApi": _kubernetes_api,
+    "nodeName": _node_name,
 }
 
 

@@ -27,6 +27,7 @@ from plugin.metrics.counters import Counters
 from plugin.metrics.owners import OwnerQuestion
 from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
 from plugin.metrics.server import MetricsServer
+from plugin.node_object import node_object
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
 from plugin.offering import Offering
@@ -85,6 +86,7 @@ class Daemon:
         self._is_registered = False
         self._counters = Counters()
         self._service = ServiceStatus(surroundings.notify)
+        self._node = node_object(config, self._journal)
         self._crash: BaseException | None = None
         self.offering = Offering(
             self._journal,
@@ -110,6 +112,7 @@ class Daemon:
         )
         self._timer = loop.call_later(0, lambda: None)
         self.labels = LabelKeeper(self._journal)
+        self.labels.on_change = self._node.label
         self._spawn(self.labels.follow())
         self._observe()
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
@@ -181,6 +184,7 @@ class Daemon:
             self._tell_hook(inventory)
         self.offering.show(self._config, inventory)
         self.labels.observed(observation, self._config)
+        self._node.show(observation)
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:
             self._tell_systemd()
 
@@ -218,6 +222,7 @@ class Daemon:
             known = remembered_inventory(release, HostTree(self._config.dev_root, self._config.sys_root))
         self.observation = Observation(without_driver(known, release.describe()))
         self.offering.show(self._config, self.observation.inventory)
+        self._node.show(self.observation, release.describe())
         self._tell_systemd()
         if is_new:
             self._observer = None
@@ -321,10 +326,17 @@ class Daemon:
         if before.metrics_address != config.metrics_address:
             await self._metrics.close()
             await self._serve_metrics()
+        if (before.kubernetes_api, before.node_name) != (config.kubernetes_api, config.node_name):
+            await asyncio.to_thread(self._node.close)
+            self._node = node_object(config, self._journal)
+            self.labels.on_change = self._node.label
+            if self.labels.current is not None:
+                self._node.label(self.labels.current)
         if self.release is None:
             self._observe()
         else:
             self.offering.show(config, self.observation.inventory)
+            self._node.show(self.observation, self.release.describe())
         self.follow_release()
 
     async def _refresh_hook(self) -> None:
@@ -350,6 +362,7 @@ class Daemon:
         await self._admin.close()
         await self._metrics.close()
         await self.offering.stop()
+        await asyncio.to_thread(self._node.close)
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S):
             self._journal.warning("the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S)

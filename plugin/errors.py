@@ -9,12 +9,18 @@ NodeDaemonError
 ├── AdminError           the running daemon cannot be told something
 ├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
+├── ClusterError         the Kubernetes API cannot be reached or used, or said no
 └── RequestError         a call of the kubelet that cannot be answered
     ├── InvalidRequest   it names what this node never offered
     └── DeviceNotReady   it names a device that is not healthy
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class NodeDaemonError(Exception):
@@ -56,6 +62,27 @@ class ExpectationError(NodeDaemonError):
 
 class KubeletError(NodeDaemonError):
     """The kubelet cannot be reached, or said no."""
+
+
+class ClusterError(NodeDaemonError):
+    """The Kubernetes API cannot be used, or said no. `status` is that of HTTP, 0 where there was no answer.
+
+    `retry_after_s` is what the API asked for; `owners` maps fields that others own to their field managers.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        status: int = 0,
+        retry_after_s: float = 0.0,
+        owners: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.owners = owners or {}
 
 
 class RequestError(NodeDaemonError):

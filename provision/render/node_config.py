@@ -18,5 +18,6 @@ def render_node_config(stack: StackSpec) -> str:
         "resource": stack.plugin.resource,
         "kubeletRoot": stack.plugin.kubelet_root,
         **({} if stack.plugin.metrics_address is None else {"metricsAddress": stack.plugin.metrics_address}),
+        **({} if stack.plugin.kubernetes_api is None else {"kubernetesApi": stack.plugin.kubernetes_api}),
     }
     return json.dumps(config, indent=2) + "\n"

@@ -141,11 +141,14 @@ ListenAddress = Annotated[
         "0.0.0.0:9400",
     ),
 ]
+_PATH = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]+)+"
+_PATH_RULE = "an absolute path: below '/', without '..', spaces or a trailing '/'"
+KubeconfigPath = Annotated[str, _text(_PATH, _PATH_RULE, "/etc/kubernetes/kubelet.conf", longest=255)]
 AbsolutePath = Annotated[
     str,
     _text(
-        r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]+)+",
-        "an absolute path: below '/', without '..', spaces or a trailing '/'",
+        _PATH,
+        _PATH_RULE,
         "/var/lib/kubelet",
         longest=255,
     ),
@@ -204,6 +207,13 @@ class Plugin(Section, frozen=True, kw_only=True):
     kubelet_root: Annotated[AbsolutePath, _doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
     metrics_address: Annotated[
         ListenAddress | None, _doc("Where the node daemon serves metrics to Prometheus; null: nowhere.")
+    ] = None
+    kubernetes_api: Annotated[
+        KubeconfigPath | None,
+        _doc(
+            "Kubeconfig on the node, such as the kubelet's, with which the node daemon puts labels, events and "
+            "conditions on its Node object; null: it does not."
+        ),
     ] = None
 
 

@@ -40,3 +40,9 @@ def test_the_daemon_serves_metrics_where_the_declaration_says() -> None:
     stack = make_stack(plugin={"metricsAddress": "0.0.0.0:9400"})
 
     assert json.loads(render_node_config(stack))["metricsAddress"] == "0.0.0.0:9400"
+
+
+def test_the_daemon_learns_how_to_reach_its_node_object_where_the_declaration_says() -> None:
+    stack = make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"})
+
+    assert json.loads(render_node_config(stack))["kubernetesApi"] == "/etc/kubernetes/kubelet.conf"

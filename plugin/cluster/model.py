@@ -1,0 +1,61 @@
+"""The values that go to the API, and what is known to be there. Pure.
+
+Times for people are UTC (RFC 3339, whole seconds); what is compared is monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+class Condition(NamedTuple):
+    """A condition of the Node. `since`: when its status became this, "" where no change of it was seen."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+    since: str = ""
+
+
+class Note(NamedTuple):
+    """Something that happened. Notes with the same `series` are one event with a count."""
+
+    is_warning: bool
+    reason: str
+    message: str
+    subject: str = ""  # the GPU
+    cause: str = ""
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """What makes two notes the same event."""
+        return self.reason, self.subject, self.cause
+
+
+class Wanted(NamedTuple):
+    """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them."""
+
+    conditions: tuple[Condition, ...] = ()
+    labels: Mapping[str, str] | None = None
+
+
+class Known(NamedTuple):
+    """What the Node is known to show. `labels` None: ours were not applied yet.
+
+    `refused`: labels that somebody else owns, with the field manager. `told_s`: when conditions were sent last,
+    `heartbeat_s`: when they are sent again without a change.
+    """
+
+    uid: str
+    conditions: Mapping[str, Condition] = MappingProxyType({})
+    labels: Mapping[str, str] | None = None
+    refused: Mapping[str, str] = MappingProxyType({})
+    told_s: float = float("-inf")
+    heartbeat_s: float = float("-inf")

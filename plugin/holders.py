@@ -1,4 +1,7 @@
-"""Who has a device node of the driver open, in this process namespace and those below it: from /proc.
+"""Who has a device node of an NVIDIA GPU open, in this process namespace and those below it: from /proc.
+
+Nodes are the driver's own (`/dev/nvidia*`, with those for MIG and IMEX below them) and those that the kernel's graphics
+system makes for its GPUs (`/dev/dri`): each of them keeps a module of the driver. A library that is mapped does not.
 
 Needs root and CAP_SYS_PTRACE, which the daemon's unit does not have: the command line calls this. Not
 here: what is done about a holder.
@@ -7,18 +10,23 @@ here: what is done about a holder.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugin.cgroup import parse_cgroup
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _DEVICE = "/dev/nvidia"
+_NVIDIA = "0x10de"
+_DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
+_NO_PODS: Mapping[str, str] = MappingProxyType({})
 _DELETED = " (deleted)"
 
 
@@ -32,6 +40,7 @@ class Holder:
     unit: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
+    pod_name: str | None = None  # namespace/name, where the kubelet has a log of it
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,29 @@ class Listing:
     hidden: tuple[int, ...] = ()
 
 
-def list_holders(proc: Path, own_pid: int = -1) -> Listing:
+def read_dri_nodes(sys_root: Path) -> frozenset[str]:
+    """Return the nodes of `/dev/dri` that belong to NVIDIA GPUs; others are of no interest."""
+    folder = sys_root / "class/drm"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names only
+    except OSError:
+        return frozenset()
+    nodes = (name for name in names if _DRI_NODE.fullmatch(name))
+    return frozenset(f"/dev/dri/{name}" for name in nodes if _read(folder / name / "device/vendor").strip() == _NVIDIA)
+
+
+def read_pod_names(folder: Path) -> dict[str, str]:
+    """Return namespace/name of pods by UID, from the names of the kubelet's log folders (NAMESPACE_NAME_UID)."""
+    try:
+        parts = [name.split("_") for name in os.listdir(folder)]  # noqa: PTH208 - names only
+    except OSError:
+        return {}
+    return {part[2]: f"{part[0]}/{part[1]}" for part in parts if len(part) == 3}  # noqa: PLR2004 - the three of the name
+
+
+def list_holders(
+    proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = frozenset(), pods: Mapping[str, str] = _NO_PODS
+) -> Listing:
     """Look at every process but the own one, which ends anyway; raises OSError when /proc itself cannot be read.
 
     A process that cannot be looked into is named, not counted as a holder: should it be one after all, the
@@ -54,22 +85,22 @@ def list_holders(proc: Path, own_pid: int = -1) -> Listing:
             continue
         process = proc / str(pid)
         try:
-            devices = sorted({*_open_nodes(process / "fd"), *_mapped_nodes(process)})
+            devices = sorted({*_open_nodes(process / "fd", dri_nodes), *_mapped_nodes(process, dri_nodes)})
         except PermissionError:
             hidden.append(pid)
             continue
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile
         if devices:
-            holders.append(_describe(process, pid, tuple(devices)))
+            holders.append(_describe(process, pid, tuple(devices), pods))
     return Listing(tuple(holders), tuple(hidden))
 
 
-def _open_nodes(folder: Path) -> Iterator[str]:
+def _open_nodes(folder: Path, dri_nodes: frozenset[str]) -> Iterator[str]:
     for name in os.listdir(folder):  # noqa: PTH208 - names only
         with suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
             target = os.readlink(folder / name).removesuffix(_DELETED)  # noqa: PTH115 - the name, not the file
-            if _is_node(target, folder / name):
+            if target in dri_nodes or _is_node(target, folder / name):
                 yield target
 
 
@@ -81,12 +112,13 @@ def _is_node(target: str, link: Path) -> bool:
     return name.startswith("nvidia") and "/dev/" in target and stat.S_ISCHR(link.stat().st_mode)
 
 
-def _mapped_nodes(process: Path) -> Iterator[str]:
+def _mapped_nodes(process: Path, dri_nodes: frozenset[str]) -> Iterator[str]:
     """Return nodes that are mapped, with or without a descriptor: a mapping keeps the module as well."""
     for line in (process / "maps").read_text(errors="replace").splitlines():
         fields = line.split(maxsplit=5)
-        if len(fields) > 5 and fields[5].startswith(_DEVICE):  # noqa: PLR2004 - proc_pid_maps(5): the sixth is the path
-            yield fields[5].removesuffix(_DELETED)
+        path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""  # noqa: PLR2004 - proc_pid_maps(5): the sixth is the path
+        if path.startswith(_DEVICE) or path in dri_nodes:
+            yield path
 
 
 def _read(path: Path) -> str:
@@ -96,7 +128,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _describe(process: Path, pid: int, devices: tuple[str, ...]) -> Holder:
+def _describe(process: Path, pid: int, devices: tuple[str, ...], pods: Mapping[str, str]) -> Holder:
     place = parse_cgroup(_read(process / "cgroup"))
     command = _read(process / "comm").strip()
-    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id)
+    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id, pods.get(place.pod_uid or ""))

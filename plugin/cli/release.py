@@ -6,6 +6,7 @@ import json
 import os
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from plugin.cli.show import take_inventory
 from plugin.config import find_config
 from plugin.cuda.trial import find_libcuda
 from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
-from plugin.holders import Holder, list_holders
+from plugin.holder_advice import advise
+from plugin.holders import Holder, list_holders, read_dri_nodes, read_pod_names
 from plugin.inventory import HostTree
 from plugin.nvml.root import HOST
 from plugin.release.record import Release, parse_gpu, remember_gpus, utc
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 EXIT_NOT_AS_WANTED = 3
 _PROC = Path("/proc")
+_POD_LOGS = Path("/var/log/pods")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATUS_S = 5.0
 _STATES_S = 5.0
@@ -131,7 +134,9 @@ def release_node(
         raise AdminError(f"{config.admin_socket}: the daemon did not follow", hint)
     else:
         problems += map(str, answer.get("problems", []))
-    listing = call_within(_LISTING_S, lambda: list_holders(proc, os.getpid()), "the processes' files in /proc")
+    dri_nodes, pods = read_dri_nodes(config.sys_root), read_pod_names(_POD_LOGS)
+    look = partial(list_holders, proc, os.getpid(), dri_nodes=dri_nodes, pods=pods)
+    listing = call_within(_LISTING_S, look, "the processes' files in /proc")
     problems += [f"process {pid} cannot be looked into: it may hold a GPU" for pid in listing.hidden]
     _print_release(release, listing.holders, problems, as_json=as_json)
     return EXIT_NOT_AS_WANTED if listing.holders else 0
@@ -139,7 +144,8 @@ def release_node(
 
 def _print_release(release: Release, holders: Sequence[Holder], problems: list[str], *, as_json: bool) -> None:
     if as_json:
-        document = {"released": True, "since": release.since, "holders": [asdict(holder) for holder in holders]}
+        told = [{**asdict(holder), "advice": advise(holder)} for holder in holders]
+        document = {"released": True, "since": release.since, "holders": told}
         print(json.dumps({**document, "problems": problems}, indent=2))
         return
     print(f"{release.describe()}; {'still held:' if holders else 'nobody holds a GPU'}")
@@ -149,12 +155,12 @@ def _print_release(release: Release, holders: Sequence[Holder], problems: list[s
 
 def _holder_line(holder: Holder) -> str:
     places = (
-        f"pod {holder.pod_uid}" if holder.pod_uid else "",
+        f"pod {holder.pod_name or holder.pod_uid}" if holder.pod_uid else "",
         f"container {holder.container_id[:12]}" if holder.container_id else "",
         holder.unit or "",
     )
     where = next((place for place in places if place), "no unit")
-    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}"
+    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}\n{'':11}{advise(holder)}"
 
 
 def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:

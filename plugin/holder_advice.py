@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from plugin.holders import Holder
 
 _DAEMON_UNIT = "grapnel-node.service"
+# What else runs in them is worth more than the holder: nobody is to stop ssh on a node far away.
+_SHARED = (
+    *("ssh", "sshd", "containerd", "crio", "docker", "podman", "kubelet", "cron", "crond", "dbus"),
+    *("systemd-logind", "user"),
+)
 # By command: /proc/PID/comm, which the kernel cuts after 15 characters.
 _COMMANDS = {
     "nvidia-cuda-mps": "echo quit | nvidia-cuda-mps-control",
@@ -45,6 +50,7 @@ def _by_place(holder: Holder) -> str:
         return f"{engine} stop {holder.container_id[:12]}"
     if unit.startswith("session-") and unit.endswith(".scope"):
         return f"somebody's login session: ask them, or loginctl terminate-session {unit[8:-6]}"
-    if unit.endswith((".service", ".scope")) and not unit.startswith("user@"):
+    is_shared = unit.startswith(tuple(f"{name}{end}" for name in _SHARED for end in (".service", "@")))
+    if unit.endswith((".service", ".scope")) and not is_shared:
         return f"systemctl stop {unit}"
     return f"kill {holder.pid}"

@@ -9,7 +9,7 @@ from plugin.verification.model import Check
 from plugin.verification.verdicts import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from plugin.gpu_state import Fabric, MigDevice
     from plugin.verification.model import Found, Wanted
@@ -54,9 +54,12 @@ def check_mig(want: Wanted, found: Found) -> Check:
     problems += [(uuid, "is not there to have its mig devices compared") for uuid in absent]
     notes = [_MIG_HINT] if problems else []
     check = judge("mig", want, found, problems=problems, notes=notes if expected else [_NOT_COMPARED])
-    shown = tuple(f"{uuid}: {_layout(mig)}" for uuid, mig in expected.items())
-    told = tuple(f"{uuid}: {_layout(state.mig)}" for uuid, state in found.states.items())
-    return Check("mig", shown if expected else None, told, check.ok, check.message)
+    told = {uuid: state.mig for uuid, state in found.states.items()}
+    return Check("mig", _shown(expected) if expected else None, _shown(told), check.ok, check.message)
+
+
+def _shown(layouts: Mapping[str, tuple[MigDevice, ...] | None]) -> tuple[str, ...]:
+    return tuple(f"{uuid}: {_layout(mig)}" for uuid, mig in layouts.items() if mig is not None)
 
 
 def fabric_problem(want: Wanted, uuid: str, fabric: Fabric | None) -> str:

@@ -136,6 +136,10 @@ def holder(command: str = "python3", **where: str) -> Holder:
         ),
         pytest.param(holder(unit="job.service"), "systemctl stop job.service", id="a service"),
         pytest.param(holder(unit="user@1000.service"), "kill 4711", id="a program of somebody's session manager"),
+        pytest.param(holder(unit="ssh.service"), "kill 4711", id="a program below ssh, which is not to be stopped"),
+        pytest.param(
+            holder(unit="sshd@7-10.0.0.1:22.service"), "kill 4711", id="a program below one connection of ssh"
+        ),
         pytest.param(holder(), "kill 4711", id="nobody's"),
     ],
 )

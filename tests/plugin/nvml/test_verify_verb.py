@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 
 from lab.nvml import install_cuda, models, state
 from lab.nvml.machine import CUDA_HANGS, Check, FabricState
+from tests.plugin.cuda.test_trial import processes_of
 from tests.plugin.daemon_process import wait_until
 from tests.plugin.nvml.test_whole_daemon import Node, expect, failed_checks, load_module
 
@@ -228,3 +230,17 @@ def test_a_release_with_a_driver_that_does_not_tell_how_gpus_are_set_up_is_a_rel
         done = node.run("release", "--json")
     assert "mig, fabric and memory of now are not known: nvml does not answer: unknown error" in done.stdout
     assert json.loads((node.folder / "state/released.json").read_text())["states"] == {}
+
+
+@pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.4, 0.8])
+def test_a_verb_that_is_killed_leaves_no_process_and_the_release_as_it_was(node: Node, delay_s: float) -> None:
+    release(node)
+    before = (node.folder / "state/released.json").read_bytes()
+    state.write(node.library, node.machine.with_failure("cuMemcpyDtoH", CUDA_HANGS))
+    with start(node) as verb:
+        time.sleep(delay_s)
+        verb.kill()
+    wait_until(lambda: not processes_of(node.folder / "lib"), lambda: "a process is left")
+    assert (node.folder / "state/released.json").read_bytes() == before
+    state.write(node.library, node.machine)
+    assert verify(node) == {}

@@ -22,7 +22,10 @@ _DEVICE = os.makedev(1, 11)
 _RECORD_BYTES = 8192
 _MAX_RECORDS = 100_000  # a kernel that writes faster than we read does not keep us
 _LOADED = "NVRM: loading NVIDIA UNIX"
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?\): ([0-9]{1,5})")
+_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
+_XID = re.compile(
+    rf"NVRM: Xid \((?:PCI:)?({_ADDRESS})(?:\.[0-7])?(?: [^)]*)?\): ([0-9]{{1,5}})"
+)  # of a MIG device: GPU-I:05
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
 from plugin.bounded import call_within
+from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
 from plugin.config import find_config
 from plugin.cuda.trial import find_libcuda
 from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
-from plugin.holder_advice import advise
-from plugin.holders import Holder, list_holders, read_dri_nodes, read_pod_names
 from plugin.inventory import HostTree
 from plugin.nvml.root import HOST
 from plugin.release.record import Release, parse_gpu, remember_gpus, utc
@@ -29,18 +27,16 @@ if TYPE_CHECKING:
 
     from plugin.config import NodeConfig
     from plugin.gpu_state import GpuState
+    from plugin.holders import Holder
     from plugin.inventory import Inventory
 
     States = Callable[[Path, float], Mapping[str, GpuState]]
 
 EXIT_NOT_AS_WANTED = 3
-_PROC = Path("/proc")
-_POD_LOGS = Path("/var/log/pods")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATUS_S = 5.0
 _STATES_S = 5.0
 _SLACK_S = 5.0  # the daemon ends its waiting before we end ours
-_LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
 NO_DAEMON = "the daemon does not run"
 
 
@@ -116,7 +112,7 @@ def _driver_root(config_path: Path | None) -> Path:
 
 
 def release_node(
-    config_path: Path | None, *, timeout_s: float, as_json: bool, proc: Path = _PROC, states: States = _ask_states
+    config_path: Path | None, *, timeout_s: float, as_json: bool, proc: Path = PROC, states: States = _ask_states
 ) -> int:
     """Release the node; returns 0 when nobody holds a GPU, 3 when somebody does."""
     config, deadline = find_config(config_path), _Deadline(timeout_s)
@@ -134,33 +130,20 @@ def release_node(
         raise AdminError(f"{config.admin_socket}: the daemon did not follow", hint)
     else:
         problems += map(str, answer.get("problems", []))
-    dri_nodes, pods = read_dri_nodes(config.sys_root), read_pod_names(_POD_LOGS)
-    look = partial(list_holders, proc, os.getpid(), dri_nodes=dri_nodes, pods=pods)
-    listing = call_within(_LISTING_S, look, "the processes' files in /proc")
-    problems += [f"process {pid} cannot be looked into: it may hold a GPU" for pid in listing.hidden]
+    listing = list_now(config.sys_root, proc)
+    problems += problems_of(listing)
     _print_release(release, listing.holders, problems, as_json=as_json)
     return EXIT_NOT_AS_WANTED if listing.holders else 0
 
 
 def _print_release(release: Release, holders: Sequence[Holder], problems: list[str], *, as_json: bool) -> None:
     if as_json:
-        told = [{**asdict(holder), "advice": advise(holder)} for holder in holders]
-        document = {"released": True, "since": release.since, "holders": told}
+        document = {"released": True, "since": release.since, "holders": to_json(holders)}
         print(json.dumps({**document, "problems": problems}, indent=2))
         return
     print(f"{release.describe()}; {'still held:' if holders else 'nobody holds a GPU'}")
-    for line in (*map(_holder_line, holders), *(f"note: {problem}" for problem in problems)):
+    for line in lines_of(holders, problems):
         print(line)
-
-
-def _holder_line(holder: Holder) -> str:
-    places = (
-        f"pod {holder.pod_name or holder.pod_uid}" if holder.pod_uid else "",
-        f"container {holder.container_id[:12]}" if holder.container_id else "",
-        holder.unit or "",
-    )
-    where = next((place for place in places if place), "no unit")
-    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}\n{'':11}{advise(holder)}"
 
 
 def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:

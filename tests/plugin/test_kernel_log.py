@@ -16,6 +16,7 @@ LOAD = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.309.01  Release Buil
 BUS = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 FAULT = "NVRM: Xid (PCI:0000:AF:00): 31, pid=4711, name=python3, Ch 00000008, intr 00000000."
 OLD = "NVRM: Xid (0000:3b:00): 48, DBE (double bit error)"
+MIG = "NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 95, pid=4711, name=python3, Uncontained ECC error"
 WIDE = "NVRM: Xid (PCI:00000000:3b:00.0): 95, Uncontained: SBE"
 
 
@@ -28,6 +29,7 @@ WIDE = "NVRM: Xid (PCI:00000000:3b:00.0): 95, Uncontained: SBE"
         pytest.param([BUS, FAULT], 2.0, [("0000:af:00.0", 31)], id="after the release, the driver was not loaded anew"),
         pytest.param([BUS, LOAD, BUS], 2.0, [("0000:3b:00.0", 79)], id="after release and load"),
         pytest.param([OLD, WIDE], 0.0, [("0000:3b:00.0", 48), ("0000:3b:00.0", 95)], id="as other drivers write it"),
+        pytest.param([MIG], 0.0, [("0000:3b:00.0", 95)], id="of a MIG device: its GPU's"),
         pytest.param(["usb 1-1: new device", "NVRM: Xid of nothing"], 0.0, [], id="something else"),
         pytest.param([BUS], None, None, id="nobody knows since when"),
     ],

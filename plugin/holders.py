@@ -13,20 +13,18 @@ import os
 import re
 import stat
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugin.cgroup import parse_cgroup
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
 _DEVICE = "/dev/nvidia"
 _NVIDIA = "0x10de"
 _DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
-_NO_PODS: Mapping[str, str] = MappingProxyType({})
 _DELETED = " (deleted)"
 
 
@@ -40,7 +38,8 @@ class Holder:
     unit: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
-    pod_name: str | None = None  # namespace/name, where the kubelet has a log of it
+    pod_name: str | None = None  # namespace/name; it and the next only where somebody has looked for them
+    container_name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,18 +61,7 @@ def read_dri_nodes(sys_root: Path) -> frozenset[str]:
     return frozenset(f"/dev/dri/{name}" for name in nodes if _read(folder / name / "device/vendor").strip() == _NVIDIA)
 
 
-def read_pod_names(folder: Path) -> dict[str, str]:
-    """Return namespace/name of pods by UID, from the names of the kubelet's log folders (NAMESPACE_NAME_UID)."""
-    try:
-        parts = [name.split("_") for name in os.listdir(folder)]  # noqa: PTH208 - names only
-    except OSError:
-        return {}
-    return {part[2]: f"{part[0]}/{part[1]}" for part in parts if len(part) == 3}  # noqa: PLR2004 - the three of the name
-
-
-def list_holders(
-    proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = frozenset(), pods: Mapping[str, str] = _NO_PODS
-) -> Listing:
+def list_holders(proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = frozenset()) -> Listing:
     """Look at every process but the own one, which ends anyway; raises OSError when /proc itself cannot be read.
 
     A process that cannot be looked into is named, not counted as a holder: should it be one after all, the
@@ -92,7 +80,7 @@ def list_holders(
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile
         if devices:
-            holders.append(_describe(process, pid, tuple(devices), pods))
+            holders.append(_describe(process, pid, tuple(devices)))
     return Listing(tuple(holders), tuple(hidden))
 
 
@@ -128,7 +116,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _describe(process: Path, pid: int, devices: tuple[str, ...], pods: Mapping[str, str]) -> Holder:
+def _describe(process: Path, pid: int, devices: tuple[str, ...]) -> Holder:
     place = parse_cgroup(_read(process / "cgroup"))
     command = _read(process / "comm").strip()
-    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id, pods.get(place.pod_uid or ""))
+    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id)

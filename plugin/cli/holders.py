@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.bounded import call_within
+from plugin.cgroup import Place
 from plugin.config import find_config
 from plugin.holder_advice import advise
-from plugin.holders import Holder, list_holders, read_dri_nodes, read_pod_names
+from plugin.holders import Holder, list_holders, read_dri_nodes
+from plugin.kubelet.logs import PodNames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plugin.holders import Listing
+    from plugin.metrics.attribution import PodContainer
 
 PROC = Path("/proc")
-_POD_LOGS = Path("/var/log/pods")
+_LOGS = Path("/var/log")
 _LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
 
 
-def list_now(sys_root: Path, proc: Path = PROC) -> Listing:
+def list_now(sys_root: Path, proc: Path = PROC, logs: Path = _LOGS) -> Listing:
     """Return all holders but this process; raises NoAnswer where the files of a process cannot be read in time."""
-    dri_nodes, pods = read_dri_nodes(sys_root), read_pod_names(_POD_LOGS)
-    look = partial(list_holders, proc, os.getpid(), dri_nodes=dri_nodes, pods=pods)
-    return call_within(_LISTING_S, look, "the processes' files in /proc")
+    look = partial(list_holders, proc, os.getpid(), dri_nodes=read_dri_nodes(sys_root))
+    listing = call_within(_LISTING_S, look, "the processes' files in /proc")
+    return replace(listing, holders=name_pods(listing.holders, logs))
+
+
+def name_pods(holders: Sequence[Holder], logs: Path) -> tuple[Holder, ...]:
+    """Return holders with the names of pods and containers, where the kubelet has logs of them below `logs`."""
+    places = {holder: Place(holder.unit, holder.pod_uid, holder.container_id) for holder in holders if holder.pod_uid}
+    names = PodNames(logs).look_up(places.values())
+    return tuple(_named(holder, names.get(places[holder])) if holder in places else holder for holder in holders)
+
+
+def _named(holder: Holder, name: PodContainer | None) -> Holder:
+    if name is None:
+        return holder
+    return replace(holder, pod_name=f"{name.namespace}/{name.pod}", container_name=name.container or None)
 
 
 def problems_of(listing: Listing) -> list[str]:
@@ -48,7 +64,9 @@ def lines_of(holders: Sequence[Holder], problems: Sequence[str]) -> list[str]:
 
 def _holder_line(holder: Holder) -> str:
     places = (
-        f"pod {holder.pod_name or holder.pod_uid}" if holder.pod_uid else "",
+        " ".join(filter(None, (f"pod {holder.pod_name or holder.pod_uid}", holder.container_name or "")))
+        if holder.pod_uid
+        else "",
         f"container {holder.container_id[:12]}" if holder.container_id else "",
         holder.unit or "",
     )

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from plugin.cli.holders import name_pods
 from plugin.holder_advice import advise
-from plugin.holders import Holder, Listing, list_holders, read_dri_nodes, read_pod_names
+from plugin.holders import Holder, Listing, list_holders, read_dri_nodes
 from tests.plugin.daemon_process import wait_until
 
 ID = "4f1c" * 16
@@ -81,15 +82,25 @@ def test_graphics_nodes_of_nvidia_gpus_count_and_those_of_others_do_not(proc: Pr
 
 
 def test_pods_are_named_where_the_kubelet_has_a_log(proc: Proc, tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    for name in (f"shop_web-7f9c_{UID}", f"kube-system_static-n1_{MIRROR_UID}", "something-else"):
-        (logs / name).mkdir(parents=True)
+    logs = tmp_path / "log"
+    for name in (
+        f"shop_web-7f9c_{UID}/web",
+        f"kube-system_static-n1_{MIRROR_UID}/a",
+        f"kube-system_static-n1_{MIRROR_UID}/b",
+    ):
+        (logs / "pods" / name).mkdir(parents=True)
+    proc.add(6, "/dev/nvidia0")
     proc.add(7, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{UID}/{ID}\n")
     proc.add(8, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{UID[:-1]}f/{ID}\n")
     proc.add(9, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{MIRROR_UID}/{ID}\n")
-    names = [holder.pod_name for holder in list_holders(proc.folder, pods=read_pod_names(logs)).holders]
-    assert names == ["shop/web-7f9c", None, "kube-system/static-n1"]
-    assert read_pod_names(tmp_path / "absent") == {}
+    named = name_pods(list_holders(proc.folder).holders, logs)
+    assert [(holder.pid, holder.pod_name, holder.container_name) for holder in named] == [
+        (6, None, None),
+        (7, "shop/web-7f9c", "web"),
+        (8, None, None),
+        (9, "kube-system/static-n1", None),
+    ]
+    assert [holder.pod_name for holder in name_pods(named[2:3], tmp_path / "absent")] == [None]
 
 
 def holder(command: str = "python3", **where: str) -> Holder:

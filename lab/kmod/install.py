@@ -1,4 +1,4 @@
-"""The files of a node that make its module interface the simulated one, and put a simulated NVML in place."""
+"""The files of a node that make its module interface the simulated one, and put a simulated NVML and CUDA in place."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HOME = "/usr/lib/gpusim"
 NVML_HOME = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 SIMULATED_NVML = f"{HOME}/libnvidia-ml.so"
+SIMULATED_CUDA = f"{HOME}/libcuda.so"
 PACKAGED = f"{HOME}/packaged"
 LOADED_AT_BOOT = ("nvidia", "nvidia-uvm", "nvidia-drm")
 
@@ -58,21 +59,23 @@ class KmodFiles:
         self.files.write("/etc/modules-load.d/nvidia.conf", "".join(f"{name}\n" for name in LOADED_AT_BOOT))
         install_driver_module(self.files.folder("/usr/lib/modules"), version, self.kernel_release)
 
-    def install_nvml(self, library: Path, versions: Sequence[str]) -> None:
-        """Let the simulated NVML stand where each driver version's package would put the real one.
+    def install_libraries(self, nvml: Path, cuda: Path, versions: Sequence[str]) -> None:
+        """Let the simulated NVML and CUDA stand where each driver version's packages would put the real ones.
 
-        The names are hard links of one file, so that its state changes for all of them at once. dpkg's diversions
-        (deb-diversions: three lines each: from, to, by; ``:`` is the local administrator) move the packages' own
-        files to ``/usr/lib/gpusim/packaged``.
+        The names are hard links of one file, so that its state changes for all of them at once; CUDA finds the state in
+        the NVML beside it. dpkg's diversions (deb-diversions: three lines each: from, to, by; ``:`` is the local
+        administrator) move the packages' own files to ``/usr/lib/gpusim/packaged``.
         """
-        self.files.copy(SIMULATED_NVML, library)
+        self.files.copy(SIMULATED_NVML, nvml)
+        self.files.copy(SIMULATED_CUDA, cuda)
         self.files.folder(PACKAGED)
-        names = [f"libnvidia-ml.so.{version}" for version in versions]
-        for name in names:
+        of = {f"libnvidia-ml.so.{version}": SIMULATED_NVML for version in versions}
+        of |= {f"libcuda.so.{version}": SIMULATED_CUDA for version in versions}
+        for name, simulated in of.items():
             place = self.files.reserve(f"{NVML_HOME}/{name}")
             place.unlink(missing_ok=True)
-            os.link(self.files.reserve(SIMULATED_NVML), place)
-        diversions = "".join(f"{NVML_HOME}/{name}\n{PACKAGED}/{name}\n:\n" for name in names)
+            os.link(self.files.reserve(simulated), place)
+        diversions = "".join(f"{NVML_HOME}/{name}\n{PACKAGED}/{name}\n:\n" for name in of)
         self.files.append("/var/lib/dpkg/diversions", diversions)
 
 

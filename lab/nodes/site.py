@@ -271,13 +271,13 @@ class Site:
         return node
 
     def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
-        """Give the node its simulated kernel module and, for every driver in the package folder, its NVML."""
+        """Give the node its simulated kernel module and, for every driver in the package folder, its libraries."""
         machine = node.spec.machine(self.name)
         simulation = KmodFiles(layer, find_suite(node.spec.suite).kernel_release)
         simulation.install_kernel(gpu_line(gpu) for gpu in machine.gpus)
         if node.spec.driver_module:
             simulation.install_module(node.spec.driver_module)
-        simulation.install_nvml(nvml.build(), versions)
+        simulation.install_libraries(nvml.build(), nvml.build_cuda(), versions)
         nvml_state.write(node.nvml_library, machine)
 
     def _free_octet(self) -> int:

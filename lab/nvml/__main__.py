@@ -1,5 +1,6 @@
-"""Compile the simulated library into the cache and print its path: `python3 -m lab.nvml`."""
+"""Compile the simulated libraries into the cache and print their paths: `python3 -m lab.nvml`."""
 
-from lab.nvml import build
+from lab.nvml import build, build_cuda
 
 print(build())
+print(build_cuda())

@@ -1,4 +1,4 @@
-"""Compiling the simulated library, and putting it where a driver would have put the real one."""
+"""Compiling the simulated libraries, and putting them where a driver would have put the real ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from lab.nvml.machine import Machine
 
 SONAME = "libnvidia-ml.so.1"
-_SOURCES = Path(__file__).parent / "src"
+CUDA_SONAME = "libcuda.so.1"
+_HERE = Path(__file__).parent
 _FLAGS = (
     *("-std=gnu11", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
-    *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wl,-z,defs", f"-Wl,-soname,{SONAME}"),
+    *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wl,-z,defs"),
 )
+_SHARED = ("driver.c", "machine.c", "state.c")  # of NVML's sources: what the CUDA library is made of as well
 _PAGE = 4096
 _BUILD_TIMEOUT_S = 120
 
@@ -30,14 +32,13 @@ def build(*, extra_flags: tuple[str, ...] = ()) -> Path:
 
     Its state is empty: `install` makes copies that describe a machine.
     """
-    sources = sorted(_SOURCES.glob("*.[ch]"))
-    flags = (*_FLAGS, *extra_flags)
-    key = content_key(*flags, *(part for source in sources for part in (source.name, source.read_bytes())))
-    target = cache_dir() / "nvml" / key / SONAME
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _compile(target, flags)
-    return target
+    return _build(SONAME, sorted((_HERE / "src").glob("*.c")), extra_flags)
+
+
+def build_cuda(*, extra_flags: tuple[str, ...] = ()) -> Path:
+    """Return the compiled `libcuda.so.1`: it answers for the machine of the simulated NVML in its own folder."""
+    own = sorted((_HERE / "cuda").glob("*.c"))
+    return _build(CUDA_SONAME, [*own, *(_HERE / "src" / name for name in _SHARED)], extra_flags)
 
 
 def install(folder: Path, version: str, machine: Machine) -> Path:
@@ -51,17 +52,40 @@ def install(folder: Path, version: str, machine: Machine) -> Path:
     shutil.copyfile(build(), partial)
     state.write(partial, machine)
     partial.replace(library)  # processes that have the old file mapped keep it
-    link = folder / SONAME
-    link.unlink(missing_ok=True)
-    link.symlink_to(library.name)
+    _link(folder / SONAME, library)
     return library
 
 
-def _compile(target: Path, flags: tuple[str, ...]) -> None:
+def install_cuda(folder: Path, version: str) -> Path:
+    """Put `libcuda.so.<version>`, and the link `libcuda.so.1` to it, beside the simulated NVML of that version."""
+    library = folder / f"libcuda.so.{version}"
+    shutil.copyfile(build_cuda(), library)
+    _link(folder / CUDA_SONAME, library)
+    return library
+
+
+def _link(link: Path, library: Path) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(library.name)
+
+
+def _build(soname: str, sources: list[Path], extra_flags: tuple[str, ...]) -> Path:
+    flags = (*_FLAGS, f"-Wl,-soname,{soname}", *extra_flags)
+    read = [*sources, *sorted((_HERE / "src").glob("*.h")), *sorted((_HERE / "cuda").glob("*.h"))]
+    key = content_key(*flags, *(part for file in read for part in (file.name, file.read_bytes())))
+    target = cache_dir() / "nvml" / key / soname
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _compile(target, sources, flags)
+    return target
+
+
+def _compile(target: Path, sources: list[Path], flags: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        made = Path(scratch) / SONAME
-        run(["gcc", *flags, "-o", str(made), *map(str, sorted(_SOURCES.glob("*.c")))], timeout_s=_BUILD_TIMEOUT_S)
-        _append_state(made)
+        made = Path(scratch) / target.name
+        run(["gcc", *flags, "-o", str(made), *map(str, sources)], timeout_s=_BUILD_TIMEOUT_S)
+        if target.name == SONAME:
+            _append_state(made)
         made.replace(target)
 
 

@@ -92,13 +92,15 @@ class Link:
 
 @dataclass(frozen=True)
 class Mig:
-    """A MIG device; memory in bytes, the rest counts of what it has or shares."""
+    """A MIG device; memory in bytes, its placement in slices of memory, the rest counts of what it has or shares."""
 
     index: int = 0
     uuid: str = ""
     profile: str = "1g.5gb"
     gpu_instance: int = 0
     compute_instance: int = 0
+    placement_start: int = 0
+    placement_size: int = 1
     memory_total: int = 0
     memory_used: int = 0
     multiprocessors: int = 0
@@ -222,7 +224,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Failure:
-    """NVML's `function` (without _v2; `*` for every one) fails with `code`, for one GPU index or (-1) always."""
+    """NVML's `function` (without _v2; `*` for every one) fails with `code`, for one GPU index or (-1) always.
+
+    A function of CUDA fails with its own codes; -1 is a call that never returns, -2 a copy that gives back other data.
+    """
 
     function: str = "*"
     gpu: int = -1
@@ -273,6 +278,7 @@ class Machine:
 
 
 GPU_IS_LOST = 15
+CUDA_HANGS, CUDA_WRONG_DATA = -1, -2
 MAX_EVENTS = 64
 """As many as src/machine.h keeps: older events are forgotten."""
 

@@ -195,11 +195,18 @@ MIG_PROFILES = {
 }
 
 
+_MEMORY_SLICES = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}  # by slices of compute: a GPU has eight of memory
+
+
 def with_mig(whole: Machine, gpu: int, profiles: list[str], *, model: str = "a100-40gb") -> Machine:
     """Return the machine with one GPU in MIG mode and cut into these profiles. Raises KeyError for an unknown one."""
     known = {profile.name: profile for profile in MIG_PROFILES[model]}
     parent = whole.gpus[gpu].uuid
-    migs = tuple(_mig(known[name], index, parent) for index, name in enumerate(profiles))
+    sizes = [_MEMORY_SLICES[known[name].slices] for name in profiles]
+    migs = tuple(
+        replace(_mig(known[name], index, parent), placement_start=sum(sizes[:index]), placement_size=sizes[index])
+        for index, name in enumerate(profiles)
+    )
     return whole.with_gpu(gpu, mig_enabled=True, mig_pending=True, migs=migs)
 
 

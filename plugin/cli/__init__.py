@@ -45,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     config.add_argument("--explain", action="store_true", help="every setting's value and where it came from")
     config.add_argument("--json", action="store_true", help="as JSON")
+    holders = verbs.add_parser("holders", parents=[configured], help="show who holds a GPU, and what to do about it")
+    holders.add_argument("--json", action="store_true", help="as JSON")
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
     return parser
@@ -100,6 +102,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
         return _dispatch_health(arguments)
+    if arguments.verb == "holders":
+        from plugin.cli.holders import show_holders  # noqa: PLC0415 - not needed for --version
+
+        return show_holders(arguments.config, as_json=arguments.json)
     if arguments.verb == "labels":
         from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
 

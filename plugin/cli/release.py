@@ -5,32 +5,38 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
 from plugin.bounded import call_within
+from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
 from plugin.config import find_config
-from plugin.errors import AdminError, NodeDaemonError
-from plugin.holders import Holder, list_holders
+from plugin.cuda.trial import find_libcuda
+from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
 from plugin.inventory import HostTree
+from plugin.nvml.root import HOST
 from plugin.release.record import Release, parse_gpu, remember_gpus, utc
 from plugin.release.store import forget_release, read_release, sole_change, write_release
+from plugin.settings.load import Given, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from plugin.config import NodeConfig
+    from plugin.gpu_state import GpuState
+    from plugin.holders import Holder
     from plugin.inventory import Inventory
 
+    States = Callable[[Path, float], Mapping[str, GpuState]]
+
 EXIT_NOT_AS_WANTED = 3
-_PROC = Path("/proc")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATUS_S = 5.0
+_STATES_S = 5.0
 _SLACK_S = 5.0  # the daemon ends its waiting before we end ours
-_LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
 NO_DAEMON = "the daemon does not run"
 
 
@@ -56,9 +62,29 @@ def _ask_to_look(config: NodeConfig, timeout_s: float) -> dict[str, Any] | None:
     return ask(config.admin_socket, {"verb": "look", "timeout_s": timeout_s}, timeout_s + _SLACK_S)
 
 
-def _release_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[str]]:
-    """Return what is to be remembered, from the daemon or else from the driver itself; and what could not be learnt."""
-    since, boot_id = utc(time.time()), _BOOT_ID.read_text().strip()
+def _ask_states(driver_root: Path, timeout_s: float) -> Mapping[str, GpuState]:
+    from plugin.verification.look import read_states  # noqa: PLC0415 - not needed when the node is released already
+
+    return read_states(driver_root, timeout_s)
+
+
+def _release_of_now(
+    config: NodeConfig, driver_root: Path, timeout_s: float, states: States
+) -> tuple[Release, list[str]]:
+    """Return what is to be remembered, and what could not be learnt."""
+    release, problems = _gpus_of_now(config, timeout_s)
+    release = replace(release, libcuda=find_libcuda(driver_root) is not None)
+    if problems or not release.gpus:
+        return release, problems  # a driver that does not answer is not asked twice
+    try:
+        return replace(release, states=states(driver_root, min(timeout_s, _STATES_S))), []
+    except (DriverNotReady, NoAnswer) as error:
+        return release, [f"mig, fabric and memory of now are not known: {error.message}"]
+
+
+def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[str]]:
+    """Ask the daemon, or else the driver itself."""
+    since, boot_id = utc(time.time()), BOOT_ID.read_text().strip()
     try:
         status = ask(config.admin_socket, {"verb": "status"}, _STATUS_S)
         if status is not None:
@@ -77,14 +103,24 @@ def _inventory(config: NodeConfig) -> Inventory:
     return take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
 
 
-def release_node(config_path: Path | None, *, timeout_s: float, as_json: bool, proc: Path = _PROC) -> int:
+def _driver_root(config_path: Path | None) -> Path:
+    """Return where the driver is installed; settings that cannot be read do not keep a node from its release."""
+    try:
+        return load(Given(config_path, {}, os.environ)).config.settings.driver_root
+    except ConfigError:
+        return HOST
+
+
+def release_node(
+    config_path: Path | None, *, timeout_s: float, as_json: bool, proc: Path = PROC, states: States = _ask_states
+) -> int:
     """Release the node; returns 0 when nobody holds a GPU, 3 when somebody does."""
     config, deadline = find_config(config_path), _Deadline(timeout_s)
     problems: list[str] = []
     with sole_change(config.state_folder, deadline.left_s()):
         release = read_release(config.state_folder)
         if release is None or release.problem:
-            release, problems = _release_of_now(config, deadline.left_s())
+            release, problems = _release_of_now(config, _driver_root(config_path), deadline.left_s(), states)
             write_release(config.state_folder, release)
         answer = _look(config, deadline, "the release is remembered")
     if answer is None:
@@ -94,30 +130,20 @@ def release_node(config_path: Path | None, *, timeout_s: float, as_json: bool, p
         raise AdminError(f"{config.admin_socket}: the daemon did not follow", hint)
     else:
         problems += map(str, answer.get("problems", []))
-    listing = call_within(_LISTING_S, lambda: list_holders(proc, os.getpid()), "the processes' files in /proc")
-    problems += [f"process {pid} cannot be looked into: it may hold a GPU" for pid in listing.hidden]
+    listing = list_now(config.sys_root, proc)
+    problems += problems_of(listing)
     _print_release(release, listing.holders, problems, as_json=as_json)
     return EXIT_NOT_AS_WANTED if listing.holders else 0
 
 
 def _print_release(release: Release, holders: Sequence[Holder], problems: list[str], *, as_json: bool) -> None:
     if as_json:
-        document = {"released": True, "since": release.since, "holders": [asdict(holder) for holder in holders]}
+        document = {"released": True, "since": release.since, "holders": to_json(holders)}
         print(json.dumps({**document, "problems": problems}, indent=2))
         return
     print(f"{release.describe()}; {'still held:' if holders else 'nobody holds a GPU'}")
-    for line in (*map(_holder_line, holders), *(f"note: {problem}" for problem in problems)):
+    for line in lines_of(holders, problems):
         print(line)
-
-
-def _holder_line(holder: Holder) -> str:
-    places = (
-        f"pod {holder.pod_uid}" if holder.pod_uid else "",
-        f"container {holder.container_id[:12]}" if holder.container_id else "",
-        holder.unit or "",
-    )
-    where = next((place for place in places if place), "no unit")
-    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}"
 
 
 def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:

@@ -1,26 +1,29 @@
-"""`grapnel-node verify`: look at module, library and GPUs from this process, and compare."""
+"""`grapnel-node verify`: look at driver and GPUs from this process, and compare."""
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.bounded import call_within
-from plugin.cli.release import EXIT_NOT_AS_WANTED
-from plugin.errors import DriverNotReady, ExpectationError, NoAnswer
+from plugin.cli.release import BOOT_ID, EXIT_NOT_AS_WANTED
+from plugin.errors import ExpectationError
 from plugin.expectation import MAX_BYTES, Expectation, parse_expectation
-from plugin.nvml.library import NvmlSource, library_version
-from plugin.nvml.root import HOST
+from plugin.health.model import Policy
+from plugin.kernel_log import KMSG
 from plugin.release.store import read_release
 from plugin.settings.load import Given, load
-from plugin.verification import Check, Found, result_to_json, verify, wanted
+from plugin.verification.checks import verify
+from plugin.verification.look import Surroundings, find
+from plugin.verification.model import Check, result_to_json, wanted
 
 if TYPE_CHECKING:
-    from plugin.snapshot import GpuSource, Snapshot
-    from plugin.verification import Value
+    from plugin.release.record import Release
+    from plugin.verification.model import Value
 
 
 def _read_expectation(name: str) -> Expectation:
@@ -35,28 +38,17 @@ def _read_expectation(name: str) -> Expectation:
         ) from error
 
 
-def _module_version(sys_root: Path) -> str | None:
-    try:
-        return (sys_root / "module/nvidia/version").read_text().strip()
-    except OSError:
+def _released_at_s(release: Release | None) -> float | None:
+    """Return when the node was released by the kernel's clock; 0 for before its start, None for unknown."""
+    if release is None or release.problem:
         return None
-
-
-def _snapshot(source: GpuSource) -> Snapshot:
-    source.open()
+    if release.boot_id != BOOT_ID.read_text().strip():
+        return 0.0
     try:
-        return source.snapshot()
-    finally:
-        source.close()
-
-
-def find(sys_root: Path, timeout_s: float, driver_root: Path = HOST) -> Found:
-    """Look at the node; a driver that refuses or hangs is something that is found."""
-    module, library = _module_version(sys_root), library_version(driver_root)
-    try:
-        return Found(module, library, call_within(timeout_s, lambda: _snapshot(NvmlSource(driver_root)), "nvml"))
-    except (DriverNotReady, NoAnswer) as error:
-        return Found(module, library, None, f"{error.message}; {error.hint}" if error.hint else error.message)
+        since = calendar.timegm(time.strptime(release.since, "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        return None
+    return time.clock_gettime(time.CLOCK_MONOTONIC) - (time.time() - since)
 
 
 def _shown(value: Value) -> str:
@@ -67,11 +59,15 @@ def _line(check: Check) -> str:
     return f"{'ok' if check.ok else 'failed':6}  {check.name:15}  {check.message or _shown(check.found)}".rstrip()
 
 
-def verify_node(config_path: Path | None, expectation: str, *, timeout_s: float, as_json: bool) -> int:
+def verify_node(
+    config_path: Path | None, expectation: str, *, timeout_s: float, as_json: bool, kernel_log: Path = KMSG
+) -> int:
     """Print the result; returns 0 when everything is as expected and 3 when it is not."""
     config = load(Given(config_path, {}, os.environ)).config
-    want = wanted(_read_expectation(expectation), read_release(config.state_folder))
-    checks = verify(want, find(config.sys_root, timeout_s, config.settings.driver_root))
+    release = read_release(config.state_folder)
+    want = wanted(_read_expectation(expectation), release)
+    around = Surroundings(config.sys_root, config.settings.driver_root, kernel_log, _released_at_s(release))
+    checks = verify(want, find(want, around, Policy(), timeout_s))
     if as_json:
         print(json.dumps(result_to_json(checks), indent=2))
     else:

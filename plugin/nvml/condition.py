@@ -38,7 +38,7 @@ def read_conditions() -> dict[str, Reading]:
     for index in range(int(pynvml.nvmlDeviceGetCount())):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            readings[str(pynvml.nvmlDeviceGetUUID(handle))] = _read(handle)
+            readings[str(pynvml.nvmlDeviceGetUUID(handle))] = read_condition(handle)
         except pynvml.NVMLError:
             continue
     return readings
@@ -51,7 +51,8 @@ def _known(question: Callable[[], _Answer]) -> _Answer | None:
         return None
 
 
-def _read(handle: _Handle) -> Reading:
+def read_condition(handle: _Handle) -> Reading:
+    """Return the reading of one GPU; raises NVMLError when it fails a question."""
     rows = _known(lambda: pynvml.nvmlDeviceGetRemappedRows(handle))
     pages = _known(lambda: pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
     ecc_mode = _known(lambda: pynvml.nvmlDeviceGetEccMode(handle))

@@ -38,6 +38,13 @@ class XidWatch:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
+        """Register every GPU, and wait for events in a thread until the end."""
+        self.register()
+        if self._uuids:
+            self._thread = threading.Thread(target=self._listen, name="nvml-events", daemon=True)
+            self._thread.start()
+
+    def register(self) -> None:
         """Register every GPU; one that is lost or has no such events is left out."""
         try:
             self._set = pynvml.nvmlEventSetCreate()
@@ -50,9 +57,6 @@ class XidWatch:
                 uuid = str(pynvml.nvmlDeviceGetUUID(handle))
                 pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
                 self._uuids[_address(handle)] = uuid
-        if self._uuids:
-            self._thread = threading.Thread(target=self._listen, name="nvml-events", daemon=True)
-            self._thread.start()
 
     def take(self) -> tuple[XidEvent, ...]:
         """Return what has happened since the last time; raises DriverNotReady when the waiting broke."""
@@ -61,6 +65,15 @@ class XidWatch:
         if self._broken and not events:
             raise DriverNotReady(f"nvml has no events: {self._broken}")
         return events
+
+    def poll(self) -> tuple[XidEvent, ...]:
+        """Return what has happened so far, without a thread; raises DriverNotReady when events cannot be had."""
+        if self._set is None:
+            raise DriverNotReady("nvml has no events")
+        for _ in range(_MAX_AT_ONCE):
+            if not self._wait(0):
+                break
+        return self.take()
 
     def end(self) -> None:
         """Wait for the thread and forget the set: nothing of the library is in use afterwards."""

@@ -22,11 +22,13 @@ from plugin.nvml.condition import read_conditions
 from plugin.nvml.events import XidWatch
 from plugin.nvml.links import LinkReader
 from plugin.nvml.root import HOST, library_below
+from plugin.nvml.state import read_states
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.gpu_state import GpuState
     from plugin.health.model import Reading, XidEvent
 
 _Answer = TypeVar("_Answer")
@@ -145,6 +147,22 @@ class NvmlSource:
     def take_events(self) -> tuple[XidEvent, ...]:
         """Return the XID errors since the last time; raises DriverNotReady when none are heard of any more."""
         return () if self._watch is None else self._watch.take()
+
+    def read_states(self) -> tuple[dict[str, GpuState], dict[str, str]]:
+        """Return how the GPUs are set up, by UUID, and why a GPU does not tell; raises DriverNotReady."""
+        try:
+            return read_states()
+        except pynvml.NVMLError as error:
+            raise _not_ready(error) from error
+
+    def listen(self) -> None:
+        """Keep XID errors from now on for `poll_events`, without a thread of its own."""
+        self._watch = XidWatch(lambda: None)
+        self._watch.register()
+
+    def poll_events(self) -> tuple[XidEvent, ...]:
+        """Return the XID errors since `listen` or the last time; raises DriverNotReady when they cannot be had."""
+        return () if self._watch is None else self._watch.poll()
 
     def close(self) -> None:
         """End the session and unmap the library."""

@@ -30,6 +30,11 @@ _FOLDERS = (
 )
 
 
+def find_below(root: Path, soname: str) -> Path | None:
+    """Return where a library of the driver is below a root, None where it is not."""
+    return next((root / folder / soname for folder in _FOLDERS if (root / folder / soname).exists()), None)
+
+
 @contextmanager
 def library_below(root: Path) -> Iterator[None]:
     """Have whoever loads the library by its SONAME meanwhile get the one of this root; raises DriverNotReady.
@@ -40,7 +45,7 @@ def library_below(root: Path) -> Iterator[None]:
     if root == HOST:
         yield
         return
-    path = next((root / folder / SONAME for folder in _FOLDERS if (root / folder / SONAME).exists()), None)
+    path = find_below(root, SONAME)
     if path is None:
         raise DriverNotReady(
             f"there is no {SONAME} below {root}", "is nvidiaDriverRoot right, and the driver installed?"

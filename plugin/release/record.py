@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from plugin.gpu_state import parse_states, state_to_json
 from plugin.inventory import Device, Inventory
 from plugin.snapshot import GpuFacts
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.gpu_state import GpuState
     from plugin.inventory import NodeTree
 
 SCHEMA = "grapnel.dev/released/v1alpha1"
 MAX_BYTES = 1024 * 1024
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -34,13 +41,18 @@ class RememberedGpu:
 
 @dataclass(frozen=True)
 class Release:
-    """What is remembered. `since` is UTC (ISO 8601), `problem` says why the rest is unknown."""
+    """What is remembered. `since` is UTC (ISO 8601), `problem` says why the rest is unknown.
+
+    `states` (by UUID) and whether there was a `libcuda` are for `verify`; a file of an older release has neither.
+    """
 
     since: str
     boot_id: str = ""
     driver_version: str = ""
     gpus: tuple[RememberedGpu, ...] = ()
     problem: str = ""
+    states: Mapping[str, GpuState] = field(default_factory=lambda: _NOTHING)
+    libcuda: bool | None = None
 
     def describe(self) -> str:
         """Return it for a person."""
@@ -118,6 +130,8 @@ def render_release(release: Release) -> str:
         "bootId": release.boot_id,
         "driverVersion": release.driver_version,
         "gpus": [gpu_to_json(gpu) for gpu in release.gpus],
+        "states": {uuid: state_to_json(state) for uuid, state in release.states.items()},
+        "libcuda": release.libcuda,
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -126,6 +140,13 @@ def _typed(document: dict[str, Any], key: str, kind: type) -> Any:  # noqa: ANN4
     value = document.get(key)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(f"{key} must be {'a number' if kind is int else 'a text'}")  # noqa: TRY004 - the file is wrong, not the program
+    return value
+
+
+def _truth(document: dict[str, Any], key: str) -> bool:
+    value = document.get(key)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} must be true or false")  # noqa: TRY004 - the file is wrong, not the program
     return value
 
 
@@ -144,4 +165,6 @@ def parse_release(content: bytes) -> Release:
         boot_id=_typed(document, "bootId", str),
         driver_version=_typed(document, "driverVersion", str),
         gpus=tuple(map(parse_gpu, gpus)),
+        states=parse_states(document.get("states", {})),
+        libcuda=None if document.get("libcuda") is None else _truth(document, "libcuda"),
     )

@@ -15,6 +15,7 @@ from provision.apply.model import Failure, Note, Status
 from provision.rollout.model import Phase
 from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
+from provision.spec.model import Capability
 
 if TYPE_CHECKING:
     import threading
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from provision.apply.machinery import Machinery
     from provision.apply.model import Observer
-    from provision.spec.model import StackSpec
+    from provision.spec.model import Driver, StackSpec
 
 EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
 
@@ -96,7 +97,7 @@ class NodeSteps:
         if not driver.enabled or driver.version is None:
             observe(Note(node, "verify: nothing to compare, the declaration has no driver"))
             return StepOutcome()
-        variables = {"grapnel_expectation": {"schema": EXPECTATION, "driverVersion": driver.version}}
+        variables = {"grapnel_expectation": render_expectation(driver)}
         return StepOutcome(failure=self._daemon(Phase.VERIFY, node, variables, observe, cancel).failure)
 
     def _daemon(
@@ -105,6 +106,17 @@ class NodeSteps:
         request = self.machinery.playbooks.daemon(phase.value, node, variables)
         asks_only = phase is Phase.RELEASE  # it is asked again and again while somebody holds a GPU
         return follow(self.machinery.runner, request, observe, cancel, gathering=asks_only)
+
+
+def render_expectation(driver: Driver) -> dict[str, object]:
+    """Return what a node is to be verified against (docs/contracts/expectation): what the declaration knows of it.
+
+    The rest (which GPUs, how they are divided and linked) is what the node remembers of itself from its release.
+    """
+    expectation: dict[str, object] = {"schema": EXPECTATION, "driverVersion": driver.version}
+    if Capability.COMPUTE in driver.capabilities:
+        expectation["allocation"] = True
+    return expectation
 
 
 def _failed(message: str) -> StepOutcome:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
 from plugin.errors import ExpectationError
 from plugin.expectation import MAX_BYTES, Expectation, parse_expectation
+
+if TYPE_CHECKING:
+    from plugin.gpu_state import MigDevice
 
 CONTRACT = Path(__file__).parents[2] / "docs/contracts/expectation"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
@@ -25,6 +30,17 @@ def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     gpus = document.get("gpus")
     expected = (document["driverVersion"], None if gpus is None else tuple(gpus), document.get("gpuCount"))
     assert (read.driver_version, read.gpus, read.gpu_count) == expected
+    assert read.allocation == document.get("allocation")
+    assert {uuid: layout_to_json(mig) for uuid, mig in read.mig.items()} == document.get("mig", {})
+    assert {uuid: said(asdict(place)) for uuid, place in read.fabric.items()} == document.get("fabric", {})
+
+
+def said(document: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def layout_to_json(mig: tuple[MigDevice, ...] | None) -> list[dict[str, object]] | None:
+    return None if mig is None else [said(asdict(device)) for device in mig]
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)

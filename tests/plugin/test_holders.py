@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from plugin.holders import Holder, Listing, list_holders
+from plugin.cli.holders import name_pods
+from plugin.holder_advice import advise
+from plugin.holders import Holder, Listing, list_holders, read_dri_nodes
 from tests.plugin.daemon_process import wait_until
 
 ID = "4f1c" * 16
 UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10"
+MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
 
 
 class Proc:
@@ -55,6 +58,104 @@ def test_descriptors_and_mappings_count_and_nothing_else(proc: Proc) -> None:
             Holder(100, "program-100", ("/dev/nvidia0", "/dev/nvidiactl"), None, UID, ID),
         )
     )
+
+
+def test_graphics_nodes_of_nvidia_gpus_count_and_those_of_others_do_not(proc: Proc, tmp_path: Path) -> None:
+    vendors = {
+        "card0": "0x1a03",
+        "card1": "0x10de",
+        "renderD128": "0x10de",
+        "card1-DP-1": "0x10de",
+        "version": "0x10de",
+    }
+    for name, vendor in vendors.items():
+        (tmp_path / "sys/class/drm" / name / "device").mkdir(parents=True)
+        (tmp_path / "sys/class/drm" / name / "device/vendor").write_text(f"{vendor}\n")
+    proc.add(1, "/dev/dri/card0")
+    proc.add(2, "/dev/dri/renderD128", "/dev/dri/card0")
+    proc.add(3, maps="7f00-7f01 rw-s 00000000 00:05 1                        /dev/dri/card1\n")
+    nodes = read_dri_nodes(tmp_path / "sys")
+    assert nodes == {"/dev/dri/card1", "/dev/dri/renderD128"}
+    found = {holder.pid: holder.devices for holder in list_holders(proc.folder, dri_nodes=nodes).holders}
+    assert found == {2: ("/dev/dri/renderD128",), 3: ("/dev/dri/card1",)}
+    assert read_dri_nodes(tmp_path / "absent") == frozenset()
+
+
+def test_pods_are_named_where_the_kubelet_has_a_log(proc: Proc, tmp_path: Path) -> None:
+    logs = tmp_path / "log"
+    for name in (
+        f"shop_web-7f9c_{UID}/web",
+        f"kube-system_static-n1_{MIRROR_UID}/a",
+        f"kube-system_static-n1_{MIRROR_UID}/b",
+    ):
+        (logs / "pods" / name).mkdir(parents=True)
+    proc.add(6, "/dev/nvidia0")
+    proc.add(7, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{UID}/{ID}\n")
+    proc.add(8, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{UID[:-1]}f/{ID}\n")
+    proc.add(9, "/dev/nvidia0", cgroup=f"0::/kubepods/pod{MIRROR_UID}/{ID}\n")
+    named = name_pods(list_holders(proc.folder).holders, logs)
+    assert [(holder.pid, holder.pod_name, holder.container_name) for holder in named] == [
+        (6, None, None),
+        (7, "shop/web-7f9c", "web"),
+        (8, None, None),
+        (9, "kube-system/static-n1", None),
+    ]
+    assert [holder.pod_name for holder in name_pods(named[2:3], tmp_path / "absent")] == [None]
+
+
+def holder(command: str = "python3", **where: str) -> Holder:
+    return Holder(4711, command, ("/dev/nvidia0",), **where)
+
+
+@pytest.mark.parametrize(
+    ("who", "advice"),
+    [
+        pytest.param(
+            holder("nv-hostengine", pod_uid=UID, pod_name="monitoring/dcgm-x7", container_id=ID),
+            "kubectl drain moves it; kubectl delete pod -n monitoring dcgm-x7 ends it, "
+            "but keep a DaemonSet off this node first, or it comes back",
+            id="a pod, whatever runs in it",
+        ),
+        pytest.param(
+            holder(pod_uid=UID, unit="containerd.service"),
+            f"kubectl get pods -A -o wide, and look for uid {UID}",
+            id="a pod without a log",
+        ),
+        pytest.param(
+            holder("nvidia-persiste", unit="nvidia-persistenced.service"),
+            "systemctl stop nvidia-persistenced",
+            id="persistence daemon",
+        ),
+        pytest.param(holder("nv-hostengine"), "systemctl stop nvidia-dcgm", id="dcgm"),
+        pytest.param(holder("nvidia-cuda-mps"), "echo quit | nvidia-cuda-mps-control", id="mps"),
+        pytest.param(
+            holder("Xorg", unit="gdm.service"),
+            "systemctl isolate multi-user.target: the display comes back with graphical.target",
+            id="a display",
+        ),
+        pytest.param(
+            holder("python3", unit="grapnel-node.service"),
+            "systemctl restart grapnel-node: a released daemon never asks the driver",
+            id="the daemon itself, whose driver hangs",
+        ),
+        pytest.param(holder(unit=f"docker-{ID}.scope", container_id=ID), "docker stop 4f1c4f1c4f1c", id="docker"),
+        pytest.param(holder(unit=f"libpod-{ID}.scope", container_id=ID), "podman stop 4f1c4f1c4f1c", id="podman"),
+        pytest.param(
+            holder(unit="session-3.scope"),
+            "somebody's login session: ask them, or loginctl terminate-session 3",
+            id="a shell",
+        ),
+        pytest.param(holder(unit="job.service"), "systemctl stop job.service", id="a service"),
+        pytest.param(holder(unit="user@1000.service"), "kill 4711", id="a program of somebody's session manager"),
+        pytest.param(holder(unit="ssh.service"), "kill 4711", id="a program below ssh, which is not to be stopped"),
+        pytest.param(
+            holder(unit="sshd@7-10.0.0.1:22.service"), "kill 4711", id="a program below one connection of ssh"
+        ),
+        pytest.param(holder(), "kill 4711", id="nobody's"),
+    ],
+)
+def test_each_holder_comes_with_what_to_do_about_it(who: Holder, advice: str) -> None:
+    assert advise(who) == advice
 
 
 def test_the_lister_itself_is_nobody(proc: Proc) -> None:

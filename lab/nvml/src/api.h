@@ -140,6 +140,11 @@ struct nvml_attributes {
     uint64_t memory_mib;
 };
 
+struct nvml_gpu_instance_info {
+    nvml_device device;
+    unsigned id, profile, placement_start, placement_size;
+};
+
 enum { NVML_VALUE_UNSIGNED = 1, NVML_VALUE_UNSIGNED_LONG_LONG = 3 };
 
 struct nvml_field_value {

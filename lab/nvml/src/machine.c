@@ -40,7 +40,8 @@ static const struct field link_fields[] = {
 
 static const struct field mig_fields[] = {
     F(mig, UNSIGNED, index), S(mig, uuid), S(mig, profile), F(mig, UNSIGNED, gpu_instance),
-    F(mig, UNSIGNED, compute_instance), F(mig, LARGE, memory_total), F(mig, LARGE, memory_used),
+    F(mig, UNSIGNED, compute_instance), F(mig, UNSIGNED, placement_start), F(mig, UNSIGNED, placement_size),
+    F(mig, LARGE, memory_total), F(mig, LARGE, memory_used),
     F(mig, UNSIGNED, multiprocessors), F(mig, UNSIGNED, gpu_slices), F(mig, UNSIGNED, compute_slices),
     F(mig, UNSIGNED, copy_engines), F(mig, UNSIGNED, decoders), F(mig, UNSIGNED, encoders), F(mig, UNSIGNED, jpeg),
     F(mig, UNSIGNED, ofa), L(mig, "process", processes, process_count, MAX_PROCESSES, process_fields),

@@ -37,7 +37,7 @@ struct mig {
     unsigned index; /* position among the GPU's MIG devices, gaps allowed */
     char uuid[TEXT_SIZE];
     char profile[TEXT_SIZE];
-    unsigned gpu_instance, compute_instance;
+    unsigned gpu_instance, compute_instance, placement_start, placement_size;
     uint64_t memory_total, memory_used;
     unsigned multiprocessors, gpu_slices, compute_slices, copy_engines, decoders, encoders, jpeg, ofa;
     size_t process_count;

@@ -82,3 +82,25 @@ NVML_API nvml_return nvmlDeviceGetAttributes_v2(nvml_device device, struct nvml_
     };
     return NVML_SUCCESS;
 }
+
+/* A GPU instance is known by its first MIG device. */
+NVML_API nvml_return nvmlDeviceGetGpuInstanceById(nvml_device device, unsigned id, nvml_device *instance)
+{
+    CALL(call_gpu(__func__, device));
+    REQUIRE(instance);
+    for (size_t i = 0; call.gpu->mig_enabled && i < call.gpu->mig_count; i++)
+        if (call.gpu->migs[i].gpu_instance == id) {
+            *instance = session_mig(device->position, call.gpu->migs[i].uuid);
+            return *instance ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+        }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+NVML_API nvml_return nvmlGpuInstanceGetInfo(nvml_device instance, struct nvml_gpu_instance_info *info)
+{
+    CALL(call_slice(__func__, instance));
+    REQUIRE(info);
+    *info = (struct nvml_gpu_instance_info){session_gpu(instance->position), call.mig->gpu_instance, 0,
+                                            call.mig->placement_start, call.mig->placement_size};
+    return NVML_SUCCESS;
+}

@@ -1,9 +1,7 @@
 #define _GNU_SOURCE
 #include "state.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +17,6 @@ static int descriptor = -1;
 static off_t region;
 static uint64_t loaded_generation;
 static struct machine *loaded;
-
-const char *state_library_file(void)
-{
-    static char path[PATH_MAX];
-    Dl_info info;
-    if (!path[0] && (!dladdr((const void *)state_library_file, &info) || !realpath(info.dli_fname, path)))
-        path[0] = '\0';
-    return path;
-}
 
 void state_open(void)
 {

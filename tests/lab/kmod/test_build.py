@@ -57,17 +57,22 @@ def test_nodesim_needs_no_libc_newer_than_debian_12s() -> None:
     assert max(minors) <= 34
 
 
-def test_nvml_is_one_file_under_every_version_and_packages_are_diverted(tmp_path: Path) -> None:
-    base, upper, library = tmp_path / "base", tmp_path / "upper", tmp_path / "library"
+def test_libraries_are_one_file_under_every_version_and_packages_are_diverted(tmp_path: Path) -> None:
+    base, upper, nvml, cuda = (tmp_path / name for name in ("base", "upper", "nvml", "cuda"))
     (base / "var/lib/dpkg").mkdir(parents=True)
     (base / "var/lib/dpkg/diversions").write_text("/a\n/b\nother\n")
     upper.mkdir()
-    library.write_text("simulated")
-    KmodFiles(Layer(upper, base), RELEASE).install_nvml(library, ["1.2", "3.4"])
-    places = [upper / f"{NVML_HOME[1:]}/libnvidia-ml.so.{version}" for version in ("1.2", "3.4")]
-    assert places[0].samefile(places[1])
+    nvml.write_text("simulated nvml")
+    cuda.write_text("simulated cuda")
+    KmodFiles(Layer(upper, base), RELEASE).install_libraries(nvml, cuda, ["1.2", "3.4"])
+    for name, simulated in (("libnvidia-ml", nvml), ("libcuda", cuda)):
+        places = [upper / f"{NVML_HOME[1:]}/{name}.so.{version}" for version in ("1.2", "3.4")]
+        assert places[0].samefile(places[1])
+        assert places[0].read_text() == simulated.read_text()
     assert (upper / "var/lib/dpkg/diversions").read_text().splitlines() == [
         *("/a", "/b", "other"),
         *(f"{NVML_HOME}/libnvidia-ml.so.1.2", "/usr/lib/gpusim/packaged/libnvidia-ml.so.1.2", ":"),
         *(f"{NVML_HOME}/libnvidia-ml.so.3.4", "/usr/lib/gpusim/packaged/libnvidia-ml.so.3.4", ":"),
+        *(f"{NVML_HOME}/libcuda.so.1.2", "/usr/lib/gpusim/packaged/libcuda.so.1.2", ":"),
+        *(f"{NVML_HOME}/libcuda.so.3.4", "/usr/lib/gpusim/packaged/libcuda.so.3.4", ":"),
     ]

@@ -33,8 +33,9 @@ def nvidia_smi(node: Node) -> subprocess.CompletedProcess[str]:
 def test_the_packages_are_honoured_and_the_simulated_library_answers(node: Node) -> None:
     install_driver(node, "550.163.01")
     assert node.run(["readlink", "-f", LIBRARY]).stdout.strip() == f"{CURRENT}/libnvidia-ml.so.550.163.01"
-    assert node.run(["ls", "/usr/lib/gpusim/packaged"]).stdout.split() == ["libnvidia-ml.so.550.163.01"]
-    assert node.run(["dpkg", "--verify", "libnvidia-ml1"]).stdout == ""
+    aside = ["libcuda.so.550.163.01", "libnvidia-ml.so.550.163.01"]
+    assert node.run(["ls", "/usr/lib/gpusim/packaged"]).stdout.split() == aside
+    assert node.run(["dpkg", "--verify", "libnvidia-ml1", "libcuda1"]).stdout == ""
     listed = nvidia_smi(node).stdout
     assert [line.rpartition("UUID: ")[2].rstrip(")") for line in listed.splitlines()] == [gpu.uuid for gpu in node.gpus]
 

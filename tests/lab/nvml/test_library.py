@@ -6,30 +6,43 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from lab.nvml import SONAME, build, install, models, state
+import pytest
+
+from lab.nvml import CUDA_SONAME, SONAME, build, build_cuda, install, models, state
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NEWEST_GLIBC = (2, 36)  # Debian 12's: the oldest system of the laboratory
 
 
-def test_the_sources_compile_without_warnings() -> None:
-    assert build(extra_flags=("-Werror",)).is_file()
+both = pytest.mark.parametrize(
+    ("library", "soname"), [(build, SONAME), (build_cuda, CUDA_SONAME)], ids=["nvml", "cuda"]
+)
 
 
-def test_the_same_sources_are_compiled_once() -> None:
-    assert build().stat().st_mtime_ns == build().stat().st_mtime_ns
+@both
+def test_the_sources_compile_without_warnings(library: Callable[..., Path], soname: str) -> None:
+    assert library(extra_flags=("-Werror",)).name == soname
 
 
-def test_it_is_what_programs_are_linked_to() -> None:
-    headers = subprocess.run(["readelf", "-d", str(build())], check=True, capture_output=True, text=True).stdout
-    assert f"Library soname: [{SONAME}]" in headers
+@both
+def test_the_same_sources_are_compiled_once(library: Callable[..., Path], soname: str) -> None:
+    assert library().stat().st_mtime_ns == library().stat().st_mtime_ns, soname
+
+
+@both
+def test_it_is_what_programs_are_linked_to(library: Callable[..., Path], soname: str) -> None:
+    headers = subprocess.run(["readelf", "-d", str(library())], check=True, capture_output=True, text=True).stdout
+    assert f"Library soname: [{soname}]" in headers
     assert re.findall(r"Shared library: \[(.*)\]", headers) == ["libc.so.6"]
 
 
-def test_it_needs_no_newer_c_library_than_the_oldest_system_has() -> None:
-    symbols = subprocess.run(["objdump", "-T", str(build())], check=True, capture_output=True, text=True).stdout
+@both
+def test_it_needs_no_newer_c_library_than_the_oldest_system_has(library: Callable[..., Path], soname: str) -> None:
+    assert library().name == soname
+    symbols = subprocess.run(["objdump", "-T", str(library())], check=True, capture_output=True, text=True).stdout
     versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", symbols)}
     assert max(versions) <= NEWEST_GLIBC
 

@@ -254,3 +254,11 @@ def test_a_fabric_without_a_uuid_is_an_error(put: Callable[[Machine], Path], sta
 
 def test_a_gpu_without_a_fabric_says_so(nvml: Client) -> None:
     assert nvml.error(FABRIC) == NOT_SUPPORTED
+
+
+def test_a_gpu_instance_tells_where_it_lies(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
+    nvml = start(put(models.with_mig(models.machine("a100-40gb", 1), 0, ["3g.20gb", "2g.10gb"])))
+    lies = "(lambda info: [info.id, info.placement.start, info.placement.size])"
+    assert nvml(f"{lies}(nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(gpu(0), 7)))") == [7, 0, 4]
+    assert nvml(f"{lies}(nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(gpu(0), 8)))") == [8, 4, 2]
+    assert nvml.error("nvmlDeviceGetGpuInstanceById(gpu(0), 1)") == NOT_FOUND

@@ -209,7 +209,11 @@ def test_a_node_is_verified_against_a_file_or_standard_input(node: Node) -> None
     }
     words = node.run("verify", "--expect", str(path)).stdout.splitlines()
     assert [line.split()[:2] for line in words] == [
-        ["ok", name] for name in ("module-version", "library-version", "nvml", "gpu-count", "gpus", "gpu-answers")
+        ["ok", name]
+        for name in (
+            *("module-version", "library-version", "nvml", "gpu-count", "gpus", "gpu-answers"),
+            *("mig", "fabric", "nvlink", "memory", "xids", "allocation"),
+        )
     ]
 
 

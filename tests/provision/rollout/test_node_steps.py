@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from provision.apply.model import Note, Status
 from provision.rollout.model import Phase
-from provision.rollout.node_steps import NodeSteps
+from provision.rollout.node_steps import NodeSteps, render_expectation
 from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
@@ -71,8 +74,30 @@ def test_verify_compares_with_what_is_declared() -> None:
     assert steps.carry_out("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
     (request,) = fleet.requests
     assert (request.playbook.name, request.nodes) == ("verify.yml", ("n1",))
-    expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW}
+    expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW, "allocation": True}
     assert request.extra_vars == {"grapnel_expectation": expectation}
+
+
+EXPECTATION = Path(__file__).parents[3] / "docs/contracts/expectation"
+
+
+@pytest.mark.parametrize(
+    ("driver", "expectation"),
+    [
+        pytest.param(
+            {"version": "535.309.01"}, json.loads((EXPECTATION / "good/declared.json").read_text()), id="compute"
+        ),
+        pytest.param(
+            {"version": "535.309.01", "capabilities": ["utility"]},
+            json.loads((EXPECTATION / "good/version-only.json").read_text()),
+            id="no compute libraries",
+        ),
+    ],
+)
+def test_an_expectation_is_what_the_contract_says(driver: dict[str, object], expectation: dict[str, object]) -> None:
+    rendered = render_expectation(make_stack(driver=driver).driver)
+    jsonschema.validate(rendered, json.loads((EXPECTATION / "schema.json").read_text()))
+    assert rendered == expectation
 
 
 @pytest.mark.parametrize(

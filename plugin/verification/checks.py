@@ -1,68 +1,21 @@
 """Whether a node's driver is what was declared: a table of checks over what was found. Pure.
 
-A further check (errors since the swap, MIG layout, fabric) is one more function in `CHECKS`, and one more
-field of `Found` where it needs to look at something new. Not here: the looking.
+A further check is one more function in `CHECKS`, and one more field of `Found` where it needs to look at something new.
+Every check has something to say about every node: one that compares nothing says so. Not here: the looking.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
-from plugin.values import dataclass
+from plugin.verification.comparison import check_fabric, check_memory, check_mig, check_nvlink
+from plugin.verification.model import Check
+from plugin.verification.verdicts import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plugin.expectation import Expectation
-    from plugin.release.record import Release
-    from plugin.snapshot import Snapshot
-
-Value = Union[str, int, "tuple[str, ...]", None]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the node has. None: not there. `refusal` is why the driver did not answer, empty when it did."""
-
-    module_version: str | None
-    library_version: str | None
-    snapshot: Snapshot | None
-    refusal: str = ""
-
-    @property
-    def uuids(self) -> tuple[str, ...]:
-        """The GPUs that answered, in the driver's order."""
-        return () if self.snapshot is None else tuple(gpu.uuid for gpu in self.snapshot.gpus)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is expected: the declaration first, then what was remembered. None: nobody knows."""
-
-    driver_version: str
-    gpus: tuple[str, ...] | None
-    gpu_count: int | None
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the result. `message` says in plain words what is wrong, or what was not compared."""
-
-    name: str
-    expected: Value
-    found: Value
-    ok: bool
-    message: str = ""
-
-
-def wanted(expectation: Expectation, release: Release | None) -> Wanted:
-    """Fill what the expectation leaves open from the release: GPUs that were healthy then."""
-    remembered = tuple(gpu.uuid for gpu in release.gpus if not gpu.unhealthy) if release is not None else ()
-    gpus, count = expectation.gpus, expectation.gpu_count
-    if gpus is None and count is None:
-        gpus = remembered or None
-    return Wanted(expectation.driver_version, gpus, count)
+    from plugin.verification.model import Found, Wanted
 
 
 def _module(want: Wanted, found: Found) -> Check:
@@ -113,17 +66,58 @@ def _answers(_want: Wanted, found: Found) -> Check:
     lost = () if found.snapshot is None else found.snapshot.lost
     messages = [f"gpu {gpu.index} ({gpu.uuid or 'uuid unknown'}): {gpu.reason}" for gpu in lost]
     silent = tuple(gpu.uuid or f"gpu {gpu.index}" for gpu in lost)
-    return Check("gpu-answers", (), silent, not lost, "; ".join(messages))
+    half = [uuid for uuid in found.silent if uuid not in silent]
+    messages += [f"{found.name(uuid)}: does not tell its state: {found.silent[uuid]}" for uuid in half]
+    silent += tuple(half)
+    return Check("gpu-answers", (), silent, not silent, "; ".join(messages))
 
 
-CHECKS: tuple[Callable[[Wanted, Found], Check], ...] = (_module, _library, _nvml, _gpu_count, _gpus, _answers)
+def _xids(want: Wanted, found: Found) -> Check:
+    words = [(new, f"xid {new.xid}, {new.meaning}") for new in found.xids]
+    check = judge(
+        "xids",
+        want,
+        found,
+        problems=[(new.device, text) for new, text in words if new.condemns],
+        notes=[
+            *(f"harmless: {found.name(new.device)}: {text}" for new, text in words if not new.condemns),
+            *((found.deaf,) if found.deaf else ()),
+        ],
+    )
+    return Check(check.name, (), tuple(f"{new.device} {new.xid}" for new in found.xids), check.ok, check.message)
+
+
+def _allocation(want: Wanted, found: Found) -> Check:
+    if not found.has_libcuda and want.allocation is not False:
+        is_wrong = want.allocation is True or bool(want.had_libcuda)
+        hint = "install the driver's compute libraries" if is_wrong else "cuda programs cannot run on this node"
+        message = f"{'' if is_wrong else 'not tried: '}libcuda.so.1 is not installed: {hint}"
+        return Check("allocation", None, (), not is_wrong, message)
+    problems = []
+    for trial in found.trials:
+        where = "" if trial.device == trial.gpu else f"{trial.device}: "
+        problems += [(trial.gpu, f"{where}{trial.problem}")] if trial.problem else []
+    good = tuple(trial.device for trial in found.trials if not trial.problem)
+    check = judge("allocation", want, found, problems=problems, notes=[found.untried] if found.untried else [])
+    return Check("allocation", tuple(trial.device for trial in found.trials), good, check.ok, check.message)
+
+
+CHECKS: tuple[Callable[[Wanted, Found], Check], ...] = (
+    _module,
+    _library,
+    _nvml,
+    _gpu_count,
+    _gpus,
+    _answers,
+    check_mig,
+    check_fabric,
+    check_nvlink,
+    check_memory,
+    _xids,
+    _allocation,
+)
 
 
 def verify(want: Wanted, found: Found) -> tuple[Check, ...]:
     """Make every check, also after one that fails: a person sees all of it at once."""
     return tuple(check(want, found) for check in CHECKS)
-
-
-def result_to_json(checks: tuple[Check, ...]) -> dict[str, object]:
-    """Return the result of `grapnel-node verify --json`."""
-    return {"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]}

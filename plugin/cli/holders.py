@@ -1,0 +1,85 @@
+"""`grapnel-node holders`: who holds a GPU now. Changes nothing; `release` lists them in the same way."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugin.bounded import call_within
+from plugin.cgroup import Place
+from plugin.config import find_config
+from plugin.holder_advice import advise
+from plugin.holders import Holder, list_holders, read_dri_nodes
+from plugin.kubelet.logs import PodNames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plugin.holders import Listing
+    from plugin.metrics.attribution import PodContainer
+
+PROC = Path("/proc")
+_LOGS = Path("/var/log")
+_LISTING_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
+
+
+def list_now(sys_root: Path, proc: Path = PROC, logs: Path = _LOGS) -> Listing:
+    """Return all holders but this process; raises NoAnswer where the files of a process cannot be read in time."""
+    look = partial(list_holders, proc, os.getpid(), dri_nodes=read_dri_nodes(sys_root))
+    listing = call_within(_LISTING_S, look, "the processes' files in /proc")
+    return replace(listing, holders=name_pods(listing.holders, logs))
+
+
+def name_pods(holders: Sequence[Holder], logs: Path) -> tuple[Holder, ...]:
+    """Return holders with the names of pods and containers, where the kubelet has logs of them below `logs`."""
+    places = {holder: Place(holder.unit, holder.pod_uid, holder.container_id) for holder in holders if holder.pod_uid}
+    names = PodNames(logs).look_up(places.values())
+    return tuple(_named(holder, names.get(places[holder])) if holder in places else holder for holder in holders)
+
+
+def _named(holder: Holder, name: PodContainer | None) -> Holder:
+    if name is None:
+        return holder
+    return replace(holder, pod_name=f"{name.namespace}/{name.pod}", container_name=name.container or None)
+
+
+def problems_of(listing: Listing) -> list[str]:
+    """Return what the listing may lack."""
+    return [f"process {pid} cannot be looked into: it may hold a GPU" for pid in listing.hidden]
+
+
+def to_json(holders: Sequence[Holder]) -> list[dict[str, object]]:
+    """Return holders with what to do about each."""
+    return [{**asdict(holder), "advice": advise(holder)} for holder in holders]
+
+
+def lines_of(holders: Sequence[Holder], problems: Sequence[str]) -> list[str]:
+    """Return the same for people."""
+    return [*map(_holder_line, holders), *(f"note: {problem}" for problem in problems)]
+
+
+def _holder_line(holder: Holder) -> str:
+    places = (
+        " ".join(filter(None, (f"pod {holder.pod_name or holder.pod_uid}", holder.container_name or "")))
+        if holder.pod_uid
+        else "",
+        f"container {holder.container_id[:12]}" if holder.container_id else "",
+        holder.unit or "",
+    )
+    where = next((place for place in places if place), "no unit")
+    return f"  {holder.pid:>7}  {holder.command:16}  {where}  {' '.join(holder.devices)}\n{'':11}{advise(holder)}"
+
+
+def show_holders(config_path: Path | None, *, as_json: bool, proc: Path = PROC) -> int:
+    """Print who holds a GPU, the daemon included while it is in service; returns 0."""
+    listing = list_now(find_config(config_path).sys_root, proc)
+    problems = problems_of(listing)
+    if as_json:
+        print(json.dumps({"holders": to_json(listing.holders), "problems": problems}, indent=2))
+    else:
+        print("\n".join(lines_of(listing.holders, problems)) or "nobody holds a GPU")
+    return 0

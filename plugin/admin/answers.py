@@ -9,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugin.errors import HistoryError
-from plugin.history.view import MAX_LAST, explain
 from plugin.holdings import DOUBT_S
 from plugin.release.record import gpu_to_json, remember_gpus
 
@@ -85,6 +84,8 @@ class Answers:
         """Answer with the explanation, or with `unknown` and a `hint`."""
         if not isinstance(about, str) or isinstance(last, bool) or not isinstance(last, int):
             return {"error": "about must be a text, last a whole number"}
+        from plugin.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
+
         history = self._node.history
         await history.written()
         await history.view.ask_now(DOUBT_S)

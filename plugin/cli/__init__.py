@@ -113,8 +113,6 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from plugin.cli.run import run_daemon  # noqa: PLC0415 - gRPC is only loaded for the daemon
 
         return run_daemon(given_by(arguments), debug=arguments.debug)
-    from plugin.cli.show import explain_config, show_config, show_devices  # noqa: PLC0415 - not needed for --version
-
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
@@ -132,7 +130,11 @@ def _dispatch(arguments: argparse.Namespace) -> int:
 
         return explain_node(arguments.config, arguments.about, last=arguments.last, as_json=arguments.json)
     if arguments.verb == "devices":
+        from plugin.cli.devices import show_devices  # noqa: PLC0415 - not needed for --version
+
         return show_devices(given_by(arguments), as_json=arguments.json)
+    from plugin.cli.show import explain_config, show_config  # noqa: PLC0415 - not needed for --version
+
     if arguments.explain:
         return explain_config(given_by(arguments), as_json=arguments.json)
     return show_config(given_by(arguments))

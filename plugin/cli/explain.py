@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
+from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
 from plugin.config import find_config
 from plugin.errors import HistoryError
 from plugin.history.ledger import Ledger
@@ -16,15 +17,15 @@ from plugin.history.store import read_history
 from plugin.history.view import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from plugin.config import NodeConfig
 
 _ASK_S = 10.0
-_WIDE = 120  # columns, from which on a whole UUID has room
 _NO_DAEMON = "the daemon does not run: what follows is how it was when it ended"
-_SHORT_ID = 12
+_ALLOCATIONS = ("TIME", "POD", "CONTAINER", "GPUS", "CHOICE")
+_DEVICES = ("GPU", "ID", "STATE", "SINCE", "PODS")
 _HOW = {True: "as preferred", False: "not as preferred", None: "no choice"}
 
 
@@ -47,7 +48,7 @@ def explain_node(config_path: Path | None, about: str, *, last: int, as_json: bo
     if as_json:
         print(json.dumps(found, indent=2))
         return 0
-    width = shutil.get_terminal_size((_WIDE * 2, 24)).columns
+    width = shutil.get_terminal_size((WIDEST, 24)).columns  # the widest where the output is no terminal
     for line in render_details(found) if about else render_overview(found, width):
         print(line)
     for problem in found["problems"]:
@@ -55,16 +56,11 @@ def explain_node(config_path: Path | None, about: str, *, last: int, as_json: bo
     return 0
 
 
-def clock(utc: str | None) -> str:
-    """Return a time for a table: the whole second, UTC."""
-    return "-" if utc is None else f"{utc[:10]} {utc[11:19]}Z"
-
-
 class _Names:
     """Devices as people call them: by index where it is known, else by the beginning of the id."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
-        self._indices = {device["id"]: device["index"] for device in found["devices"]}
+        self._indices: Mapping[str, int] = found["indices"]
 
     def of(self, device: str) -> str:
         index = self._indices.get(device)
@@ -74,23 +70,21 @@ class _Names:
         return ",".join(map(self.of, devices)) or "-"
 
 
-def short_id(device: str) -> str:
-    """Return the beginning of an id, which `explain` understands; what tells a share from others stays."""
-    head, mark, share = device.partition("::")
-    return head[:_SHORT_ID] + mark + share
-
-
 def render_overview(found: Mapping[str, Any], width: int) -> list[str]:
     """Return the last allocations and all devices as two tables."""
     names = _Names(found)
     lines = _release_lines(found)
     allocations = [_allocation_row(one, names) for one in found["allocations"]]
-    lines += _table(("TIME", "POD", "CONTAINER", "GPUS", "CHOICE"), allocations, "no allocation is recorded", width)
+    lines += (
+        fit_table([(row, "") for row in (_ALLOCATIONS, *allocations)], width)
+        if allocations
+        else ["no allocation is recorded"]
+    )
     if found["leftOff"]:
         lines.append(f"{found['leftOff']} older ones: --last {len(found['allocations']) + found['leftOff']}")
     lines.append("")
-    devices = [_device_row(device, is_wide=width >= _WIDE) for device in found["devices"]]
-    return lines + _table(("GPU", "ID", "STATE", "SINCE", "PODS", "REASON"), devices, "no device is known", width)
+    devices = [(_device_row(device, is_wide=width >= WIDE), _why(device)) for device in found["devices"]]
+    return lines + (fit_table([(_DEVICES, ""), *devices], width) if devices else ["no device is known"])
 
 
 def _release_lines(found: Mapping[str, Any]) -> list[str]:
@@ -109,43 +103,14 @@ def _allocation_row(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     return clock(one["time"]), pod, container, names.all(one["devices"]), _HOW[one["followed"]] + score
 
 
+def _why(device: Mapping[str, Any]) -> str:
+    return str(device["reason"]) if device["state"] == "unhealthy" else ""
+
+
 def _device_row(device: Mapping[str, Any], *, is_wide: bool) -> tuple[str, ...]:
     index = "-" if device["index"] is None else str(device["index"])
     name = device["id"] if is_wide else short_id(device["id"])
-    return index, name, device["state"], clock(device["since"]), pods_cell(device["pods"]), device["reason"]
-
-
-def pods_cell(pods: Sequence[Mapping[str, Any]]) -> str:
-    """Return who has a device, each pod once."""
-    return ",".join(dict.fromkeys(f"{pod['namespace']}/{pod['pod']}" for pod in pods)) or "-"
-
-
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str, width: int) -> list[str]:
-    return fit_table([header, *rows], width) if rows else [nothing]
-
-
-def fit_table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    """Return the lines of a table; what the last column has too much for the width goes on below it."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    start = sum(widths) + 2 * len(widths)
-    lines = []
-    for row in rows:
-        head = "".join(f"{cell:{size}}  " for cell, size in zip(row, widths))  # noqa: B905 - strict= needs Python 3.10
-        first, *more = _wrap(row[-1], max(20, width - start))
-        lines.append((head + first).rstrip())
-        lines += [" " * start + line for line in more]
-    return lines
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]
+    return index, name, device["state"], clock(device["since"]), pods_cell(device["pods"])
 
 
 def render_details(found: Mapping[str, Any]) -> list[str]:
@@ -163,7 +128,7 @@ def render_details(found: Mapping[str, Any]) -> list[str]:
 
 def _device_lines(device: Mapping[str, Any]) -> list[str]:
     index = "" if device["index"] is None else f"GPU {device['index']}  "
-    reason = f": {device['reason']}" if device["reason"] else ""
+    reason = f": {_why(device)}" if _why(device) else ""
     lines = [f"{index}{device['id']}  {device['state']} since {clock(device['since'])}{reason}"]
     if device["pods"]:
         lines.append(f"  given to {pods_cell(device['pods'])}")

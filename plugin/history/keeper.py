@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from plugin.errors import HistoryError
 from plugin.history.ledger import Ledger
 from plugin.history.model import remember_choice
-from plugin.history.store import append_history, read_history, set_damaged_aside, write_history
 from plugin.holdings import HoldingsView
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class HistoryKeeper:
         self.ledger = Ledger(time.time())
         self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, journal)
         self._journal = journal
-        self._seen: Observation | None = None  # the last one before the file was read
+        self._seen: tuple[Observation, float] | None = None  # the last one before the file was read, and when
         self._is_loaded = False
         self._length = 0  # of the file; 0: it is not known to be good
         self._long_at = 0
@@ -112,9 +111,11 @@ class HistoryKeeper:
         self._is_loaded = True
         self.ledger.begin_with(events)
         if self._seen is not None:
-            self.observed(self._seen)
+            self._observed(*self._seen)
 
     def _read(self, folder: Path) -> list[Event]:
+        from plugin.history.store import read_history, set_damaged_aside  # noqa: PLC0415 - after the first list
+
         try:
             return read_history(folder)
         except HistoryError as error:
@@ -127,6 +128,8 @@ class HistoryKeeper:
 
     async def _write(self) -> bool:
         """Return whether everything is in the file."""
+        from plugin.history.store import append_history  # noqa: PLC0415 - after the first list
+
         async with self._lock:
             if not self.ledger.has_fresh:
                 return True
@@ -141,6 +144,8 @@ class HistoryKeeper:
             return await self._write_all()
 
     async def _write_all(self) -> bool:
+        from plugin.history.store import write_history  # noqa: PLC0415 - after the first list
+
         events = self.ledger.everything()
         try:
             self._length = await asyncio.to_thread(write_history, self.folder, events)
@@ -180,10 +185,13 @@ class HistoryKeeper:
     def observed(self, observation: Observation) -> None:
         """Record what changed of the devices; before the file is read, what health said is kept for later."""
         if not self._is_loaded:
-            before = () if self._seen is None else self._seen.transitions
-            self._seen = replace(observation, transitions=(*before, *observation.transitions)[-1000:])
-            return
-        self.ledger.observed(observation.inventory, observation.transitions, time.time())
+            before, at = ((), time.time()) if self._seen is None else (self._seen[0].transitions, self._seen[1])
+            self._seen = replace(observation, transitions=(*before, *observation.transitions)[-1000:]), at
+        else:
+            self._observed(observation, time.time())
+
+    def _observed(self, observation: Observation, at: float) -> None:
+        self.ledger.observed(observation.inventory, observation.transitions, at)
         if self.ledger.has_fresh:
             self._wake.set()
 

@@ -257,4 +257,8 @@ def _holders(given: Iterable[Given]) -> Mapping[tuple[str, frozenset[str]], tupl
     found: dict[tuple[str, frozenset[str]], list[PodContainer]] = {}
     for (holder, resource), ids in parts.items():
         found.setdefault((resource, frozenset(ids)), []).append(holder)
-    return {key: tuple(sorted(holders)) for key, holders in found.items()}
+    return {key: tuple(sorted(holders, key=_name)) for key, holders in found.items()}
+
+
+def _name(holder: PodContainer) -> tuple[str, str, str]:
+    return holder.namespace, holder.pod, holder.container

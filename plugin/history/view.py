@@ -55,6 +55,7 @@ def explain(ledger: Ledger, about: str, last: int) -> dict[str, object]:
         "allocations": [_allocation(one, is_last=one.number not in superseded) for one in reversed(shown)],
         "leftOff": len(chosen) - len(shown),
         "devices": [_device(ledger, each) for each in devices],
+        "indices": dict(ledger.indices),
         "node": [_change(change) for change in ledger.changes.get("", ())],
     }
 

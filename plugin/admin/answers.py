@@ -87,8 +87,8 @@ class Answers:
         from plugin.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
 
         history = self._node.history
-        await history.written()
         await history.view.ask_now(DOUBT_S)
+        await history.written()  # what is told is remembered
         problems = [history.view.problem] if history.view.problem else []
         try:
             explanation = explain(history.ledger, about, max(0, min(last, MAX_LAST)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugin.errors import HistoryError
@@ -32,21 +31,29 @@ _READ_S = 0.5  # after the start: the kubelet's list comes first
 _WRITE_S = 1.0
 _WRITE_AGAIN_S = 60.0
 _STOP_S = 3.0
-_LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth writing it anew
+_MAX_EARLY = 100
+LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth writing it anew
 
 
 class HistoryKeeper:
     """A `Witness` of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
 
-    def __init__(self, folder: Path, ask: Callable[[float], Awaitable[tuple[Given, ...]]], journal: Journal) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ask: Callable[[float], Awaitable[tuple[Given, ...]]],
+        journal: Journal,
+        long_bytes: int = LONG_BYTES,
+    ) -> None:
         self.folder = folder
         self.ledger = Ledger(time.time())
         self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, journal)
         self._journal = journal
-        self._seen: tuple[Observation, float] | None = None  # the last one before the file was read, and when
+        self._early: list[tuple[Observation, float]] = []  # before the file was read, and when
         self._is_loaded = False
         self._length = 0  # of the file; 0: it is not known to be good
         self._long_at = 0
+        self._long_bytes = long_bytes
         self._task: asyncio.Task[None] | None = None
 
     # The file
@@ -110,8 +117,9 @@ class HistoryKeeper:
     def _begin_with(self, events: list[Event]) -> None:
         self._is_loaded = True
         self.ledger.begin_with(events)
-        if self._seen is not None:
-            self._observed(*self._seen)
+        early, self._early = self._early, []
+        for observation, at in early:
+            self._observed(observation, at)
 
     def _read(self, folder: Path) -> list[Event]:
         from plugin.history.store import read_history, set_damaged_aside  # noqa: PLC0415 - after the first list
@@ -154,7 +162,7 @@ class HistoryKeeper:
             problem = f"{self.folder}: the history cannot be written: {(error.strerror or str(error)).lower()}"
             self._journal.standing("history", problem, hint="explain knows it until the daemon ends")
             return False
-        self._long_at = self._length + _LONG_BYTES
+        self._long_at = self._length + self._long_bytes
         self._journal.standing("history")
         return True
 
@@ -183,12 +191,11 @@ class HistoryKeeper:
         self._wake.set()
 
     def observed(self, observation: Observation) -> None:
-        """Record what changed of the devices; before the file is read, what health said is kept for later."""
-        if not self._is_loaded:
-            before, at = ((), time.time()) if self._seen is None else (self._seen[0].transitions, self._seen[1])
-            self._seen = replace(observation, transitions=(*before, *observation.transitions)[-1000:]), at
-        else:
+        """Record what changed of the devices; until the file is read, it is kept for later."""
+        if self._is_loaded:
             self._observed(observation, time.time())
+        elif len(self._early) < _MAX_EARLY:
+            self._early.append((observation, time.time()))
 
     def _observed(self, observation: Observation, at: float) -> None:
         self.ledger.observed(observation.inventory, observation.transitions, at)

@@ -24,6 +24,7 @@ MAX_CHANGES = 100  # of each device, and of the node
 MAX_DEVICES = 1024
 _MAX_ID = 63  # the device plugin API's limit
 _MAX_FRESH = 2000  # events that wait to be written; beyond, everything is written anew
+_MAX_SHARED = 256
 _CHOICE_S = 10.0  # a kubelet that asks allocates at once
 
 
@@ -36,6 +37,7 @@ class Ledger:
         self.indices: dict[str, int] = {}
         self._since = since
         self._choices: dict[str, list[Choice]] = {}  # resource → what was preferred and not allocated yet
+        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._open: dict[int, Allocation] = {}  # given away, and no container seen with them yet
         self._claimed: dict[int, Allocation] = {}  # whose container is still listed
         self._fresh: list[Event] | None = []  # None: too many, or the file is not as it should be
@@ -45,8 +47,14 @@ class Ledger:
     def preferred(self, resource: str, choice: Choice) -> None:
         """Remember what was preferred until it is allocated, or something else is."""
         choices = self._choices.setdefault(resource, [])
-        choices.append(choice)
+        choices.append(choice._replace(available=self._shared(choice.available)))
         del choices[:-8]
+
+    def _shared(self, devices: tuple[str, ...]) -> tuple[str, ...]:
+        """Return an equal tuple that is kept already: on most nodes the same devices are free again and again."""
+        if len(self._tuples) > _MAX_SHARED:
+            self._tuples.clear()
+        return self._tuples.setdefault(devices, devices)
 
     def allocated(self, resource: str, devices: Sequence[str], at: float, *, is_joinable: bool = True) -> None:
         """Record one container's devices; not joinable: somebody may still be listed with them from before."""
@@ -61,7 +69,7 @@ class Ledger:
         self._keep(self._new(resource, devices, at, clip(reason)))
 
     def _new(self, resource: str, devices: Sequence[str], at: float, refused: str) -> Allocation:
-        ids = tuple(sys.intern(str(one)[:_MAX_ID]) for one in devices[:MAX_DEVICES])
+        ids = self._shared(tuple(sys.intern(str(one)[:_MAX_ID]) for one in devices[:MAX_DEVICES]))
         number = next(reversed(self.allocations), 0) + 1
         return Allocation(number, at, sys.intern(resource), ids, refused, self._choice_for(resource, ids, at))
 

@@ -79,8 +79,10 @@ def remember_choice(
         rule=preference.rule.name,
         considered=preference.considered,
         cut_off=clip(preference.cut_off),
-        candidates=" ".join(
-            f"{'.'.join(str(positions[one]) for one in candidate.devices)}:{candidate.score}" for candidate in kept
+        candidates=sys.intern(
+            " ".join(
+                f"{'.'.join(str(positions[one]) for one in candidate.devices)}:{candidate.score}" for candidate in kept
+            )
         ),
         left_off=len(preference.candidates) - len(kept),
     )

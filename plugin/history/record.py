@@ -35,9 +35,9 @@ def render_start() -> str:
     return _line({"schema": SCHEMA})
 
 
-def render_events(events: Iterable[Event]) -> str:
-    """Return a line for each event."""
-    return "".join(_line(_to_json(event)) for event in events)
+def render_events(events: Iterable[Event]) -> Iterator[str]:
+    """Return a line for each event, in ASCII."""
+    return (_line(_to_json(event)) for event in events)
 
 
 def _to_json(event: Event) -> dict[str, object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from plugin.durable import replace_file
@@ -14,7 +15,7 @@ from plugin.errors import HistoryError
 from plugin.history.record import MAX_BYTES, parse_history, render_events, render_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from plugin.history.model import Event
@@ -48,22 +49,35 @@ def set_damaged_aside(folder: Path) -> None:
 def write_history(folder: Path, events: Iterable[Event]) -> int:
     """Replace the file and return its length; on an OSError it is as it was."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = render_start() + render_events(events)
-    replace_file(folder / HISTORY_FILE, text)
-    return len(text)  # ASCII, as JSON can be
+    lines = _Counted(chain([render_start()], render_events(events)))
+    replace_file(folder / HISTORY_FILE, lines)
+    return lines.length
 
 
-def append_history(folder: Path, events: Sequence[Event], length: int) -> int:
+def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
     """Put events at the end of a file of this length, on the disk, and return its new length.
 
     After an OSError the file is to be written anew: it may end in half a line, or be another one than it was.
     """
-    path, content = folder / HISTORY_FILE, render_events(events).encode()
+    path, lines = folder / HISTORY_FILE, _Counted(render_events(events))
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    with open(descriptor, "ab", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(descriptor, "a", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
         if os.fstat(descriptor).st_size != length:
             raise OSError(errno.ESTALE, "somebody else wrote to it", str(path))
-        if file.write(content) != len(content):
-            raise OSError(errno.ENOSPC, "it could only be written in part", str(path))
+        file.writelines(lines)
+        file.flush()
         os.fdatasync(descriptor)
-    return length + len(content)
+    return length + lines.length
+
+
+class _Counted:
+    """Lines on their way to the disk, one at a time: all of them together are more than the daemon's other memory."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = lines
+        self.length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.length += len(line)
+            yield line

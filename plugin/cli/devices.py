@@ -64,8 +64,9 @@ class _Node(NamedTuple):
         return self.health.gpus.get(device.gpu.uuid, GpuHealth())
 
     def reason(self, device: Device) -> str:
-        """Return why a device is given to nobody."""
-        return device.unhealthy or why_unhealthy(self.health_of(device))
+        """Return why a device is given to nobody, but for a release, which is said once."""
+        found = why_unhealthy(self.health_of(device))
+        return found if self.release is not None else device.unhealthy or found
 
     def since(self, device: Device) -> str | None:
         """Return since when a device is in its state, None where nobody wrote it down."""

@@ -273,7 +273,7 @@ def test_devices_of_a_released_node_are_shown_from_memory(node: Node) -> None:
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("released since 20")
     assert lines[0].endswith(": no GPU is offered; what follows is how it was then")
-    assert lines[1] == "driver 550.163.01"
+    assert lines[1] == "driver 550.163.01, 2 NVIDIA A100-SXM4-40GB"
     assert [line.split()[1] for line in lines[3:]] == node.uuids
     assert json.loads(node.run("devices", "--json").stdout)["released"] == {
         "since": lines[0].split()[2].rstrip(":"),

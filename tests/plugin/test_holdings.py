@@ -245,6 +245,41 @@ def test_questions_go_on(holder: tuple[Given, ...], *, is_expected: bool, rests:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(Pace(first_s=0.0, latest_s=3600.0), id="soon"),
+        pytest.param(Pace(first_s=3600.0, latest_s=0.0), id="at the latest, however many follow"),
+    ],
+)
+def test_an_allocation_leads_to_a_question(pace: Pace) -> None:
+    async def scenario() -> None:
+        kubelet = Questions()
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.changed()
+        view.changed()
+        await asyncio.wait_for(kubelet.wait_for(1), 10)
+        view.stop()
+
+    asyncio.run(scenario())
+
+
+def test_each_further_allocation_puts_the_question_off() -> None:
+    async def scenario() -> None:
+        kubelet = Questions()
+        pace = Pace(first_s=3600.0, latest_s=3600.0)
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.kubelet_came()
+        view.changed()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (kubelet.open, view.is_resting) == ([], False)
+        view.stop()
+        assert view.is_resting
+
+    asyncio.run(scenario())
+
+
 def test_a_silent_kubelet_is_told_once_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async def ask(_deadline_s: float) -> tuple[Given, ...]:
@@ -257,3 +292,25 @@ def test_a_silent_kubelet_is_told_once_and_asked_again(caplog: pytest.LogCapture
 
     asyncio.run(scenario())
     assert caplog.messages == ["no kubelet"]
+
+
+def test_a_kubelet_that_is_only_late_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        answers = iter([KubeletError("no kubelet", ""), KubeletError("no kubelet", ""), None])
+        is_there = asyncio.Event()
+
+        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+            error = next(answers)
+            if error is not None:
+                raise error
+            is_there.set()
+            return ()
+
+        pace = Pace(after_s=(0.0, 0.0))
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.kubelet_came()
+        await asyncio.wait_for(is_there.wait(), 10)
+        view.stop()
+
+    asyncio.run(scenario())
+    assert caplog.messages == []

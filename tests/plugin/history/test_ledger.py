@@ -86,6 +86,10 @@ def test_an_allocation_in_doubt_is_not_joined() -> None:
     ledger.allocated(GPU, "a", 1, is_joinable=False)
     ledger.listed(listing(("before", "a")), 2)
     assert pods(ledger) == [[]]
+    after = Ledger(3)
+    after.begin_with(ledger.everything())
+    after.listed(listing(("before", "a")), 4)
+    assert pods(after) == [[]]
 
 
 def test_a_container_goes_and_may_be_listed_again_until_somebody_else_is_given_its_devices() -> None:

@@ -86,7 +86,7 @@ class HoldingsView:
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Future[None] | None = None
         self._delays: tuple[float, ...] = ()  # until the questions that are to follow
-        self._latest = 0.0
+        self._latest: float | None = None  # when to ask in any case; None: nothing was given away since the last time
         self._asked = self._answered = 0  # questions are numbered
         self._is_stopped = False
 
@@ -97,7 +97,7 @@ class HoldingsView:
     def changed(self) -> None:
         """Ask soon: devices were given away. Each further allocation puts it off, for a while."""
         now = asyncio.get_running_loop().time()
-        if self._timer is None or self._delays != self._pace.after_s:
+        if self._latest is None:
             self._latest = now + self._pace.latest_s
         self._follow_up(max(0.0, min(self._pace.first_s, self._latest - now)))
 
@@ -128,7 +128,7 @@ class HoldingsView:
             self._timer = None
 
     def _start(self) -> None:
-        self._timer = None
+        self._timer = self._latest = None
         if self._asking is None:
             self._asking = asyncio.ensure_future(self._refresh())
 

@@ -17,7 +17,7 @@ from plugin.history.model import remember_choice
 from plugin.holdings import HoldingsView
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
     from plugin.allocation import Holdings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _READ_S = 0.5  # after the start: the kubelet's list comes first
 _WRITE_S = 1.0
 _WRITE_AGAIN_S = 60.0
-_STOP_S = 3.0
+_PATIENCE_S = 3.0
 _MAX_EARLY = 100
 LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth writing it anew
 
@@ -55,6 +55,7 @@ class HistoryKeeper:
         self._long_at = 0
         self._long_bytes = long_bytes
         self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # The file
 
@@ -67,7 +68,7 @@ class HistoryKeeper:
     async def stop(self) -> None:
         """Write what is not written yet, unless the disk hangs."""
         self.view.stop()
-        await asyncio.wait({asyncio.ensure_future(self._end())}, timeout=_STOP_S)
+        await self._in_time(self._end())
 
     async def _end(self) -> None:
         await self._load()
@@ -84,7 +85,21 @@ class HistoryKeeper:
             self._wake.set()
 
     async def written(self) -> None:
-        """Have everything in the file, as far as it can be written: somebody wants to read."""
+        """Have everything in the file, as far as it can be written in time: somebody wants to read.
+
+        A write that has begun goes on whatever becomes of who waits for it: the next one must not meet it.
+        """
+        await self._in_time(self._load_and_write())
+
+    async def _in_time(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        done, _ = await asyncio.wait({task}, timeout=_PATIENCE_S)
+        for each in done:
+            each.result()
+
+    async def _load_and_write(self) -> None:
         await self._load()
         await self._write()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from plugin.errors import HistoryError
 from plugin.history.ledger import Ledger
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from plugin.observer import Observation
     from plugin.preference.choice import Preference
 
+_Result = TypeVar("_Result")
 _READ_S = 0.5  # after the start: the kubelet's list comes first
 _WRITE_S = 1.0
 _WRITE_AGAIN_S = 60.0
@@ -54,6 +56,7 @@ class HistoryKeeper:
         self._length = 0  # of the file; 0: it is not known to be good
         self._long_at = 0
         self._long_bytes = long_bytes
+        self._disk = ThreadPoolExecutor(1, "history")  # one thread, and one that others do not wait for
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,6 +79,7 @@ class HistoryKeeper:
             if self._task is not None:
                 self._task.cancel()
         await self._write()
+        self._disk.shutdown(wait=False)
 
     def move(self, folder: Path) -> None:
         """Write to another folder from now on."""
@@ -121,11 +125,14 @@ class HistoryKeeper:
         finally:
             timer.cancel()
 
+    async def _on_disk(self, work: Callable[..., _Result], *arguments: object) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
+
     async def _load(self) -> None:
         if self._is_loaded:
             return
         folder = self.folder
-        events = await asyncio.to_thread(self._read, folder)
+        events = await self._on_disk(self._read, folder)
         if not self._is_loaded:  # by somebody else meanwhile
             self._begin_with(events)
 
@@ -159,7 +166,7 @@ class HistoryKeeper:
             fresh = self.ledger.take_fresh()
             if fresh is not None and 0 < self._length <= self._long_at:
                 try:
-                    self._length = await asyncio.to_thread(append_history, self.folder, fresh, self._length)
+                    self._length = await self._on_disk(append_history, self.folder, fresh, self._length)
                 except OSError:
                     self._length = 0
                 else:
@@ -171,7 +178,7 @@ class HistoryKeeper:
 
         events = self.ledger.everything()
         try:
-            self._length = await asyncio.to_thread(write_history, self.folder, events)
+            self._length = await self._on_disk(write_history, self.folder, events)
         except OSError as error:
             self.ledger.write_all()
             problem = f"{self.folder}: the history cannot be written: {(error.strerror or str(error)).lower()}"

@@ -72,7 +72,7 @@ def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
 
 
 class _Counted:
-    """Lines on their way to the disk, one at a time: together they are big, and take time that the kubelet waits for."""
+    """Lines on their way to the disk, one at a time: together they are big, and take time that kubelets wait for."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines

@@ -20,6 +20,7 @@ from plugin.errors import ConfigError, DriverNotReady
 from plugin.facts import render_facts, write_facts
 from plugin.features.keeper import LabelKeeper
 from plugin.health.keeper import Clock, HealthKeeper
+from plugin.history.keeper import HistoryKeeper
 from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from plugin.config import NodeConfig
     from plugin.kubelet.link import Timing
     from plugin.log import Journal
+    from plugin.metrics.attribution import Given
     from plugin.metrics.scrape import Telemetry
     from plugin.snapshot import GpuSource
 
@@ -88,12 +90,14 @@ class Daemon:
         self._service = ServiceStatus(surroundings.notify)
         self._node = node_object(config, self._journal)
         self._crash: BaseException | None = None
+        self.history = HistoryKeeper(config.state_folder, self._list_given, self._journal)
         self.offering = Offering(
             self._journal,
             surroundings.timing,
             on_state=self._on_kubelet,
             crashed=self._on_crash,
             counter=self._counters,
+            witness=self.history,
         )
 
     async def run(self) -> None:
@@ -114,6 +118,7 @@ class Daemon:
         self.labels = LabelKeeper(self._journal)
         self.labels.on_change = self._node.label
         self._spawn(self.labels.follow())
+        self.history.start()
         self._observe()
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
@@ -175,6 +180,7 @@ class Daemon:
             if change.new_xid is not None:
                 self._counters.xid(change.uuid, change.new_xid)
         self.observation = self.last_seen = observation
+        self.history.observed(observation)
         if observation.waiting_for and self._config.settings.ends_without_driver and not self.last_seen.has_driver:
             self._on_crash(DriverNotReady(observation.waiting_for, "failOnInitError is set: false waits instead"))
             return
@@ -210,6 +216,7 @@ class Daemon:
             self._withdraw(release, is_new=before is None)
             return
         self._journal.info("resumed")
+        self.history.note("resumed")
         self._refreshed_for = ""
         self._observe(self.observation.inventory)
         self._tell_systemd()
@@ -217,6 +224,7 @@ class Daemon:
     def _withdraw(self, release: Release, *, is_new: bool) -> None:
         hint = {"hint": "grapnel-node resume forgets it"} if release.problem else {}
         self._journal.warning(release.describe(), **hint)
+        self.history.note("released", release.describe())
         known = self.observation.inventory
         if not known.devices:
             known = remembered_inventory(release, HostTree(self._config.dev_root, self._config.sys_root))
@@ -260,7 +268,7 @@ class Daemon:
             state=self._state,
             counters=self._counters,
             telemetry=question,
-            given=lambda: list_given(self._config.kubelet_root, TIMEOUT_S),
+            given=lambda: self._list_given(TIMEOUT_S),
             owners=OwnerQuestion(around.proc, around.log, self._journal),
             journal=self._journal,
             hostname=os.uname().nodename,
@@ -278,6 +286,9 @@ class Daemon:
         else:
             self._journal.info("metrics", address=address)
 
+    async def _list_given(self, deadline_s: float) -> tuple[Given, ...]:
+        return await list_given(self._config.kubelet_root, deadline_s)
+
     def _state(self) -> NodeState:
         return NodeState(
             self.observation.inventory,
@@ -292,6 +303,8 @@ class Daemon:
     def _on_kubelet(self, waiting_for: str) -> None:
         self._kubelet = waiting_for or "registered with the kubelet"
         self._is_registered = not waiting_for
+        if self._is_registered:
+            self.history.view.kubelet_came()
         self._tell_systemd()
 
     def _tell_systemd(self) -> None:
@@ -317,6 +330,7 @@ class Daemon:
         self._journal.info("configuration reloaded")
         before, self._config = self._config, config
         self._refreshed_for = ""
+        self.history.move(config.state_folder)
         if _names_of_offers(before) != _names_of_offers(config):
             await self.offering.stop()
             self._is_registered = False
@@ -363,6 +377,7 @@ class Daemon:
         await self._metrics.close()
         await self.offering.stop()
         await asyncio.to_thread(self._node.close)
+        await self.history.stop()
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S):
             self._journal.warning("the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -19,8 +20,8 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Put a file in place in one step and on the disk; on an OSError it is as it was before.
+def replace_file(path: Path, text: str | Iterable[str], mode: int = 0o600) -> None:
+    """Put a file, given whole or in parts, in place in one step and on the disk; on an OSError it is as it was before.
 
     One process at a time: a temporary file of another one is taken for one that was killed.
     """
@@ -30,7 +31,7 @@ def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor, not a path
             os.fchmod(descriptor, mode)
-            file.write(text)
+            file.writelines((text,) if isinstance(text, str) else text)
             file.flush()
             os.fsync(descriptor)
         flush_folder(path.parent)  # now rather than after the rename: an error then would come too late

@@ -6,6 +6,7 @@ NodeDaemonError
 ├── NoAnswer             a call that took longer than it may: the driver or a process hangs
 ├── ReleaseError         the remembered release cannot be written, read or forgotten
 ├── HealthError          a verdict cannot be written, read or given
+├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
 ├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
@@ -50,6 +51,10 @@ class ReleaseError(NodeDaemonError):
 
 class HealthError(NodeDaemonError):
     """A verdict on a GPU cannot be changed or read."""
+
+
+class HistoryError(NodeDaemonError):
+    """The history cannot be read, or knows nothing of what was asked for."""
 
 
 class AdminError(NodeDaemonError):

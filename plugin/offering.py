@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from plugin.config import NodeConfig
     from plugin.inventory import Inventory
     from plugin.kubelet.counting import KubeletCounter
+    from plugin.kubelet.witness import Witness
     from plugin.log import Journal
 
 
 class Offering:
     """Shows the inventory of now.
 
-    `on_state` hears what the links wait for, "" once all have registered; `crashed` of a bug, `counter` of calls.
+    `on_state` hears what the links wait for, "" once all have registered; `crashed` of a bug, `counter` of calls,
+    `witness` of what they ask for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only: who hears of what
         self,
         journal: Journal,
         timing: Timing,
@@ -35,12 +37,14 @@ class Offering:
         on_state: Callable[[str], None],
         crashed: Callable[[BaseException], None],
         counter: KubeletCounter,
+        witness: Witness,
     ) -> None:
         self._journal = journal
         self._timing = timing
         self._on_state = on_state
         self._crashed = crashed
         self._counter = counter
+        self._witness = witness
         self._links: dict[str, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, str] = {}  # resource → what its link waits for
@@ -101,6 +105,7 @@ class Offering:
             on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,
             counter=self._counter,
+            witness=self._witness,
         )
 
     def _on_link_state(self, resource: str, waiting_for: str) -> None:

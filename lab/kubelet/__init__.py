@@ -6,7 +6,20 @@ preference before it allocates. It places no pods and writes no checkpoint: for 
 kubelet.
 """
 
-from lab.kubelet.manager import AllocationRefused, Assignment, Kubelet
+from lab.kubelet.books import APP, INIT, SIDECAR, AllocationRefused, Books, Container, Pod
+from lab.kubelet.manager import Assignment, Kubelet
 from lab.kubelet.registry import Device, Mode
 
-__all__ = ["AllocationRefused", "Assignment", "Device", "Kubelet", "Mode"]
+__all__ = [
+    "APP",
+    "INIT",
+    "SIDECAR",
+    "AllocationRefused",
+    "Assignment",
+    "Books",
+    "Container",
+    "Device",
+    "Kubelet",
+    "Mode",
+    "Pod",
+]

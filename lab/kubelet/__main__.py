@@ -13,7 +13,8 @@ from pathlib import Path
 
 from google.protobuf.json_format import MessageToDict
 
-from lab.kubelet.manager import AllocationRefused, Kubelet
+from lab.kubelet.books import AllocationRefused
+from lab.kubelet.manager import Kubelet
 
 
 def _parser() -> argparse.ArgumentParser:

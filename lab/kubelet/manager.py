@@ -6,18 +6,20 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from lab.kubelet.endpoint import Endpoint
+from lab.kubelet.books import AllocationRefused, Books, Plugin, Pod
+from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import PluginWatcher
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -28,8 +30,7 @@ _LOSE_S = 10.0  # for a stream to bring its first list
 _HANG_S = 60.0  # the longest a hung Register can keep a test
 
 
-class AllocationRefused(Exception):  # noqa: N818 - named like what happens to the pod
-    """The pod would fail with UnexpectedAdmissionError."""
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,14 @@ class Assignment:
     resource: str
     device_ids: tuple[str, ...]
     response: api_pb2.ContainerAllocateResponse
+
+
+def _admitting(call: Callable[[], _Answer]) -> _Answer:
+    """Return what a plugin answers; a call that fails is the end of the pod."""
+    try:
+        return call()
+    except grpc.RpcError as error:
+        raise AllocationRefused(status_of(error)[1]) from error
 
 
 class Kubelet:
@@ -56,6 +65,7 @@ class Kubelet:
         self.mode = Mode.SERVE
         self.registry = Registry()
         self.assignments: dict[str, Assignment] = {}
+        self.books = Books()  # of whole pods; assignments are single containers without a pod
         self._endpoints: dict[str, Endpoint] = {}
         self._server: grpc.Server | None = None
         self._address: SocketAddress | None = None
@@ -154,6 +164,21 @@ class Kubelet:
         assignment = Assignment(owner, resource, tuple(chosen), endpoint.allocate(chosen))
         self.assignments[owner] = assignment
         return assignment
+
+    def admit(self, pod: Pod, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Give a pod its devices as the kubelet does; `meanwhile` happens before each Allocate is called."""
+        endpoint = self._endpoints.get(pod.resource)
+        if endpoint is None:
+            raise AllocationRefused(f"cannot allocate unregistered device {pod.resource}")
+
+        def preferred(available: Sequence[str], required: Sequence[str], count: int) -> Sequence[str]:
+            return _admitting(lambda: endpoint.preferred(available, required, count))
+
+        def allocate(device_ids: Sequence[str]) -> object:
+            meanwhile()
+            return _admitting(lambda: endpoint.allocate(device_ids))
+
+        self.books.admit(pod, Plugin(partial(self.healthy, pod.resource), preferred, allocate))
 
     def release(self, owner: str) -> None:
         """Forget an owner; plugins are not told, as the interface has no call for it."""

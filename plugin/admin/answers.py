@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from plugin.errors import HistoryError
+from plugin.holdings import DOUBT_S
 from plugin.release.record import gpu_to_json, remember_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from plugin.history.keeper import HistoryKeeper
     from plugin.observer import Observation
     from plugin.offering import Offering
     from plugin.release.record import Release
@@ -28,6 +31,7 @@ class Node(Protocol):
     observation: Observation
     last_seen: Observation
     offering: Offering
+    history: HistoryKeeper
     let_go: asyncio.Event  # the driver, since the release
     observed: asyncio.Event  # the driver, since the start or the resume
 
@@ -48,7 +52,10 @@ async def _within(timeout_s: float, waiting: Coroutine[object, object, object]) 
 
 
 class Answers:
-    """`status` says what is so; `look` follows the release first, `health` the verdicts, and both wait for it."""
+    """`status` says what is so; `look` follows the release first, `health` the verdicts, and both wait for it.
+
+    `explain` says what happened to the pod or device in `about` ("": all), with the `last` allocations of it.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -56,8 +63,10 @@ class Answers:
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; a wrong one gets an `error`."""
         verb, timeout_s = request.get("verb"), request.get("timeout_s", 0.0)
+        if verb == "explain":
+            return await self._explain(request.get("about", ""), request.get("last", 20))
         if verb not in {"status", "look", "health"}:
-            return {"error": "verb must be status, look or health"}
+            return {"error": "verb must be status, look, health or explain"}
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s <= _MAX_WAIT_S:
             return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
         problems: list[str] = []
@@ -70,6 +79,22 @@ class Answers:
             if not await _within(timeout_s, self._node.observed.wait()):
                 problems.append("the driver does not answer: the verdict counts when it does")
         return {**self._status(), "problems": problems}
+
+    async def _explain(self, about: object, last: object) -> dict[str, Any]:
+        """Answer with the explanation, or with `unknown` and a `hint`."""
+        if not isinstance(about, str) or isinstance(last, bool) or not isinstance(last, int):
+            return {"error": "about must be a text, last a whole number"}
+        from plugin.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
+
+        history = self._node.history
+        await history.view.ask_now(DOUBT_S)
+        await history.written()  # what is told is remembered
+        problems = [history.view.problem] if history.view.problem else []
+        try:
+            explanation = explain(history.ledger, about, max(0, min(last, MAX_LAST)))
+        except HistoryError as error:
+            return {"unknown": error.message, "hint": error.hint}
+        return {"explanation": {**explanation, "problems": problems}}
 
     def _status(self) -> dict[str, Any]:
         seen = self._node.last_seen

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _EXIT_FAILURE = 1
 _EXIT_BUG = 70
 _MAX_TIMEOUT_S = 600
+_MAX_LAST = 1000
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,7 +50,23 @@ def _parser() -> argparse.ArgumentParser:
     holders.add_argument("--json", action="store_true", help="as JSON")
     _add_release_verbs(verbs, configured)
     _add_health_verbs(verbs, configured)
+    _add_explain_verb(verbs, configured)
     return parser
+
+
+def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
+    words = "say which pod got which GPUs and why, and what happened to each GPU"
+    parser = verbs.add_parser("explain", parents=[configured], help=words)
+    parser.add_argument("about", nargs="?", default="", metavar="POD|GPU", help="NAMESPACE/NAME, NAME, UUID or index")
+    parser.add_argument("--last", type=_count, default=20, metavar="N", help="so many allocations; default: 20")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= _MAX_LAST:
+        raise ValueError
+    return value
 
 
 def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
@@ -96,8 +113,6 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from plugin.cli.run import run_daemon  # noqa: PLC0415 - gRPC is only loaded for the daemon
 
         return run_daemon(given_by(arguments), debug=arguments.debug)
-    from plugin.cli.show import explain_config, show_config, show_devices  # noqa: PLC0415 - not needed for --version
-
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
@@ -110,8 +125,16 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
 
         return show_labels(given_by(arguments), as_json=arguments.json)
+    if arguments.verb == "explain":
+        from plugin.cli.explain import explain_node  # noqa: PLC0415 - not needed for --version
+
+        return explain_node(arguments.config, arguments.about, last=arguments.last, as_json=arguments.json)
     if arguments.verb == "devices":
+        from plugin.cli.devices import show_devices  # noqa: PLC0415 - not needed for --version
+
         return show_devices(given_by(arguments), as_json=arguments.json)
+    from plugin.cli.show import explain_config, show_config  # noqa: PLC0415 - not needed for --version
+
     if arguments.explain:
         return explain_config(given_by(arguments), as_json=arguments.json)
     return show_config(given_by(arguments))

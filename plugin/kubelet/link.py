@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from plugin.kubelet.counting import KubeletCounter
     from plugin.kubelet.registration import Registration
+    from plugin.kubelet.witness import Witness
     from plugin.log import Journal
     from plugin.resources import Offer
 
@@ -74,6 +75,7 @@ class Link:
         on_state: Callable[[str], None],
         timing: Timing | None = None,
         counter: KubeletCounter | None = None,
+        witness: Witness | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -88,7 +90,7 @@ class Link:
         self._registration: Registration = (
             PluginWatcher(kubelet_root, resource) if through_watcher else KubeletSocket(kubelet_root, resource, name)
         )
-        methods = DevicePluginService(self.board, journal, self._counter).methods()
+        methods = DevicePluginService(self.board, journal, self._counter, witness).methods()
         methods = {**methods, **self._registration.methods()}
         self._server = PluginServer(self._registration.socket_folder, name, methods, journal)
         self._kubelet: SocketIdentity | None = None

@@ -13,6 +13,7 @@ from plugin.allocation import allocate
 from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.kubelet import api
 from plugin.kubelet.messages import container_response, device_list, plugin_options
+from plugin.kubelet.witness import Unwitnessed
 from plugin.preference.choice import prefer
 from plugin.preference.search import Limits
 from plugin.rpc.serving import ServerStream, Unary
@@ -21,9 +22,9 @@ from plugin.rpc.status import CallError, Code
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from plugin.allocation import Holdings
     from plugin.kubelet.board import Board
     from plugin.kubelet.counting import KubeletCounter
+    from plugin.kubelet.witness import Witness
     from plugin.log import Journal
     from plugin.rpc.codec import Message
     from plugin.rpc.serving import Method
@@ -39,13 +40,11 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(
-        self, board: Board, journal: Journal, counter: KubeletCounter, holdings: Holdings | None = None
-    ) -> None:
+    def __init__(self, board: Board, journal: Journal, counter: KubeletCounter, witness: Witness | None = None) -> None:
         self._board = board
         self._journal = journal
         self._counter = counter
-        self._holdings = holdings
+        self._witness = witness or Unwitnessed()
 
     async def get_device_plugin_options(self, _request: api.Empty) -> api.DevicePluginOptions:
         """Say which optional calls are worth making."""
@@ -70,36 +69,43 @@ class DevicePluginService:
         """Choose among the devices that are free."""
         responses = []
         deadline = time.monotonic() + _PREFERENCE_S
+        table = self._board.current.table
         try:
             for asked in request.container_requests:
                 preferred = prefer(
-                    self._board.current.table,
+                    table,
                     asked.available_deviceIDs,
                     asked.must_include_deviceIDs,
                     asked.allocation_size,
                     Limits(is_late=lambda: time.monotonic() > deadline),
                 )
                 responses.append(api.ContainerPreferredAllocationResponse(deviceIDs=tuple(preferred.chosen)))
+                available, required = asked.available_deviceIDs, asked.must_include_deviceIDs
+                self._witness.preferred(table.resource, available, required, preferred, asked.allocation_size)
                 if preferred.cut_off:
                     self._journal.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
         except RequestError as error:
+            self._witness.refused(table.resource, (), f"no preference: {error.message}")
             raise self._refusal("preference", error) from error
         return api.PreferredAllocationResponse(container_responses=tuple(responses))
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
         """Answer what the containers get; all of them or none."""
-        responses = []
+        ids = [device_id for asked in request.container_requests for device_id in asked.devices_ids]
+        holdings = await self._witness.holdings(ids)
+        table = self._board.current.table
         try:
             if not request.container_requests:
                 raise InvalidRequest("the request names no container")
-            for asked in request.container_requests:
-                answer = allocate(self._board.current.table, asked.devices_ids, self._holdings)
-                responses.append(container_response(answer))
-                self._journal.info("allocated", devices=",".join(answer.device_ids))
-                self._counter.allocated(answer.device_ids)
+            answers = [allocate(table, asked.devices_ids, holdings) for asked in request.container_requests]
         except RequestError as error:
+            self._witness.refused(table.resource, ids, error.message)
             raise self._refusal("allocation", error) from error
-        return api.AllocateResponse(container_responses=tuple(responses))
+        for answer in answers:
+            self._journal.info("allocated", devices=",".join(answer.device_ids))
+            self._counter.allocated(answer.device_ids)
+            self._witness.allocated(table.resource, answer.device_ids)
+        return api.AllocateResponse(container_responses=tuple(map(container_response, answers)))
 
     async def pre_start_container(self, _request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
         """Nothing is to be done before a start; answered for kubelets that ask all the same."""

@@ -268,6 +268,7 @@ def test_descriptors_and_threads_do_not_grow(kubelet: Kubelet, node: Node) -> No
         kubelet.wait_for_devices(RESOURCE, 2)
         node.verb("release")
         node.verb("resume")
+        wait_until((node.node / "state/history.jsonl").exists, node.log)  # its thread is there
         before = (node.descriptors(), node.threads())
         for _ in range(5):
             node.verb("release")

@@ -1,0 +1,196 @@
+"""`grapnel-node devices`: the GPUs of this node, who has each, and since when it is as it is. Changes nothing.
+
+Driver, kubelet and state files are asked here and now; where one does not say anything, a note says so.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plugin.cli.connections import connections_to_json
+from plugin.cli.health import gpu_to_json, read_state
+from plugin.cli.show import take_inventory
+from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
+from plugin.errors import HealthError, HistoryError, KubeletError
+from plugin.health.judgement import why_unhealthy
+from plugin.health.model import GpuHealth, NodeHealth
+from plugin.history.ledger import Ledger
+from plugin.history.store import read_history
+from plugin.history.view import utc_of
+from plugin.inventory import HostTree
+from plugin.metrics.attribution import holders_by_uuid
+from plugin.release.record import remembered_inventory
+from plugin.release.store import read_release
+from plugin.settings.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.config import NodeConfig
+    from plugin.inventory import Device, Inventory
+    from plugin.metrics.attribution import Given as GivenDevices
+    from plugin.metrics.attribution import PodContainer
+    from plugin.release.record import Release
+    from plugin.settings.load import Given
+
+_KUBELET_S = 2.0
+_LEFT = ("GPU", "ID")
+_HARDWARE = ("NODE", "PCI", "NUMA", "MEMORY", "MODEL")
+_RIGHT = ("STATE", "SINCE", "PODS")
+
+
+class _EveryResource:
+    """Contains every resource: what a GPU is called elsewhere does not make it free."""
+
+    def __contains__(self, _resource: object) -> bool:
+        return True
+
+
+class _Node(NamedTuple):
+    """What was found out. `holders` is None where the kubelet does not say."""
+
+    inventory: Inventory
+    release: Release | None
+    health: NodeHealth
+    ledger: Ledger
+    holders: Mapping[str, tuple[PodContainer, ...]] | None
+    problems: tuple[str, ...]
+
+    def health_of(self, device: Device) -> GpuHealth:
+        return self.health.gpus.get(device.gpu.uuid, GpuHealth())
+
+    def reason(self, device: Device) -> str:
+        """Return why a device is given to nobody, but for a release, which is said once."""
+        found = why_unhealthy(self.health_of(device))
+        return found if self.release is not None else device.unhealthy or found
+
+    def since(self, device: Device) -> str | None:
+        """Return since when a device is in its state, None where nobody wrote it down."""
+        last = self.ledger.state_of(device.gpu.uuid)
+        if last is not None and (last.what == "unhealthy") == bool(self.reason(device)):
+            return utc_of(last.at)
+        return None
+
+    def pods(self, device: Device) -> list[dict[str, str]]:
+        """Return the containers that have a device or a share of it."""
+        return [
+            {"namespace": holder.namespace, "pod": holder.pod, "container": holder.container}
+            for holder in (self.holders or {}).get(device.gpu.uuid, ())
+        ]
+
+
+def show_devices(given: Given, *, as_json: bool) -> int:
+    """Print what the daemon would offer, who has it, and since when it does not."""
+    node = _find_out(load(given).config)
+    if as_json:
+        print(json.dumps(_as_json(node), indent=2))
+        return 0
+    if node.release is not None:
+        print(f"{node.release.describe()}: no GPU is offered; what follows is how it was then")
+    print(f"driver {node.inventory.driver_version or 'unknown'}{_models(node.inventory)}")
+    # Where the output is no terminal, nobody's lines are too long.
+    for line in render_devices(node, shutil.get_terminal_size((WIDEST, 24)).columns):
+        print(line)
+    for message in (*(message for _, message in node.inventory.findings), *node.problems):
+        print(f"note: {message}", file=sys.stderr)
+    return 0
+
+
+def _find_out(config: NodeConfig) -> _Node:
+    release = read_release(config.state_folder)
+    inventory = _look(config, release)
+    problems = []
+    health, ledger, holders = NodeHealth(), Ledger(time.time()), None
+    try:
+        health = read_state(config.state_folder)
+    except HealthError as error:
+        problems.append(f"health is not known: {error.message}")
+    try:
+        ledger.begin_with(read_history(config.state_folder))
+    except HistoryError as error:
+        problems.append(f"it is not known since when: {error.message}")
+    try:
+        holders = holders_by_uuid(_list_given(config), _EveryResource())
+    except KubeletError as error:
+        problems.append(f"it is not known who has which GPU: {error.message}")
+    return _Node(inventory, release, health, ledger, holders, tuple(problems))
+
+
+def _list_given(config: NodeConfig) -> tuple[GivenDevices, ...]:
+    import asyncio  # noqa: PLC0415 - after all that may fail
+
+    from plugin.kubelet.podresources import list_given  # noqa: PLC0415 - h2 is heavy
+
+    return asyncio.run(list_given(config.kubelet_root, _KUBELET_S))
+
+
+def _look(config: NodeConfig, release: Release | None) -> Inventory:
+    """Ask the driver; on a released node nobody does, not even to look, and what is remembered is shown."""
+    tree = HostTree(config.dev_root, config.sys_root)
+    if release is not None:
+        return remembered_inventory(release, tree)
+    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
+
+    return take_inventory(NvmlSource(config.settings.driver_root), tree)
+
+
+def _models(inventory: Inventory) -> str:
+    """Return how many GPUs of which product there are."""
+    models = [device.gpu.model for device in inventory.devices]
+    return "".join(f", {models.count(model)} {model}" for model in dict.fromkeys(models))
+
+
+def render_devices(node: _Node, width: int) -> list[str]:
+    """Return the table: state and pods on 80 columns, whole ids on 120, the hardware where there is room."""
+    has_hardware, has_ids = width >= WIDEST, width >= WIDE
+    header = (*_LEFT, *(_HARDWARE if has_hardware else ()), *_RIGHT)
+    rows = [
+        (_row(node, device, has_hardware=has_hardware, has_ids=has_ids), node.reason(device))
+        for device in node.inventory.devices
+    ]
+    return fit_table([(header, ""), *rows], width)
+
+
+def _row(node: _Node, device: Device, *, has_hardware: bool, has_ids: bool) -> tuple[str, ...]:
+    gpu = device.gpu
+    memory = "-" if gpu.memory_bytes is None else f"{gpu.memory_bytes / 2**30:.1f} GiB"
+    numa = "-" if device.numa_node is None else str(device.numa_node)
+    hardware = (device.path, gpu.pci_address, numa, memory, gpu.model) if has_hardware else ()
+    state = "unhealthy" if node.reason(device) else "healthy"
+    pods = "?" if node.holders is None else pods_cell(node.pods(device))
+    name = gpu.uuid if has_ids else short_id(gpu.uuid)
+    return str(gpu.index), name, *hardware, state, clock(node.since(device)), pods
+
+
+def _as_json(node: _Node) -> dict[str, object]:
+    release, inventory = node.release, node.inventory
+    return {
+        "released": None if release is None else {"since": release.since, "problem": release.problem},
+        "driverVersion": inventory.driver_version,
+        "devices": [_device_to_json(node, device) for device in inventory.devices],
+        "controlNodes": [one.path for one in inventory.control],
+        "findings": [message for _, message in inventory.findings],
+        "problems": list(node.problems),
+    }
+
+
+def _device_to_json(node: _Node, device: Device) -> dict[str, Any]:
+    return {
+        "index": device.gpu.index,
+        "uuid": device.gpu.uuid,
+        "node": device.path,
+        "pciAddress": device.gpu.pci_address,
+        "numaNode": device.numa_node,
+        "memoryBytes": device.gpu.memory_bytes,
+        "model": device.gpu.model,
+        "state": "unhealthy" if node.reason(device) else "healthy",
+        "reason": node.reason(device),
+        "since": node.since(device),
+        "pods": None if node.holders is None else node.pods(device),
+        **connections_to_json(node.inventory.topology, device.gpu.uuid),
+        "health": gpu_to_json(node.health_of(device)),
+    }

@@ -1,0 +1,88 @@
+"""A kubelet's books in front of the daemon's own answers, without a socket: admissions as plain calls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from lab.kubelet import AllocationRefused, Books, Container, Pod
+from lab.kubelet.books import Plugin
+from plugin.allocation import allocate, prepare_table
+from plugin.errors import KubeletError, RequestError
+from plugin.holdings import HoldingsView
+from plugin.inventory import Inventory, next_inventory
+from plugin.kubelet.podresources import parse_given
+from plugin.log import Journal
+from plugin.preference.choice import prefer
+from plugin.snapshot import Snapshot
+from tests.plugin.fakes import VERSION, DictTree, gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from plugin.metrics.attribution import Given
+
+RESOURCE = "nvidia.com/gpu"
+
+
+def pod(name: str, *containers: Container, uid: str = "", resource: str = RESOURCE) -> Pod:
+    """Return a pod; without containers one that asks for one device."""
+    return Pod(name, containers or (Container("main", 1),), resource, uid=uid)
+
+
+class NodeOfPods:
+    """So many GPUs, a kubelet's books, and what the daemon makes of the two. A context manager."""
+
+    def __init__(self, count: int, *, lists_ended_pods: bool = False) -> None:
+        self.books = Books(lists_ended_pods=lists_ended_pods)
+        self.table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
+        self.listings: list[tuple[Given, ...]] = []
+        self.asked: list[float] = []
+        self.answer: Callable[[], bytes] = self.books.list_response
+        self.meanwhile: Callable[[], None] = lambda: None  # between the kubelet's decision and the plugin's answer
+        self._loop = asyncio.new_event_loop()
+        self.view = HoldingsView(
+            self._ask, lambda given, _at: self.listings.append(given), is_waiting=lambda: False, journal=Journal()
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.view.stop()
+        self._loop.close()
+
+    async def _ask(self, deadline_s: float) -> tuple[Given, ...]:
+        self.asked.append(deadline_s)
+        return parse_given(self.answer())
+
+    def refresh(self) -> None:
+        """Have the daemon look at who has what, as it does after allocations."""
+        self._loop.run_until_complete(self.view.ask_now(5.0))
+
+    def admit(self, one: Pod) -> tuple[str, ...]:
+        """Return the devices that a pod was given, or raise AllocationRefused."""
+        given: list[str] = []
+
+        def answer(device_ids: Sequence[str]) -> None:
+            self.meanwhile()
+            try:
+                given.extend(self._loop.run_until_complete(self._allocate(device_ids)))
+            except RequestError as error:
+                raise AllocationRefused(error.message) from error
+
+        def preferred(available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+            return prefer(self.table, available, required, size).chosen
+
+        self.books.admit(one, Plugin(lambda: tuple(self.table.entries), preferred, answer))
+        return tuple(given)
+
+    async def _allocate(self, device_ids: Sequence[str]) -> tuple[str, ...]:
+        return allocate(self.table, device_ids, await self.view.holdings(device_ids)).device_ids
+
+
+def unreachable() -> bytes:
+    """Be a kubelet that does not answer."""
+    raise KubeletError("kubelet.sock does not say who has which device", f"at {time.monotonic()}")

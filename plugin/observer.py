@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from plugin.health.model import Reading, Transition, XidEvent
     from plugin.snapshot import GpuSource, Snapshot
 
+_TRUST_S = 60.0  # for a session whose predecessor went deaf
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -109,6 +111,7 @@ class Observer:
     _opened_at: float = 0.0
     _read_at: float | None = None
     _is_deaf: bool = False
+    _unheard: tuple[str, float] = ("", 0.0)  # why events were not heard, and when it was so last
 
     def observe(self) -> Observation:
         """Ask once; an absent driver is an observation, not an error."""
@@ -125,7 +128,16 @@ class Observer:
             return Observation(self.inventory, error.message, error.hint)
         self.inventory = next_inventory(self.inventory, snapshot, self.tree)
         judged, transitions = self.health.judge(self.inventory, readings)
-        return Observation(judged, transitions=transitions)
+        return Observation(self._with_unheard(judged), transitions=transitions)
+
+    def _with_unheard(self, inventory: Inventory) -> Inventory:
+        """Say so while XID errors are not heard; a session that begins anew is not trusted before some time."""
+        problem, at = self._unheard
+        if not problem or self.clock() - at > _TRUST_S:
+            return inventory
+        return dataclasses.replace(
+            inventory, findings=(*inventory.findings, ("xid events", f"xid errors are not heard: {problem}"))
+        )
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -150,8 +162,9 @@ class Observer:
         """Take what has happened; when nothing is heard any more, the session is opened anew at the next look."""
         try:
             self.health.hear(self.source.take_events())
-        except DriverNotReady:
+        except DriverNotReady as error:
             self._is_deaf = True
+            self._unheard = (error.message, self.clock())
             self.health.watch_ends(lost_events=True)
 
     def _read_health(self) -> Mapping[str, Reading]:

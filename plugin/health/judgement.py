@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from plugin.health.model import GpuLook, Look, Moment, Policy, Reading
 
+_MAX_FINDINGS = 64  # of one GPU: a driver that tells another number each time must not fill the disk
 _MAX_REASON = 200  # a reason travels in a gRPC status, which is a header
 
 
@@ -157,7 +158,9 @@ class _Course:
             seen_s=self._moment.uptime_s,
             resets=self.gpu.resets + self._resets_to_come(),
         )
-        others = tuple(other for other in self.gpu.findings if other.cause != sighting.cause)
+        others = [other for other in self.gpu.findings if other.cause != sighting.cause]
+        if len(others) >= _MAX_FINDINGS:
+            others.remove(min(others, key=lambda other: (other.kind, other.seen_s)))
         self.gpu = self.gpu._replace(findings=(*others, finding))
         if known is None or kind > known.kind:
             self._tell(Change.OPENED, finding.cause, kind, finding.detail)

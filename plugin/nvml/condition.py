@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pynvml
 
 from plugin.health.model import Counters, Reading
+from plugin.nvml.trust import FAULTS, gpu_count, gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,11 +36,11 @@ _UNKNOWN = (
 def read_conditions() -> dict[str, Reading]:
     """Return a reading of each GPU by UUID; one that fails a question has none, and the others are not affected."""
     readings = {}
-    for index in range(int(pynvml.nvmlDeviceGetCount())):
+    for index in range(gpu_count()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            readings[str(pynvml.nvmlDeviceGetUUID(handle))] = read_condition(handle)
-        except pynvml.NVMLError:
+            readings[gpu_uuid(handle)] = read_condition(handle)
+        except FAULTS:
             continue
     return readings
 

@@ -23,6 +23,7 @@ from plugin.nvml.events import XidWatch
 from plugin.nvml.links import LinkReader
 from plugin.nvml.root import HOST, library_below
 from plugin.nvml.state import read_states
+from plugin.nvml.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -45,14 +46,9 @@ _HINTS = {
 }
 
 
-def _reason(error: pynvml.NVMLError) -> str:
-    return str(error).lower().rstrip(".")
-
-
-def _not_ready(error: pynvml.NVMLError) -> DriverNotReady:
-    return DriverNotReady(
-        f"nvml does not answer: {_reason(error)}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
-    )
+def _not_ready(error: BaseException) -> DriverNotReady:
+    hint = _HINTS.get(getattr(error, "value", None), "see `dmesg | grep -i nvrm`")
+    return DriverNotReady(f"nvml does not answer: {reason(error)}", hint)
 
 
 def _supported(ask: Callable[[], _Answer]) -> _Answer | None:
@@ -67,23 +63,23 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
     uuid: str | None = None
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        uuid = gpu_uuid(handle)
         memory = _supported(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         is_cut = details.is_cut(handle)
         return GpuFacts(
             index=index,
-            uuid=str(uuid),
+            uuid=uuid,
             minor=int(pynvml.nvmlDeviceGetMinorNumber(handle)),
             pci_address=sysfs_address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
             memory_bytes=None if memory is None else int(memory.total),
-            model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
+            model=str(_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown"),
             brand=details.brand(handle),
             compute_capability=details.compute_capability(handle),
             mig=details.mig_devices(handle) if is_cut else (),
             is_cut=is_cut,
         )
-    except pynvml.NVMLError as error:
-        return LostGpu(index, uuid, _reason(error))
+    except FAULTS as error:
+        return LostGpu(index, uuid, reason(error))
 
 
 def _unload() -> None:
@@ -109,7 +105,7 @@ class NvmlSource:
         try:
             with library_below(self._driver_root):
                 pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             _unload()
             raise _not_ready(error) from error
         self._is_open = True
@@ -118,11 +114,10 @@ class NvmlSource:
     def snapshot(self) -> Snapshot:
         """Ask for every GPU by index; one that does not answer is lost, the others are not affected."""
         try:
-            version = str(pynvml.nvmlSystemGetDriverVersion())
-            count = int(pynvml.nvmlDeviceGetCount())
-        except pynvml.NVMLError as error:
+            version, count = driver_version(), gpu_count()
+        except FAULTS as error:
             raise _not_ready(error) from error
-        answers = [_read_gpu(index) for index in range(count)]
+        answers = without_doubles([_read_gpu(index) for index in range(count)])
         gpus = tuple(answer for answer in answers if isinstance(answer, GpuFacts))
         return Snapshot(
             driver_version=version,
@@ -136,7 +131,7 @@ class NvmlSource:
         """Ask every GPU for its condition; raises DriverNotReady when the driver as a whole does not answer."""
         try:
             return read_conditions()
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             raise _not_ready(error) from error
 
     def watch_events(self, happened: Callable[[], None]) -> None:
@@ -173,7 +168,7 @@ class NvmlSource:
             if self._watch is not None:
                 self._watch.end()
             pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
+        except FAULTS:
             pass  # the driver may be gone already: the session ends with the library
         finally:
             _unload()

@@ -44,6 +44,9 @@ class Daemon:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def send(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def close(self) -> None:
         self.kill()
         self._log.close()

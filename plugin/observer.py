@@ -115,7 +115,7 @@ class Observer:
 
     def observe(self) -> Observation:
         """Ask once; an absent driver is an observation, not an error."""
-        if self._is_open and (self._is_deaf or self._is_reopening_due()):
+        if self._is_open and self._is_reopening_due():
             self.close()
         try:
             self._open()
@@ -176,8 +176,11 @@ class Observer:
         return self.source.read_health()
 
     def _is_reopening_due(self) -> bool:
-        """NVML lists GPUs when a session starts: one that came back is only seen by a new session."""
-        is_incomplete = any(not device.is_healthy for device in self.inventory.devices)
+        """NVML lists GPUs when a session starts: one that came back is only seen by a new session.
+
+        One that hears no events may do so in a new session; where that is deaf as well it is not begun at every look.
+        """
+        is_incomplete = self._is_deaf or any(not device.is_healthy for device in self.inventory.devices)
         return is_incomplete and self.clock() - self._opened_at >= self.pace.retry_s
 
 

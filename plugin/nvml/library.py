@@ -20,7 +20,7 @@ from plugin.nvml import details
 from plugin.nvml.address import sysfs_address
 from plugin.nvml.condition import read_conditions
 from plugin.nvml.events import XidWatch
-from plugin.nvml.links import LinkReader
+from plugin.nvml.links import NVLINK_XIDS, LinkReader
 from plugin.nvml.root import HOST, library_below
 from plugin.nvml.state import read_states
 from plugin.nvml.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
@@ -99,6 +99,8 @@ class NvmlSource:
         self._is_open = False
         self._links = LinkReader()
         self._watch: XidWatch | None = None
+        self._links_active: dict[str, int | None] = {}  # as the last reading of each GPU had it
+        self._happened: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """Load the library and start a session."""
@@ -130,18 +132,28 @@ class NvmlSource:
     def read_health(self) -> dict[str, Reading]:
         """Ask every GPU for its condition; raises DriverNotReady when the driver as a whole does not answer."""
         try:
-            return read_conditions()
+            readings = read_conditions()
         except FAULTS as error:
             raise _not_ready(error) from error
+        active = {uuid: reading.links_active for uuid, reading in readings.items()}
+        if any(self._links_active.get(uuid, links) != links for uuid, links in active.items()):
+            self._links = LinkReader()  # what connects the GPUs is not what it was
+            self._happened()
+        self._links_active.update(active)
+        return readings
 
     def watch_events(self, happened: Callable[[], None]) -> None:
         """Hear of XID errors from now on, until the session ends."""
+        self._happened = happened
         self._watch = XidWatch(happened)
         self._watch.begin()
 
     def take_events(self) -> tuple[XidEvent, ...]:
         """Return the XID errors since the last time; raises DriverNotReady when none are heard of any more."""
-        return () if self._watch is None else self._watch.take()
+        events = () if self._watch is None else self._watch.take()
+        if any(event.xid in NVLINK_XIDS for event in events):
+            self._links = LinkReader()
+        return events
 
     def read_states(self) -> tuple[dict[str, GpuState], dict[str, str]]:
         """Return how the GPUs are set up, by UUID, and why a GPU does not tell; raises DriverNotReady."""

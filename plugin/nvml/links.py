@@ -27,6 +27,7 @@ _REMOTES = {
 }
 
 
+NVLINK_XIDS = frozenset((74, *range(144, 151), 155))  # after which links may be down
 _LOOKS_BETWEEN = 12  # a minute at the usual pace
 
 

@@ -26,7 +26,8 @@ def reason(error: BaseException) -> str:
     """Return what went wrong, for a sentence."""
     if isinstance(error, UnicodeDecodeError):
         return "the answer is no text"
-    return str(error).lower().rstrip(".") or type(error).__name__
+    words = str(error).lower() if isinstance(error, pynvml.NVMLError) else str(error)
+    return words.rstrip(".") or type(error).__name__
 
 
 def gpu_count() -> int:

@@ -84,10 +84,12 @@ class NodeMachine(RuleBasedStateMachine):
 
     # What happens to GPUs
 
-    @rule(index=INDEX, xid=st.sampled_from([48, 62, 95]))
-    def break_down(self, index: int, xid: int) -> None:
+    @rule(index=INDEX, xid=st.sampled_from([48, 62, 95]), is_killed=st.booleans())
+    def break_down(self, index: int, xid: int, is_killed: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
         self.look(1.0, [xid], index)
         self.condemned.add(index)
+        if is_killed:
+            self.kill()
 
     @rule(index=INDEX)
     def fall_off_and_come_back(self, index: int) -> None:
@@ -151,6 +153,7 @@ class NodeMachine(RuleBasedStateMachine):
     def remove_what_the_daemon_remembers(self) -> None:
         (self.root / "state/health.json").unlink(missing_ok=True)
         self.look()
+        self.kill()
 
     # What must be so
 
@@ -172,5 +175,5 @@ class NodeMachine(RuleBasedStateMachine):
         assert not list((self.root / "state").glob("*.damaged"))
 
 
-NodeMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+NodeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestNothingIsLost = NodeMachine.TestCase

@@ -52,7 +52,7 @@ def test_silence_is_told_once(heard_after: tuple[float, ...], told: list[str]) -
             await asyncio.sleep(pause_s)
             said.append("heard")
             watch.heard()
-        await ended.wait()
+        await asyncio.wait_for(ended.wait(), 20)
         await asyncio.sleep(0.1)
 
     asyncio.run(listen())

@@ -28,14 +28,21 @@ DRIVER_NOT_LOADED, VERSION_MISMATCH, UNKNOWN = 9, 18, 999
 SETTLING_S = 20.0  # nine starts at once
 WHOLE = models.machine("a100-40gb", 8)
 RELEASED = "released"
+
+
+def refusing(code: int) -> Machine:
+    """Return a machine whose library begins no session."""
+    return WHOLE.with_failure("nvmlInitWithFlags", code).with_failure("nvmlInit", code)
+
+
 STATES: dict[str, Machine | None] = {
     "8 GPUs, all healthy": WHOLE,
     "a GPU that does not answer": WHOLE.with_failure("*", GPU_IS_LOST, 3),
     "XID errors are not heard": WHOLE.with_failure("nvmlEventSetWait", UNKNOWN),
     "a call that hangs": replace(WHOLE, call_cost_us=3_600_000_000),
     "no library": None,
-    "no module": WHOLE.with_failure("nvmlInitWithFlags", DRIVER_NOT_LOADED),
-    "module and library differ": WHOLE.with_failure("nvmlInitWithFlags", VERSION_MISMATCH),
+    "no module": refusing(DRIVER_NOT_LOADED),
+    "module and library differ": refusing(VERSION_MISMATCH),
     "no GPU": replace(WHOLE, gpus=()),
     RELEASED: WHOLE,
 }

@@ -25,7 +25,7 @@ from plugin.health.store import read_health
 from plugin.kubelet.messages import device_list
 from plugin.log import Journal
 from plugin.metrics.counters import Counters
-from plugin.metrics.devices import gpu_families, health_family
+from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import render
 from plugin.nvml.library import NvmlSource
 from plugin.nvml.telemetry import read_telemetry
@@ -96,8 +96,8 @@ class Liar:
 def functions() -> list[str]:
     """Return every function of pynvml that the daemon's source names."""
     text = "".join(path.read_text() for path in SOURCES.glob("*.py"))
-    names = set(re.findall(r"pynvml\.(nvml(?:Device|System|Event|Init)\w*)", text))
-    return sorted(name for name in names if callable(getattr(pynvml, name)))
+    names = set(re.findall(r"\bnvml(?:Device|System|Event|Init)\w*", text))
+    return sorted(name for name in names if callable(getattr(pynvml, name, None)))
 
 
 def follow(observation: Observation, counters: Counters) -> None:
@@ -127,7 +127,7 @@ def look(observer: Observer, counters: Counters, folder: Path) -> None:
     follow(observation, counters)
     telemetry = (read_telemetry() if not observation.waiting_for else None) or ()
     inventory = observation.inventory
-    render((*gpu_families(inventory, telemetry, {}, "host"), health_family(inventory, "host")))
+    render((*gpu_families(inventory, telemetry, Attribution({}, {}, {}), "host"), health_family(inventory, "host")))
     read_health(folder)
 
 

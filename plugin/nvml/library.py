@@ -159,7 +159,7 @@ class NvmlSource:
         """Return how the GPUs are set up, by UUID, and why a GPU does not tell; raises DriverNotReady."""
         try:
             return read_states()
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             raise _not_ready(error) from error
 
     def listen(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plugin.durable import read_bounded
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.values import dataclass
@@ -230,8 +231,7 @@ def parse_config(text: str, origin: str) -> NodeConfig:
 def read_config(path: Path) -> NodeConfig:
     """Read the file; it must exist when somebody named it."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+        content = read_bounded(path, _MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
         text = content.decode("utf-8")

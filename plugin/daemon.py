@@ -32,9 +32,11 @@ from plugin.node_object import node_object
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
 from plugin.offering import Offering
+from plugin.once import AtMostOnce
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
 from plugin.reporting import report
+from plugin.stall import STALL_S, StallWatch, stalled
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Surroundings:
     read_telemetry: Callable[[], Telemetry]
     proc: Path = Path("/proc")
     log: Path = Path("/var/log")
+    stall_s: float = STALL_S
 
 
 def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
@@ -91,6 +94,9 @@ class Daemon:
         self._node = node_object(config, self._journal)
         self._crash: BaseException | None = None
         self.history = HistoryKeeper(config.state_folder, self._list_given, self._journal)
+        self._stall = StallWatch(surroundings.stall_s, self._on_stall)
+        self._reload_once = AtMostOnce(self._reload, self._spawn)
+        self._refresh_hook_once = AtMostOnce(self._refresh_hook, self._spawn)
         self.offering = Offering(
             self._journal,
             surroundings.timing,
@@ -108,7 +114,7 @@ class Daemon:
         self.observed = asyncio.Event()  # the driver, since the start or the resume
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload()))
+        loop.add_signal_handler(signal.SIGHUP, self._reload_once)
         self._thread = ObserverThread(
             publish=lambda *seen: self._in_loop(loop, self._on_observation, *seen),
             released=lambda: self._in_loop(loop, self.let_go.set),
@@ -153,6 +159,7 @@ class Daemon:
         source, happened = self._around.source(), self._thread.look_now
         self._observer = Observer(source, tree, pace, inventory=known or Inventory(), health=health, happened=happened)
         self.observed.clear()
+        self._stall.heard()
         self._thread.look_with(self._observer)
 
     def _keep_health(self, config: NodeConfig) -> HealthKeeper:
@@ -171,6 +178,7 @@ class Daemon:
     def _on_observation(self, observer: Observer, observation: Observation) -> None:
         if self._stop.is_set() or observer is not self._observer:
             return
+        self._stall.heard(max(observer.pace.refresh_s, observer.pace.retry_s))
         self.follow_release()
         if self.release is not None:
             return
@@ -194,6 +202,10 @@ class Daemon:
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:
             self._tell_systemd()
 
+    def _on_stall(self) -> None:
+        if self._observer is not None:
+            self._on_observation(self._observer, stalled(self.last_seen, self._around.stall_s))
+
     def _tell_hook(self, inventory: Inventory) -> None:
         """Have the hook look anew at another driver, and at anything else that only NVML tells it."""
         facts, is_new_driver = render_facts(inventory), inventory.driver_version != self._refreshed_for
@@ -202,7 +214,7 @@ class Daemon:
             self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
         if is_new_driver or facts != self._facts:
             self._facts = facts
-            self._spawn(self._refresh_hook())
+            self._refresh_hook_once()
 
     # The release
 
@@ -234,6 +246,7 @@ class Daemon:
         self._tell_systemd()
         if is_new:
             self._observer = None
+            self._stall.end()
             self.let_go.clear()
             self._thread.look_with(None)
             self._look_later()
@@ -370,6 +383,7 @@ class Daemon:
     async def _shut_down(self) -> None:
         self._around.notify("STOPPING=1")
         self._journal.info("stopping")
+        self._stall.end()
         for task in self._tasks:
             task.cancel()
         self.labels.close(stays=self.release is not None)

@@ -1,14 +1,28 @@
-"""Replacing a file so that whatever happens, the old or the new one is there, whole."""
+"""Replacing a file so that whatever happens, the old or the new one is there, whole; reading one without waiting."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Return a regular file's first `limit` bytes; raises OSError, also for a pipe or device, which may never end.
+
+    Whoever reads in the event loop waits for nobody.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return file.read(limit)
+    raise OSError(errno.EINVAL, "not a regular file")
 
 
 def flush_folder(folder: Path) -> None:

@@ -112,7 +112,8 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
     """Return the inventory after a snapshot.
 
     A device that was on offer and is now missing stays in the list as unhealthy: the kubelet then
-    keeps its capacity, and a pod that holds it is told. With another driver everything starts anew.
+    keeps its capacity, and a pod that holds it is told. It goes when another GPU is in its place. With another
+    driver everything starts anew.
     """
     findings: list[tuple[str, str]] = []
     devices: dict[str, Device] = {}
@@ -125,8 +126,10 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
         else:
             devices[gpu.uuid] = Device(gpu, path, tree.numa_node(gpu.pci_address))
     known = previous.devices if previous.driver_version == snapshot.driver_version else ()
+    places = {gpu.pci_address: gpu.uuid for gpu in snapshot.gpus}
     for device in known:
-        if device.gpu.uuid not in devices:
+        is_exchanged = places.get(device.gpu.pci_address, device.gpu.uuid) != device.gpu.uuid
+        if device.gpu.uuid not in devices and not is_exchanged:
             is_lost = all(gpu.uuid != device.gpu.uuid for gpu in snapshot.gpus)
             devices[device.gpu.uuid] = replace(device, unhealthy=_why_missing(device, snapshot), is_lost=is_lost)
     findings.extend(_lost(snapshot))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from plugin.health.model import Reading, Transition, XidEvent
     from plugin.snapshot import GpuSource, Snapshot
 
+_TRUST_S = 60.0  # for a session whose predecessor went deaf
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -109,10 +111,11 @@ class Observer:
     _opened_at: float = 0.0
     _read_at: float | None = None
     _is_deaf: bool = False
+    _unheard: tuple[str, float] = ("", 0.0)  # why events were not heard, and when it was so last
 
     def observe(self) -> Observation:
         """Ask once; an absent driver is an observation, not an error."""
-        if self._is_open and (self._is_deaf or self._is_reopening_due()):
+        if self._is_open and self._is_reopening_due():
             self.close()
         try:
             self._open()
@@ -125,7 +128,16 @@ class Observer:
             return Observation(self.inventory, error.message, error.hint)
         self.inventory = next_inventory(self.inventory, snapshot, self.tree)
         judged, transitions = self.health.judge(self.inventory, readings)
-        return Observation(judged, transitions=transitions)
+        return Observation(self._with_unheard(judged), transitions=transitions)
+
+    def _with_unheard(self, inventory: Inventory) -> Inventory:
+        """Say so while XID errors are not heard; a session that begins anew is not trusted before some time."""
+        problem, at = self._unheard
+        if not problem or self.clock() - at > _TRUST_S:
+            return inventory
+        return dataclasses.replace(
+            inventory, findings=(*inventory.findings, ("xid events", f"xid errors are not heard: {problem}"))
+        )
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -150,8 +162,9 @@ class Observer:
         """Take what has happened; when nothing is heard any more, the session is opened anew at the next look."""
         try:
             self.health.hear(self.source.take_events())
-        except DriverNotReady:
+        except DriverNotReady as error:
             self._is_deaf = True
+            self._unheard = (error.message, self.clock())
             self.health.watch_ends(lost_events=True)
 
     def _read_health(self) -> Mapping[str, Reading]:
@@ -163,8 +176,11 @@ class Observer:
         return self.source.read_health()
 
     def _is_reopening_due(self) -> bool:
-        """NVML lists GPUs when a session starts: one that came back is only seen by a new session."""
-        is_incomplete = any(not device.is_healthy for device in self.inventory.devices)
+        """NVML lists GPUs when a session starts: one that came back is only seen by a new session.
+
+        One that hears no events may do so in a new session; where that is deaf as well it is not begun at every look.
+        """
+        is_incomplete = self._is_deaf or any(not device.is_healthy for device in self.inventory.devices)
         return is_incomplete and self.clock() - self._opened_at >= self.pace.retry_s
 
 

@@ -61,6 +61,16 @@ class NvLinkRemote(IntEnum):
     SWITCH = 2
 
 
+class RecoveryAction(IntEnum):
+    """NVML_GPU_RECOVERY_ACTION_*: what the driver asks for."""
+
+    NONE = 0
+    GPU_RESET = 1
+    NODE_REBOOT = 2
+    DRAIN_P2P = 3
+    DRAIN_AND_RESET = 4
+
+
 class FabricState(IntEnum):
     """NVML_GPU_FABRIC_STATE_*."""
 
@@ -203,6 +213,7 @@ class Gpu:
     decoder_utilization: int = 0
     persistence_mode: bool = True
     compute_mode: int = 0
+    recovery_action: int = 0
     ecc: Ecc = field(default_factory=Ecc)
     remapped_rows: RemappedRows = field(default_factory=RemappedRows)
     mig_capable: bool = False

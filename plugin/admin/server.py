@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from plugin.kubelet.folder import SocketIdentity, socket_identity
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_REQUEST_BYTES = 4096
 _READ_S = 5.0
 _MAX_REQUESTS = 16
+_MAX_CLIENTS = 64  # who connects and says nothing must not use up the descriptors that the kubelet needs
 
 
 class AdminServer:
@@ -61,13 +63,17 @@ class AdminServer:
             return
         self._server.close()
         if self._identity == socket_identity(self._path):
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # a file system that became read-only: the next daemon replaces it
+                self._path.unlink(missing_ok=True)
         for client in self._clients:
             client.cancel()
         if self._clients:
             await asyncio.wait(set(self._clients))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= _MAX_CLIENTS:
+            writer.transport.abort()
+            return
         client = cast("asyncio.Task[object]", asyncio.current_task())  # there always is one in a coroutine
         self._clients.add(client)
         try:

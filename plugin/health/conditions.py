@@ -1,7 +1,8 @@
 """What a reading says of a GPU's condition, besides XID errors. Pure.
 
 Sources: NVIDIA's memory error management for NVIDIA Ampere and later (a pending row takes a reset, a failed one an
-exchange), dynamic page retirement (a pending page takes a reload of the driver), NVML's reference.
+exchange) and its recovery action flag, dynamic page retirement (a pending page takes a reload of the driver), NVML's
+reference. NVIDIA's DRA driver judges recovery actions the same way (cmd/gpu-kubelet-plugin/device_health.go).
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 LOST = "lost"
 NVLINK = "nvlink down"
+RECOVERY = "recovery action"
+
+_RECOVERY = {  # NVML_GPU_RECOVERY_ACTION_*: what it asks for, and what a person does about it
+    1: (Class.RESET, "a reset: end what uses the gpu, then nvidia-smi --gpu-reset"),
+    2: (Class.REBOOT, "a reboot of the node"),
+    3: (Class.PASSING, "an end of its peer-to-peer traffic: end what uses it together with other gpus"),
+    4: (Class.RESET, "a drain and a reset: what runs may go on with less capacity, nothing new may start"),
+    5: (Class.NOTED, "a recovery of its imex domain"),
+    6: (Class.RESET, "a reset of its pcie bus"),
+    7: (Class.REBOOT, "a reboot of the whole system"),
+}
 
 
 def lost(reason: str) -> Sighting:
@@ -42,6 +54,10 @@ def see_conditions(before: GpuHealth, reading: Reading, *, is_alone: bool) -> It
     """
     yield from _memory(reading)
     yield from _new_errors(before.counters, reading)
+    if reading.recovery_action:
+        other = (Class.PASSING, f"action {reading.recovery_action}, which this version does not know")
+        kind, words = _RECOVERY.get(reading.recovery_action, other)
+        yield Sighting(RECOVERY, kind, f"the driver asks for {words}")
     best, links = before.links_best, reading.links_active
     if best is not None and links is not None and links < best:
         kind = Class.PASSING if is_alone else Class.NOTED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.health.conditions import RECOVERY
 from plugin.health.model import Class
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def why_closed(finding: Finding, resets: int, look: GpuLook, moment: Moment, pol
 
     A GPU that was condemned must answer a reading in this very look, whatever happened to it.
     """
+    if finding.cause == RECOVERY and look.reading is not None and look.reading.recovery_action == 0:
+        return "the driver asks for nothing any more"
     evidence = strongest(finding, resets, look, moment, policy)
     if evidence is None or evidence < finding.kind:
         return ""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from plugin.health.model import GpuLook, Look, Moment, Policy, Reading
 
+_MAX_FINDINGS = 64  # of one GPU: a driver that tells another number each time must not fill the disk
 _MAX_REASON = 200  # a reason travels in a gRPC status, which is a header
 
 
@@ -105,7 +106,7 @@ class _Course:
         if verdict is not None and verdict.is_healthy:
             for finding in self.gpu.findings:
                 self._tell(Change.CLOSED, finding.cause, finding.kind, "set healthy by hand")
-            self.gpu = self.gpu._replace(findings=())
+            self.gpu = self.gpu._replace(findings=(), returns=())
         self.gpu = self.gpu._replace(verdict=verdict)
 
     def take_policy(self) -> None:
@@ -120,7 +121,8 @@ class _Course:
         self._start_load()
         self._has_reading = look.reading is not None
         if look.reading is not None and is_set_back(self.gpu.counters, look.reading.counters):
-            self.gpu = self.gpu._replace(resets=self.gpu.resets + 1, counters=Counters(), links_best=None)
+            resets = self.gpu.resets + 1
+            self.gpu = self.gpu._replace(resets=resets, counters=Counters(), links_best=None, returns=())
         for sighting in xids:
             self._see(sighting)
         if look.absent:
@@ -137,14 +139,23 @@ class _Course:
         if (self.gpu.boot_id, self.gpu.module_id) != load:
             boot_id, module_id = load
             self.gpu = self.gpu._replace(
-                boot_id=boot_id, module_id=module_id, counters=Counters(), read_s=0.0, links_best=None
+                boot_id=boot_id, module_id=module_id, counters=Counters(), read_s=0.0, links_best=None, returns=()
             )
 
     def _remember(self, reading: Reading) -> None:
         best = max((links for links in (self.gpu.links_best, reading.links_active) if links is not None), default=None)
         self.gpu = self.gpu._replace(counters=reading.counters, read_s=self._moment.uptime_s, links_best=best)
 
+    def _hardened(self, sighting: Sighting) -> Sighting:
+        """Return it as one that quiet does not end, where quiet has brought the GPU back too often already."""
+        recent = [at for at in self.gpu.returns if self._moment.uptime_s - at < self._policy.returns_s]
+        if sighting.kind is not Class.PASSING or len(recent) < self._policy.returns:
+            return sighting
+        detail = f"{sighting.detail}; quiet has brought it back {len(recent)} times in a day"
+        return sighting._replace(kind=Class.RESET, detail=detail)
+
     def _see(self, sighting: Sighting) -> None:
+        sighting = self._hardened(sighting)
         known = next((finding for finding in self.gpu.findings if finding.cause == sighting.cause), None)
         kind = sighting.kind if known is None else max(known.kind, sighting.kind)
         finding = Finding(
@@ -157,7 +168,9 @@ class _Course:
             seen_s=self._moment.uptime_s,
             resets=self.gpu.resets + self._resets_to_come(),
         )
-        others = tuple(other for other in self.gpu.findings if other.cause != sighting.cause)
+        others = [other for other in self.gpu.findings if other.cause != sighting.cause]
+        if len(others) >= _MAX_FINDINGS:
+            others.remove(min(others, key=lambda other: (other.kind, other.seen_s)))
         self.gpu = self.gpu._replace(findings=(*others, finding))
         if known is None or kind > known.kind:
             self._tell(Change.OPENED, finding.cause, kind, finding.detail)
@@ -170,6 +183,14 @@ class _Course:
         is_open_since = self._moment.watched_since_s <= self.gpu.read_s
         return 0 if self._has_reading or is_open_since else 1
 
+    def _count_return(self, finding: Finding) -> None:
+        """Remember that nothing but quiet speaks for the GPU."""
+        then = (finding.boot_id, finding.module_id, finding.resets)
+        if finding.kind is not Class.PASSING or then != (self.gpu.boot_id, self.gpu.module_id, self.gpu.resets):
+            return
+        returns = (*self.gpu.returns, self._moment.uptime_s)[-self._policy.returns :]
+        self.gpu = self.gpu._replace(returns=returns)
+
     def close(self, look: GpuLook) -> None:
         """Close what has the evidence that it asks for; for what is seen now there is none yet."""
         for finding in self.gpu.findings:
@@ -177,3 +198,4 @@ class _Course:
             if why:
                 self._tell(Change.CLOSED, finding.cause, finding.kind, why)
                 self.gpu = self.gpu._replace(findings=tuple(f for f in self.gpu.findings if f.cause != finding.cause))
+                self._count_return(finding)

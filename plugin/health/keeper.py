@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugin.errors import HealthError
 from plugin.health.judgement import next_health, why_unhealthy
 from plugin.health.model import Change, GpuHealth, GpuLook, Look, Moment, NodeHealth, Policy
-from plugin.health.store import read_health, read_verdicts, set_damaged_aside, write_health
+from plugin.health.store import health_mark, read_health, read_verdicts, set_damaged_aside, write_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +70,7 @@ class HealthKeeper:
         self._journal = journal
         self._state: NodeHealth | None = None
         self._saved: NodeHealth | None = None  # as the file is; None: not as the state is
+        self._mark: tuple[int, ...] | None = None  # of that file: somebody may remove it
         self._verdicts: dict[str, Verdict] | None = None
         self._heard: tuple[XidEvent, ...] = ()
         self._watched_since_s = 0.0
@@ -131,6 +132,7 @@ class HealthKeeper:
                 self._journal.warning(error.message, hint="health starts anew; the file is kept beside it")
                 self._state = NodeHealth()
                 self._set_aside()
+            self._mark = health_mark(self.folder)
         return self._state
 
     def _set_aside(self) -> None:
@@ -161,11 +163,13 @@ class HealthKeeper:
             self._saved = None
         else:
             self._journal.standing("health")
-            self._saved = self._state
+            self._saved, self._mark = self._state, health_mark(self.folder)
 
     def _is_worth_saving(self) -> bool:
         """Whether the file lacks something; what grows with every look is written along, not for its own sake."""
-        return self._saved is None or _lasting(self._saved) != _lasting(self._state or NodeHealth())
+        if self._saved is None or self._mark != health_mark(self.folder):
+            return True
+        return _lasting(self._saved) != _lasting(self._state or NodeHealth())
 
     def _tell(self, change: Transition) -> None:
         if change.change is Change.STRAY:

@@ -77,6 +77,7 @@ class Reading(NamedTuple):
     links_active: int | None = None
     slowdowns: tuple[str, ...] = ()  # why clocks are held down: thermal and power limits
     processes: int | None = None  # on the GPU, all its MIG devices included
+    recovery_action: int | None = None  # NVML_GPU_RECOVERY_ACTION_*, 0 for none; from driver 570 on
 
 
 class GpuLook(NamedTuple):
@@ -128,6 +129,8 @@ class Policy(NamedTuple):
     skips_all_xids: bool = False
     enforces_all_xids: bool = False
     skips_conditions: bool = False
+    returns: int = 3  # so often within `returns_s` quiet brings a GPU back; after that it takes a reset
+    returns_s: float = 86400.0
 
 
 class Sighting(NamedTuple):
@@ -165,6 +168,7 @@ class GpuHealth(NamedTuple):
     boot_id: str = ""
     module_id: str = ""
     links_best: int | None = None
+    returns: tuple[float, ...] = ()  # when quiet alone brought it back, of this load of the driver
 
 
 class NodeHealth(NamedTuple):

@@ -22,6 +22,7 @@ _MAX_GPUS = 1024
 _MAX_TEXT = 1024
 _MAX_NUMBER = 2**64
 _MAX_SECONDS = 1e12
+_MAX_TIMES = 64
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLASSES = {kind.word: kind for kind in Class}
 
@@ -71,6 +72,7 @@ def _gpu_to_json(gpu: GpuHealth) -> dict[str, object]:
         "bootId": gpu.boot_id,
         "moduleId": gpu.module_id,
         "linksBest": gpu.links_best,
+        **({"quietReturns": list(gpu.returns)} if gpu.returns else {}),
         "energyMillijoules": gpu.counters.energy_mj,
         "volatileCorrected": gpu.counters.volatile_corrected,
         "volatileUncorrected": gpu.counters.volatile_uncorrected,
@@ -151,6 +153,12 @@ def _truth(value: object) -> bool:
     return value
 
 
+def _times(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or len(value) > _MAX_TIMES:
+        raise ValueError(f"must be a list of at most {_MAX_TIMES}")
+    return tuple(map(_seconds, value))
+
+
 def _class(value: object) -> Class:
     if not isinstance(value, str) or value not in _CLASSES:
         raise ValueError(f"must be one of {', '.join(_CLASSES)}")
@@ -191,6 +199,10 @@ def _parse_finding(value: object) -> Finding:
     )
 
 
+def _keys(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _parse_gpu(value: object) -> GpuHealth:
     return GpuHealth(
         findings=_member(value, "findings", _parse_findings),
@@ -205,4 +217,5 @@ def _parse_gpu(value: object) -> GpuHealth:
         boot_id=_member(value, "bootId", _text),
         module_id=_member(value, "moduleId", _text),
         links_best=_member(value, "linksBest", _maybe_whole),
+        returns=_member(value, "quietReturns", _times) if "quietReturns" in _keys(value) else (),
     )

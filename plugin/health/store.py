@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.durable import replace_file
+from plugin.durable import read_bounded, replace_file
 from plugin.errors import HealthError
 from plugin.health.model import NodeHealth, Verdict
 from plugin.health.record import MAX_BYTES, parse_health, parse_verdicts, render_health, render_verdicts
@@ -32,8 +32,7 @@ _Value = TypeVar("_Value")
 
 def _read(path: Path, parse: Callable[[bytes], _Value], otherwise: _Value) -> _Value:
     try:
-        with path.open("rb") as file:
-            return parse(file.read(MAX_BYTES + 1))
+        return parse(read_bounded(path, MAX_BYTES + 1))
     except FileNotFoundError:
         return otherwise
     except OSError as error:
@@ -52,6 +51,15 @@ def read_health(folder: Path) -> NodeHealth:
 def read_verdicts(folder: Path) -> dict[str, Verdict]:
     """Return what people decided, by UUID; raises HealthError."""
     return _read(folder / VERDICTS_FILE, parse_verdicts, {})
+
+
+def health_mark(folder: Path) -> tuple[int, ...] | None:
+    """Return what tells the daemon's file from another one in its place, None where there is none."""
+    try:
+        found = (folder / HEALTH_FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def write_health(folder: Path, state: NodeHealth) -> None:

@@ -11,7 +11,7 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugin.durable import replace_file
+from plugin.durable import read_bounded, replace_file
 from plugin.errors import HistoryError
 from plugin.history.record import MAX_BYTES, parse_history, render_events, render_start
 
@@ -29,8 +29,7 @@ def read_history(folder: Path) -> list[Event]:
     """Return what happened, in the order of the log; nothing where there is no file. Raises HistoryError."""
     path = folder / HISTORY_FILE
     try:
-        with path.open("rb") as file:
-            return parse_history(file.read(MAX_BYTES + 1))
+        return parse_history(read_bounded(path, MAX_BYTES + 1))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -61,7 +60,7 @@ def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
     After an OSError the file is to be written anew: it may end in half a line, or be another one than it was.
     """
     path, lines = folder / HISTORY_FILE, _Counted(render_events(events))
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe waits for nobody
     with open(descriptor, "a", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
         if os.fstat(descriptor).st_size != length:
             raise OSError(errno.ESTALE, "somebody else wrote to it", str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from plugin.errors import KubeletError
@@ -51,7 +52,8 @@ class PluginServer:
         if self._server is not None:
             await self._server.stop(grace_s)
         if is_ours:
-            (self._folder / self._name).unlink(missing_ok=True)
+            with suppress(OSError):  # a file system that became read-only: the next server replaces it, or says so
+                (self._folder / self._name).unlink(missing_ok=True)
         if self._address is not None:
             self._address.close()
         self._server = self._address = self._identity = None

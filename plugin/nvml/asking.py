@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import pynvml
+from plugin.nvml.trust import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,5 +16,5 @@ def ask(question: Callable[[], _Answer]) -> _Answer | None:
     """Return the answer, None where NVML has none."""
     try:
         return question()
-    except pynvml.NVMLError:
+    except FAULTS:
         return None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pynvml
 
 from plugin.health.model import Counters, Reading
+from plugin.nvml.telemetry import value_of
+from plugin.nvml.trust import FAULTS, gpu_count, gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +23,7 @@ _SLOWDOWNS = (
     (pynvml.nvmlClocksEventReasonHwThermalSlowdown, "thermal slowdown by hardware"),
     (pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown, "power brake"),
 )
+_RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _COMPUTE = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetComputeRunningProcesses_v2)
 _GRAPHICS = (pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v2)
 # What a GPU of another kind or an older driver answers; any other error is the GPU's own.
@@ -35,11 +38,11 @@ _UNKNOWN = (
 def read_conditions() -> dict[str, Reading]:
     """Return a reading of each GPU by UUID; one that fails a question has none, and the others are not affected."""
     readings = {}
-    for index in range(int(pynvml.nvmlDeviceGetCount())):
+    for index in range(gpu_count()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            readings[str(pynvml.nvmlDeviceGetUUID(handle))] = read_condition(handle)
-        except pynvml.NVMLError:
+            readings[gpu_uuid(handle)] = read_condition(handle)
+        except FAULTS:
             continue
     return readings
 
@@ -70,6 +73,7 @@ def read_condition(handle: _Handle) -> Reading:
         links_active=_active_links(handle),
         slowdowns=_slowdowns(handle),
         processes=_processes(handle),
+        recovery_action=_recovery_action(handle),
     )
 
 
@@ -96,6 +100,11 @@ def _slowdowns(handle: _Handle) -> tuple[str, ...]:
     if reasons is None:  # its name before driver 535
         reasons = _known(lambda: int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))) or 0
     return tuple(name for bit, name in _SLOWDOWNS if reasons & bit)
+
+
+def _recovery_action(handle: _Handle) -> int | None:
+    answers = _known(lambda: pynvml.nvmlDeviceGetFieldValues(handle, [_RECOVERY_ACTION])) or ()
+    return next((value for answer in answers if (value := value_of(answer)) is not None), None)
 
 
 def _processes(handle: _Handle) -> int | None:

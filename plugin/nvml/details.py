@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
+from plugin.nvml.trust import FAULTS, MAX_MIG_DEVICES
 from plugin.snapshot import MigFacts, MigSize
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _PROFILE = " MIG "  # a MIG device is called "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
 def _ask(question: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
     try:
         return question()
-    except pynvml.NVMLError:
+    except FAULTS:
         return otherwise
 
 
@@ -72,7 +73,7 @@ def is_cut(handle: Any) -> bool | None:  # noqa: ANN401 - NVML's handles have no
 def mig_devices(handle: Any) -> tuple[MigFacts, ...]:  # noqa: ANN401 - NVML's handles have no type
     """Return the MIG devices of a GPU in MIG mode."""
     count = _ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), 0)
-    found = (_ask(lambda index=index: _mig_device(handle, index), None) for index in range(count))  # type: ignore[misc] # bound at once
+    found = (_ask(lambda index=index: _mig_device(handle, index), None) for index in range(min(count, MAX_MIG_DEVICES)))  # type: ignore[misc] # bound at once
     return tuple(device for device in found if device is not None)
 
 

@@ -15,6 +15,7 @@ import pynvml
 
 from plugin.errors import DriverNotReady
 from plugin.health.model import XidEvent
+from plugin.nvml.trust import FAULTS, gpu_count, gpu_uuid, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _WAIT_MS = 1000
 _PAUSE_S = 0.1  # a GPU with an error a millisecond is not looked at as often
 _MAX_AT_ONCE = 1024
+_MAX_KEPT = 4096  # while nobody takes them
 
 
 class XidWatch:
@@ -48,13 +50,16 @@ class XidWatch:
         """Register every GPU; one that is lost or has no such events is left out."""
         try:
             self._set = pynvml.nvmlEventSetCreate()
-            count = int(pynvml.nvmlDeviceGetCount())
-        except pynvml.NVMLError:
+            count = gpu_count()
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+            return  # a driver without events
+        except FAULTS as error:
+            self._broken = reason(error)
             return
         for index in range(count):
-            with suppress(pynvml.NVMLError):
+            with suppress(*FAULTS):
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+                uuid = gpu_uuid(handle)
                 pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._set)
                 self._uuids[_address(handle)] = uuid
 
@@ -82,7 +87,7 @@ class XidWatch:
             self._thread.join()
             self._thread = None
         if self._set is not None:
-            with suppress(pynvml.NVMLError):
+            with suppress(*FAULTS):
                 pynvml.nvmlEventSetFree(self._set)
             self._set = None
 
@@ -103,20 +108,21 @@ class XidWatch:
             data = pynvml.nvmlEventSetWait_v2(self._set, timeout_ms)
         except pynvml.NVMLError_Timeout:
             return False
-        except pynvml.NVMLError as error:
-            self._broken = str(error).lower()
+        except FAULTS as error:
+            self._broken = reason(error)
             return False
         if data.eventType == pynvml.nvmlEventTypeXidCriticalError:
             event = XidEvent(self._uuid(data.device), int(data.eventData))
             with self._lock:
-                self._events[event] = None
+                if len(self._events) < _MAX_KEPT:
+                    self._events[event] = None
         return True
 
     def _uuid(self, device: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
         """Return the UUID from memory where it can be: a GPU that has fallen off the bus does not tell it any more."""
         known = self._uuids.get(_address(device))
         if known is None:
-            with suppress(pynvml.NVMLError):
+            with suppress(*FAULTS):
                 return str(pynvml.nvmlDeviceGetUUID(device))
         return known or ""
 

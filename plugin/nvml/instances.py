@@ -14,6 +14,7 @@ import pynvml
 from plugin.nvml.asking import ask
 from plugin.nvml.memory import read_memory
 from plugin.nvml.processes import read_processes
+from plugin.nvml.trust import MAX_MIG_DEVICES
 from plugin.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 
 _COMPUTE_SLICES = re.compile(r"^\d+c\.")
@@ -24,7 +25,7 @@ def read_instances(handle: Any, uuid: str) -> tuple[GpuInstance, ...]:  # noqa: 
     mode = ask(lambda: pynvml.nvmlDeviceGetMigMode(handle))
     count = ask(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))) if mode is not None and mode[0] else None
     found: dict[int, GpuInstance] = {}
-    for index in range(count or 0):
+    for index in range(min(count or 0, MAX_MIG_DEVICES)):
         device = ask(lambda index=index: pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))  # type: ignore[misc] # bound at once
         instance = None if device is None else _read(device, uuid)
         if instance is not None:

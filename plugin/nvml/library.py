@@ -20,9 +20,10 @@ from plugin.nvml import details
 from plugin.nvml.address import sysfs_address
 from plugin.nvml.condition import read_conditions
 from plugin.nvml.events import XidWatch
-from plugin.nvml.links import LinkReader
+from plugin.nvml.links import NVLINK_XIDS, LinkReader
 from plugin.nvml.root import HOST, library_below
 from plugin.nvml.state import read_states
+from plugin.nvml.trust import FAULTS, driver_version, gpu_count, gpu_uuid, reason, without_doubles
 from plugin.snapshot import GpuFacts, LostGpu, Snapshot
 
 if TYPE_CHECKING:
@@ -45,14 +46,9 @@ _HINTS = {
 }
 
 
-def _reason(error: pynvml.NVMLError) -> str:
-    return str(error).lower().rstrip(".")
-
-
-def _not_ready(error: pynvml.NVMLError) -> DriverNotReady:
-    return DriverNotReady(
-        f"nvml does not answer: {_reason(error)}", _HINTS.get(error.value, "see `dmesg | grep -i nvrm`")
-    )
+def _not_ready(error: BaseException) -> DriverNotReady:
+    hint = _HINTS.get(getattr(error, "value", None), "see `dmesg | grep -i nvrm`")
+    return DriverNotReady(f"nvml does not answer: {reason(error)}", hint)
 
 
 def _supported(ask: Callable[[], _Answer]) -> _Answer | None:
@@ -67,23 +63,23 @@ def _read_gpu(index: int) -> GpuFacts | LostGpu:
     uuid: str | None = None
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        uuid = gpu_uuid(handle)
         memory = _supported(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         is_cut = details.is_cut(handle)
         return GpuFacts(
             index=index,
-            uuid=str(uuid),
+            uuid=uuid,
             minor=int(pynvml.nvmlDeviceGetMinorNumber(handle)),
             pci_address=sysfs_address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
             memory_bytes=None if memory is None else int(memory.total),
-            model=_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
+            model=str(_supported(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown"),
             brand=details.brand(handle),
             compute_capability=details.compute_capability(handle),
             mig=details.mig_devices(handle) if is_cut else (),
             is_cut=is_cut,
         )
-    except pynvml.NVMLError as error:
-        return LostGpu(index, uuid, _reason(error))
+    except FAULTS as error:
+        return LostGpu(index, uuid, reason(error))
 
 
 def _unload() -> None:
@@ -103,13 +99,15 @@ class NvmlSource:
         self._is_open = False
         self._links = LinkReader()
         self._watch: XidWatch | None = None
+        self._links_active: dict[str, int | None] = {}  # as the last reading of each GPU had it
+        self._happened: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """Load the library and start a session."""
         try:
             with library_below(self._driver_root):
                 pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             _unload()
             raise _not_ready(error) from error
         self._is_open = True
@@ -118,11 +116,10 @@ class NvmlSource:
     def snapshot(self) -> Snapshot:
         """Ask for every GPU by index; one that does not answer is lost, the others are not affected."""
         try:
-            version = str(pynvml.nvmlSystemGetDriverVersion())
-            count = int(pynvml.nvmlDeviceGetCount())
-        except pynvml.NVMLError as error:
+            version, count = driver_version(), gpu_count()
+        except FAULTS as error:
             raise _not_ready(error) from error
-        answers = [_read_gpu(index) for index in range(count)]
+        answers = without_doubles([_read_gpu(index) for index in range(count)])
         gpus = tuple(answer for answer in answers if isinstance(answer, GpuFacts))
         return Snapshot(
             driver_version=version,
@@ -135,24 +132,34 @@ class NvmlSource:
     def read_health(self) -> dict[str, Reading]:
         """Ask every GPU for its condition; raises DriverNotReady when the driver as a whole does not answer."""
         try:
-            return read_conditions()
-        except pynvml.NVMLError as error:
+            readings = read_conditions()
+        except FAULTS as error:
             raise _not_ready(error) from error
+        active = {uuid: reading.links_active for uuid, reading in readings.items()}
+        if any(self._links_active.get(uuid, links) != links for uuid, links in active.items()):
+            self._links = LinkReader()  # what connects the GPUs is not what it was
+            self._happened()
+        self._links_active.update(active)
+        return readings
 
     def watch_events(self, happened: Callable[[], None]) -> None:
         """Hear of XID errors from now on, until the session ends."""
+        self._happened = happened
         self._watch = XidWatch(happened)
         self._watch.begin()
 
     def take_events(self) -> tuple[XidEvent, ...]:
         """Return the XID errors since the last time; raises DriverNotReady when none are heard of any more."""
-        return () if self._watch is None else self._watch.take()
+        events = () if self._watch is None else self._watch.take()
+        if any(event.xid in NVLINK_XIDS for event in events):
+            self._links = LinkReader()
+        return events
 
     def read_states(self) -> tuple[dict[str, GpuState], dict[str, str]]:
         """Return how the GPUs are set up, by UUID, and why a GPU does not tell; raises DriverNotReady."""
         try:
             return read_states()
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             raise _not_ready(error) from error
 
     def listen(self) -> None:
@@ -173,7 +180,7 @@ class NvmlSource:
             if self._watch is not None:
                 self._watch.end()
             pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
+        except FAULTS:
             pass  # the driver may be gone already: the session ends with the library
         finally:
             _unload()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from plugin.nvml.address import sysfs_address
+from plugin.nvml.trust import FAULTS
 from plugin.topology.facts import GpuLinks, LinkFacts, NvLink, Remote
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _REMOTES = {
 }
 
 
+NVLINK_XIDS = frozenset((74, *range(144, 151), 155))  # after which links may be down
 _LOOKS_BETWEEN = 12  # a minute at the usual pace
 
 
@@ -74,7 +76,7 @@ def read_links(gpus: Sequence[GpuFacts]) -> LinkFacts:
 def _handle(gpu: GpuFacts) -> Any:  # noqa: ANN401 - NVML's handles have no type
     try:
         return pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
-    except pynvml.NVMLError:
+    except FAULTS:
         return None
 
 
@@ -82,7 +84,7 @@ def _levels(handles: Sequence[tuple[GpuFacts, Any]]) -> Iterable[tuple[str, str,
     for (one, handle), (other, other_handle) in combinations(handles, 2):
         try:
             yield one.uuid, other.uuid, int(pynvml.nvmlDeviceGetTopologyCommonAncestor(handle, other_handle))
-        except pynvml.NVMLError:
+        except FAULTS:
             continue
 
 
@@ -97,7 +99,7 @@ def _nvlinks(handle: Any, gpus: set[str]) -> tuple[NvLink, ...] | None:  # noqa:
             break  # the GPU has no link of this number
         except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
             continue
-        except pynvml.NVMLError:
+        except FAULTS:
             has_failed = True
             continue
         is_silent = False
@@ -110,11 +112,11 @@ def _nvlink(handle: Any, number: int, gpus: set[str]) -> NvLink:  # noqa: ANN401
     """Return what is at the other end; a driver that does not say what it is may still say where it is."""
     try:
         address = sysfs_address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, number).busId)
-    except (pynvml.NVMLError, ValueError):
+    except FAULTS:
         address = ""
     try:
         kind = _REMOTES.get(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, number), Remote.OTHER)
-    except pynvml.NVMLError:
+    except FAULTS:
         kind = Remote.GPU if address in gpus else Remote.OTHER
     return NvLink(kind, address)
 
@@ -124,7 +126,7 @@ def _fabric(handle: Any) -> str | None:  # noqa: ANN401 - NVML's handles have no
     info = pynvml.c_nvmlGpuFabricInfoV_t()
     try:
         pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(info))
-    except pynvml.NVMLError:
+    except FAULTS:
         return None
     if info.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
         return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from plugin.nvml.asking import ask
+from plugin.nvml.trust import FAULTS
 from plugin.telemetry import GpuProcess
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ def _busy_percent(handle: Any) -> Mapping[int, int] | None:  # noqa: ANN401 - NV
     since_us = int(time.time() * 1_000_000) - _WINDOW_US
     try:
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
-    except pynvml.NVMLError as error:
+    except FAULTS as error:
         # NOT_FOUND: no sample since then. SUCCESS: pynvml's way to say that it needs room for none.
-        return {} if error.value in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_SUCCESS} else None
+        return {} if getattr(error, "value", None) in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_SUCCESS} else None
     return newest_percent(samples)
 
 

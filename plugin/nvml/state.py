@@ -8,6 +8,7 @@ import pynvml
 
 from plugin.gpu_state import COMPLETED, Fabric, GpuState, MigDevice
 from plugin.nvml.condition import read_condition
+from plugin.nvml.trust import FAULTS, MAX_MIG_DEVICES, gpu_count, gpu_uuid, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +33,15 @@ _FABRIC = {
 def read_states() -> tuple[dict[str, GpuState], dict[str, str]]:
     """Return the states of the GPUs by UUID, and why a GPU that has a UUID does not tell its state."""
     states, silent = {}, {}
-    for index in range(int(pynvml.nvmlDeviceGetCount())):
+    for index in range(gpu_count()):
         uuid = ""
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+            uuid = gpu_uuid(handle)
             states[uuid] = _read(handle)
-        except pynvml.NVMLError as error:
+        except FAULTS as error:
             if uuid:
-                silent[uuid] = str(error).lower().rstrip(".")
+                silent[uuid] = reason(error)
     return states, silent
 
 
@@ -71,7 +72,7 @@ def _read_mig(handle: _Handle) -> tuple[MigDevice, ...] | None:
     if mode is None or not mode[0]:
         return None
     devices = []
-    for index in range(int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
+    for index in range(min(int(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)), MAX_MIG_DEVICES)):
         try:
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError_NotFound:
@@ -86,7 +87,7 @@ def _placement(handle: _Handle, device: _Handle) -> tuple[int | None, int | None
     try:
         number = pynvml.nvmlDeviceGetGpuInstanceId(device)
         placement = pynvml.nvmlGpuInstanceGetInfo(pynvml.nvmlDeviceGetGpuInstanceById(handle, number)).placement
-    except pynvml.NVMLError:
+    except FAULTS:
         return None, None
     return int(placement.start), int(placement.size)
 
@@ -95,7 +96,7 @@ def _read_fabric(handle: _Handle) -> Fabric | None:
     info = pynvml.c_nvmlGpuFabricInfoV_t()
     try:
         pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(info))
-    except pynvml.NVMLError:
+    except FAULTS:
         return None
     if info.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
         return None

@@ -16,6 +16,7 @@ from plugin.nvml.asking import ask
 from plugin.nvml.instances import read_instances
 from plugin.nvml.memory import read_memory
 from plugin.nvml.processes import read_processes
+from plugin.nvml.trust import gpu_count, gpu_uuid
 from plugin.telemetry import GpuTelemetry
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles hav
 
 
 def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
-    uuid = ask(lambda: str(pynvml.nvmlDeviceGetUUID(handle)))
+    uuid = ask(lambda: gpu_uuid(handle))
     if uuid is None:
         return None
     asked_at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -127,9 +128,9 @@ def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's hand
 
 def read_telemetry() -> tuple[GpuTelemetry, ...] | None:
     """Ask every GPU within the session that is open; None without one. In the thread that opened it."""
-    count = _whole(pynvml.nvmlDeviceGetCount)
+    count = ask(gpu_count)
     if count is None:
         return None
     handles = (ask(lambda index=index: pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))  # type: ignore[misc] # bound at once
-    answers = (_read_gpu(handle) for handle in handles if handle is not None)
+    answers = (ask(lambda handle=handle: _read_gpu(handle)) for handle in handles if handle is not None)  # type: ignore[misc] # bound at once
     return tuple(answer for answer in answers if answer is not None)

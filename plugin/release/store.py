@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from plugin.durable import flush_folder, replace_file
+from plugin.durable import flush_folder, read_bounded, replace_file
 from plugin.errors import ReleaseError
 from plugin.release.record import MAX_BYTES, Release, parse_release, render_release
 
@@ -29,8 +29,7 @@ def read_release(folder: Path) -> Release | None:
     """Return the release that is remembered, None without one. A file that cannot be read is one with a problem."""
     path = folder / FILE_NAME
     try:
-        with path.open("rb") as file:
-            return parse_release(file.read(MAX_BYTES + 1))
+        return parse_release(read_bounded(path, MAX_BYTES + 1))
     except FileNotFoundError:
         return None
     except OSError as error:

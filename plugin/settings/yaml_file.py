@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from plugin.durable import read_bounded
 from plugin.errors import ConfigError
 from plugin.settings.document import Document
 
@@ -32,8 +33,7 @@ def read_document(path: Path) -> Document:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+        content = read_bounded(path, _MAX_BYTES + 1)
     except OSError as error:
         hint = "it is named by --config-file, CONFIG_FILE or nvidiaConfigFile"
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}", hint) from error

@@ -13,10 +13,11 @@ from plugin.kubelet.link import Timing
 from plugin.log import Journal, configure
 from plugin.notify import notify
 from plugin.settings.load import Given, load
+from plugin.stall import STALL_S
 from tests.plugin.fakes import FileSource, read_telemetry
 
 
-def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
+def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -> None:
     configure(sys.stderr, debug=False)
     given = Given(config_path, {}, os.environ)
     surroundings = Surroundings(
@@ -28,9 +29,12 @@ def main(config_path: Path, driver_path: Path, timing: Timing) -> None:
         read_telemetry=lambda: read_telemetry(driver_path),
         proc=driver_path.parent / "metrics/proc",
         log=driver_path.parent / "metrics/log",
+        stall_s=stall_s,
     )
     asyncio.run(Daemon(load(given).config, surroundings).run())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Timing(**json.loads(sys.argv[3])))
+    seconds = json.loads(sys.argv[3])
+    stall = seconds.pop("stall_s", STALL_S)
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Timing(**seconds), stall)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,6 +77,18 @@ def test_without_the_driver_everything_known_is_unhealthy() -> None:
     gone = without_driver(start(2), "driver not loaded")
     assert health(gone) == {0: "driver not loaded", 1: "driver not loaded"}
     assert health(next_inventory(gone, Snapshot(VERSION, gpus(2)), DictTree())) == {0: "", 1: ""}
+
+
+def test_a_gpu_in_whose_place_there_is_another_one_goes_from_the_list() -> None:
+    other = replace(gpu(7), index=1, minor=1, pci_address=gpu(1).pci_address)
+    inventory = next_inventory(start(3), Snapshot(VERSION, (gpu(0), other, gpu(2))), DictTree())
+    assert [device.gpu.uuid for device in inventory.devices] == [gpu(0).uuid, other.uuid, gpu(2).uuid]
+
+
+def test_a_gpu_that_was_unplugged_keeps_its_place_until_it_is_back() -> None:
+    unplugged = next_inventory(start(3), Snapshot(VERSION, (gpu(0), replace(gpu(2), index=1))), DictTree())
+    assert [bool(device.unhealthy) for device in unplugged.devices] == [False, True, False]
+    assert health(next_inventory(unplugged, Snapshot(VERSION, gpus(3)), DictTree())) == {0: "", 1: "", 2: ""}
 
 
 def test_with_another_driver_the_list_starts_anew() -> None:

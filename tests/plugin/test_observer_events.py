@@ -122,8 +122,9 @@ def test_an_event_at_the_end_of_a_session_is_kept_for_whoever_looks_next(tmp_pat
 
 
 def test_an_event_set_that_breaks_is_a_gap_and_ends_with_a_new_session(tmp_path: Path) -> None:
-    watcher, source, judge, _ = parts(tmp_path)
+    watcher, source, judge, clock = parts(tmp_path)
     watcher.observe()
+    clock.now = 100
     source.events = [None]
     watcher.observe()
     assert source.opened == 1
@@ -132,6 +133,21 @@ def test_an_event_set_that_breaks_is_a_gap_and_ends_with_a_new_session(tmp_path:
     assert judge.watch == ["begins", "breaks", "begins"]
     watcher.close()
     assert judge.watch[-1] == "ends"
+
+
+def test_sessions_that_are_all_deaf_are_begun_at_the_pace_of_a_retry_and_it_is_said_once(tmp_path: Path) -> None:
+    watcher, source, _, clock = parts(tmp_path, Pace(refresh_s=5, retry_s=15))
+    findings = set()
+    for now in range(5, 66, 5):
+        clock.now = now
+        source.events = [None]
+        findings.add(watcher.observe().inventory.findings)
+    assert source.opened == 5
+    assert findings == {(("xid events", "xid errors are not heard: nvml has no events: gpu is lost"),)}
+    for now in (80, 145):
+        clock.now = now
+        last = watcher.observe().inventory.findings
+    assert last == ()
 
 
 def test_a_gpu_that_is_lost_is_looked_for_in_a_new_session_and_a_condemned_one_is_not(tmp_path: Path) -> None:

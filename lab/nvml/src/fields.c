@@ -32,6 +32,7 @@ enum {
     POWER_DEFAULT_LIMIT = 189,
     POWER_CURRENT_LIMIT = 190,
     POWER_REQUESTED_LIMIT = 192,
+    RECOVERY_ACTION = 230,
 };
 
 static void set_small(struct nvml_field_value *value, unsigned number)
@@ -126,6 +127,7 @@ static void fill_rest(struct nvml_field_value *value, const struct gpu *gpu)
     case MEMORY_TEMPERATURE: set_small(value, gpu->memory_temperature); return;
     case NVLINK_LINK_COUNT: set_small(value, (unsigned)gpu->link_count); return;
     case PCIE_REPLAY_COUNTER: set_small(value, gpu->pcie_replays); return;
+    case RECOVERY_ACTION: set_small(value, gpu->recovery_action); return;
     }
 }
 

@@ -71,7 +71,7 @@ struct gpu {
     unsigned clock_sm, clock_memory, clock_video, clock_sm_max, clock_memory_max, clock_video_max;
     uint64_t clock_event_reasons;
     unsigned performance_state, utilization, memory_utilization, encoder_utilization, decoder_utilization;
-    unsigned persistence_mode, compute_mode;
+    unsigned persistence_mode, compute_mode, recovery_action;
     struct ecc ecc;
     struct remapped_rows remapped_rows;
     unsigned mig_capable, mig_enabled, mig_pending;

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -251,3 +251,45 @@ def test_only_root_is_answered(tmp_path: Path) -> None:
         path.chmod(0o666)
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert json.loads(refused.stdout) == {"error": "only root may ask"}
+
+
+def test_who_connects_and_says_nothing_leaves_descriptors_for_others_and_is_hung_up(tmp_path: Path) -> None:
+    """Nothing limited the connections: a few hundred silent ones used up what the kubelet's needed."""
+    path = tmp_path / "node.sock"
+    with served(path), ExitStack() as held:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        silent = [held.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(120)]
+        for connection in silent:
+            connection.connect(str(path))  # waits where the queue is full
+            connection.settimeout(10)
+        refused = [connection for connection in silent[64:] if connection.recv(1) == b""]
+        assert len(refused) == 120 - 64
+        assert len(list(Path("/proc/self/fd").iterdir())) - before - len(silent) <= 64
+        silent[0].close()
+        silent[1].sendall(b'{"verb": "status"}\n')
+        assert json.loads(silent[1].recv(4096)) == {"asked": {"verb": "status"}}
+
+
+def test_a_socket_that_cannot_be_removed_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
+    """A file system that became read-only ended the daemon before its devices were withdrawn."""
+    script = """
+import asyncio, subprocess, sys
+from pathlib import Path
+from plugin.admin.server import AdminServer
+from plugin.log import Journal
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
+async def main():
+    server = AdminServer(folder / "node.sock", None, Journal())
+    await server.start()
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    await server.close()
+    print("ended", (folder / "node.sock").exists())
+asyncio.run(main())
+"""
+    command = ["unshare", "--mount", "--map-root-user", sys.executable, "-c", script, str(tmp_path)]
+    if subprocess.run([*command[:3], "true"], check=False).returncode != 0:
+        pytest.skip("this machine does not let us have a mount namespace")
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "ended True\n", done.stderr

@@ -419,3 +419,114 @@ def test_counters_that_a_gpu_does_not_have_are_no_reset() -> None:
     node.look(a=IDLE._replace(counters=Counters()))
     node.look()
     assert node.why() != ""
+
+
+# What the driver itself asks for
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        pytest.param(None, "", id="a driver that knows no such question"),
+        pytest.param(0, "", id="nothing"),
+        pytest.param(
+            1, "asks for a reset: end what uses the gpu, then nvidia-smi --gpu-reset; needs a reset", id="reset"
+        ),
+        pytest.param(2, "asks for a reboot of the node; needs a reboot", id="reboot"),
+        pytest.param(3, "asks for an end of its peer-to-peer traffic", id="drain of its peers"),
+        pytest.param(4, "asks for a drain and a reset: what runs may go on", id="drain and reset"),
+        pytest.param(5, "", id="its fabric's domain, which is noted"),
+        pytest.param(99, "asks for action 99, which this version does not know", id="one of a later driver"),
+    ],
+)
+def test_a_recovery_that_the_driver_asks_for_is_said_in_words(action: int | None, why: str) -> None:
+    node = Node()
+    node.look(154, a=IDLE._replace(recovery_action=action))
+    assert why in node.why(A)
+    assert bool(node.why(A)) == bool(why)
+    assert node.why(B) == ""
+
+
+def test_a_gpu_of_which_the_driver_asks_nothing_any_more_is_healthy() -> None:
+    node = Node()
+    node.look(a=IDLE._replace(recovery_action=2))
+    assert node.look(a=IDLE)[:1] == (), "a driver that was not asked"
+    assert node.why(A)
+    (change,) = node.look(a=IDLE._replace(recovery_action=0))
+    assert (change.change, change.reason) == (Change.CLOSED, "the driver asks for nothing any more")
+    assert node.why(A) == ""
+
+
+# A GPU that comes and goes
+
+
+def come_and_go(node: Node, times: int) -> None:
+    for _ in range(times):
+        node.look(a=GONE)
+        node.look(after_s=301)
+        assert node.why(A) == ""
+
+
+def test_a_gpu_that_quiet_brought_back_three_times_in_a_day_needs_more_than_quiet() -> None:
+    node = Node()
+    come_and_go(node, 3)
+    node.look(74)
+    assert node.why(A) == ("xid 74: nvlink error; quiet has brought it back 3 times in a day; needs a reset of the GPU")
+    node.look(after_s=100_000)
+    assert node.why(A)
+    node.look(a=was_reset())
+    assert node.why(A) == ""
+    node.look(a=was_reset(), after_s=5)
+    node.look(74, a=was_reset())
+    assert node.why(A).endswith("needs a quiet time, and nobody using it")
+
+
+@pytest.mark.parametrize("forgets", ["a boot", "a verdict", "a day"])
+def test_what_quiet_did_is_forgotten_after(forgets: str) -> None:
+    node = Node()
+    come_and_go(node, 3)
+    if forgets == "a boot":
+        node.boot()
+    elif forgets == "a verdict":
+        node.verdicts[A] = HEALTHY
+        node.look()
+        node.verdicts.clear()
+    node.look(after_s=90_000 if forgets == "a day" else 5)
+    node.look(74)
+    assert node.why(A).endswith("needs a quiet time, and nobody using it")
+
+
+def test_a_gpu_that_comes_back_by_resets_is_not_counted() -> None:
+    node = Node()
+    energy = 10**9
+    for _ in range(5):
+        node.look(74)
+        energy -= 1
+        node.look(a=IDLE._replace(counters=IDLE.counters._replace(energy_mj=energy)))
+        assert node.why(A) == ""
+    assert node.gpus[A].returns == ()
+
+
+def test_a_driver_that_tells_another_number_each_time_fills_nothing_and_hides_nothing() -> None:
+    node = Node()
+    node.look(79)
+    for number in range(1000, 2000):
+        node.look(number)
+    assert len(node.gpus[A].findings) <= 64
+    assert node.why(A).startswith("xid 79")
+
+
+# Limits of heat and power
+
+
+def test_a_gpu_that_is_held_down_by_heat_or_power_is_noted_and_nobody_is_condemned() -> None:
+    node = Node()
+    for _ in range(3):
+        node.look(a=IDLE._replace(slowdowns=("thermal slowdown by hardware", "power cap")))
+    assert [(finding.cause, finding.kind) for finding in node.gpus[A].findings] == [
+        ("thermal slowdown by hardware", Class.NOTED),
+        ("power cap", Class.NOTED),
+    ]
+    assert (node.why(A), node.why(B), node.gpus[B].findings) == ("", "", ())
+    node.look(after_s=301)
+    assert node.gpus[A].findings == ()

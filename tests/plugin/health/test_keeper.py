@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -254,3 +255,27 @@ def test_the_file_is_roots_alone_and_follows_the_contract(machine: Machine) -> N
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert json.loads(path.read_text())["gpus"][gpu(0).uuid]["findings"][0]["cause"] == "xid 48"
+
+
+@pytest.mark.parametrize("loss", ["the file", "the folder", "other content"])
+def test_a_memory_that_somebody_removes_is_written_again(machine: Machine, loss: str) -> None:
+    """The file was only written when something changed: removed meanwhile, a restart knew of nothing."""
+    keeper = machine.keeper()
+    look(keeper, XID_48)
+    path = machine.folder / STATE / "health.json"
+    if loss == "the file":
+        path.unlink()
+    elif loss == "the folder":
+        shutil.rmtree(path.parent)
+    else:
+        path.write_text("{}")
+    look(keeper)
+    assert look(machine.keeper())[0].startswith("xid 48")
+
+
+def test_what_quiet_did_is_remembered(machine: Machine) -> None:
+    keeper = machine.keeper(quiet_s=10)
+    look(keeper, XidEvent(gpu(0).uuid, 74))
+    machine.uptime_s += 11
+    assert look(keeper) == ["", ""]
+    assert read_health(machine.folder / STATE).gpus[gpu(0).uuid].returns == (1011.0,)

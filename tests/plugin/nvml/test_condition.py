@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nvml import install, models
-from lab.nvml.machine import Ecc, Link, Machine, Process, RemappedRows
+from lab.nvml.machine import Ecc, Link, Machine, Process, RecoveryAction, RemappedRows
 from tests.plugin.nvml.test_library import VERSION, run
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def read(folder: Path, machine: Machine) -> list[str]:
         pytest.param({"links": ()}, "links_active=None", id="no NVLink"),
         pytest.param({"mig_enabled": True}, "links_active=None", id="links in MIG mode"),
         pytest.param({"clock_event_reasons": 0x44}, "('power cap', 'thermal slowdown by hardware')", id="slowdowns"),
+        pytest.param({"recovery_action": RecoveryAction.DRAIN_AND_RESET}, "recovery_action=4", id="a recovery action"),
         pytest.param({"processes": (Process(1), Process(2, graphics=1))}, "processes=2", id="processes"),
     ],
 )

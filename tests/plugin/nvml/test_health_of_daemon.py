@@ -9,6 +9,7 @@ import socket
 import subprocess
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -22,7 +23,6 @@ from tests.plugin.nvml.test_whole_daemon import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
@@ -43,6 +43,12 @@ class Daemon:
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def tasks(self) -> list[str]:
+        return [path.read_text() for path in Path(f"/proc/{self._process.pid}/task").glob("*/status")]
+
+    def send(self, number: int) -> None:
+        self._process.send_signal(number)
 
     def close(self) -> None:
         self.kill()

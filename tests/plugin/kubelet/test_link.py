@@ -96,7 +96,7 @@ def test_an_assignment_after_a_restart_is_answered_like_before(kubelet: Kubelet,
     kubelet.wait_for_devices(RESOURCE, 2)
     second = kubelet.allocate(RESOURCE, 1, "b")
     assert (first.device_ids, second.device_ids) == ((gpu(0).uuid,), (gpu(1).uuid,))
-    assert daemon.log().count("msg=allocated") == 2
+    daemon.wait_for_log("msg=allocated", 2)
 
 
 def test_an_own_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:

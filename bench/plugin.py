@@ -5,8 +5,8 @@ clock meet both alike. The driver is the laboratory's simulated NVML; a real one
 uses it. Figures go to ``history/plugin.jsonl`` and are compared with the last ones. NVIDIA's columns need root and Go.
 What it takes them to prefer 2, 3 or 4 of 16 GPUs (2, 51 and 8 seconds for one call) is left out without ``--patient``.
 
-Usage: python bench/plugin.py [--calls N] [--starts N] [--growth N] [--allocations N] [--idle-seconds S] [--patient]
-       [--no-history] [--strict]
+Usage: python bench/plugin.py [--calls N] [--starts N] [--growth N] [--allocations N] [--idle-seconds S]
+       [--stage NAME] [--patient] [--no-history] [--strict]
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ MODULES = {
     "+ asyncio, no ssl": "sys.modules['ssl'] = None; import asyncio",
     "+ asyncio": "import asyncio",
     "+ asyncio, h2, no ssl": "sys.modules['ssl'] = None; import asyncio, h2.connection",
+    "+ asyncio, h2, pynvml": "sys.modules['ssl'] = None; import asyncio, h2.connection, pynvml",
 }
+START_FLOORS = ("bare python3", "+ asyncio, h2, pynvml")  # without anything, and with what cannot be left out
+STAGES = ("starts", "life", "preferences", "happenings")
 
 
 class Bench:
@@ -87,9 +90,13 @@ class Bench:
             subjects = list(self.nodes(stack))
             cpu: dict[str, list[float]] = {subject.name: [] for subject in subjects}
             measures = {subject.name: partial(calls.start_once, subject, cpu[subject.name]) for subject in subjects}
-            for name, taken in calls.in_rounds(measures, self._options.starts, warm_up=1).items():
-                self.note(name, verdict.START, taken)
-                self.note(name, verdict.START_CPU, cpu[name])
+            floors = {f"floor: {title}": partial(self.release.time_script, MODULES[title]) for title in START_FLOORS}
+            for name, taken in calls.in_rounds(floors | measures, self._options.starts, warm_up=1).items():
+                if name in floors:
+                    self.note(name, "start to the end", taken)
+                else:
+                    self.note(name, verdict.START, taken)
+                    self.note(name, verdict.START_CPU, cpu[name])
 
     def life(self) -> None:
         """See what they cost while nothing happens, under calls, and after many."""
@@ -121,8 +128,12 @@ class Bench:
         growth = events.grow(plugin, work, rounds)
         self.note(plugin.subject.name, what, [growth.mib], f"MiB, {growth.things:+} descriptors and threads, {rounds}")
 
-    def preferences(self, gpus: int) -> None:
+    def preferences(self) -> None:
         """Ask for every size that can be waited for, while each call of NVML takes its time."""
+        for gpus in SIZES:
+            self._prefer_among(gpus)
+
+    def _prefer_among(self, gpus: int) -> None:
         with ExitStack() as stack:
             for subject in self.nodes(stack, gpus, NVML_CALL_US):
                 if subject.name == THEIRS and gpus not in THEIR_SIZES:
@@ -195,6 +206,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--growth", type=int, default=2000, help="streams, and connections")
     parser.add_argument("--allocations", type=int, default=100_000)
     parser.add_argument("--idle-seconds", type=float, default=60)
+    parser.add_argument("--stage", action="append", choices=STAGES, help="this part alone; may be given several times")
     parser.add_argument("--patient", action="store_true", help="wait for NVIDIA's choice among 16 GPUs: a minute more")
     parser.add_argument("--no-history", action="store_true", help="keep nothing of this run")
     parser.add_argument("--strict", action="store_true", help="exit status 1 when a limit is exceeded")
@@ -211,14 +223,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("not root, or go is not on PATH: nothing of NVIDIA's stands beside")
         for title, script in MODULES.items():
             print(f"floor: {title:24} {bench.release.memory_of_script(script)}")
-        bench.starts()
-        bench.life()
-        for gpus in SIZES:
-            bench.preferences(gpus)
-        bench.happenings()
+        for stage in options.stage or STAGES:
+            getattr(bench, stage)()
     lines = verdict.judge(bench.samples, OURS)
     print("\n".join(["", *map(str, lines)]))
-    keep(entry_of(bench, lines), lines, is_kept=not options.no_history)
+    keep(entry_of(bench, lines), lines, is_kept=not (options.no_history or options.stage))
     return 1 if options.strict and not all(line.is_kept for line in lines) else 0
 
 

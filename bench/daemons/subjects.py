@@ -63,6 +63,13 @@ class Release:
         shutil.copy(REPOSITORY / "plugin/launcher.py", self.launcher)
         subprocess.run([*self.python, "-m", "compileall", "-q", folder / "plugin", self._site], check=True)
 
+    def time_script(self, script: str) -> float:
+        """Run a line to its end; return the milliseconds."""
+        script = f"import sys; sys.path.insert(0, {str(self._site)!r}); {script}\nimport os; os._exit(0)"
+        start = time.perf_counter()
+        subprocess.run([*self.python, "-c", script], check=True)
+        return (time.perf_counter() - start) * 1000
+
     def memory_of_script(self, script: str) -> Memory:
         """Run a line, and look once it waits on its input."""
         script = f"import sys; sys.path.insert(0, {str(self._site)!r}); {script}\nprint(flush=True)\ninput()"

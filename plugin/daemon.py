@@ -193,9 +193,9 @@ class Daemon:
             return
         self.observed.set()
         inventory = observation.inventory
+        self.offering.show(self._config, inventory)  # first: pods wait for it
         if not observation.waiting_for:
             self._tell_hook(inventory)
-        self.offering.show(self._config, inventory)
         self.labels.observed(observation, self._config)
         self._node.show(observation)
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:

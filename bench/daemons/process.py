@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -32,17 +37,19 @@ def memory_of(pid: int) -> Memory:
 
 def cpu_s(pid: int) -> float:
     """Return the CPU seconds of the threads that it has now, to the nanosecond."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    return sum(int(text.split()[0]) for text in _of_threads(pid, "schedstat")) / 1e9
 
 
 def switches(pid: int) -> int:
     """Return how often its threads have gone to sleep: each time something will have woken them up."""
-    found = 0
+    lines = (line for text in _of_threads(pid, "status") for line in text.splitlines())
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
+
+
+def _of_threads(pid: int, name: str) -> Iterator[str]:
     for task in Path(f"/proc/{pid}/task").iterdir():
-        lines = (task / "status").read_text().splitlines()
-        found += int(next(line for line in lines if line.startswith("voluntary")).split()[1])
-    return found
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may end meanwhile
+            yield (task / name).read_text()
 
 
 def open_things(pid: int) -> int:

@@ -65,11 +65,13 @@ class Bench:
         self.program = nvidia.device_plugin() if os.geteuid() == 0 else None
         self.samples: dict[str, list[float]] = {}
 
-    def nodes(self, stack: ExitStack, gpus: int = GPUS, nvml_call_us: int = 0) -> Iterator[Subject]:
+    def nodes(
+        self, stack: ExitStack, gpus: int = GPUS, nvml_call_us: int = 0, *, with_metrics: bool = False
+    ) -> Iterator[Subject]:
         """Make a new node for each of the plugins that there are."""
         self._nodes += 1
         folder = self._folder / f"node{self._nodes}"
-        yield ours(folder / "ours", self.release, gpus, nvml_call_us)
+        yield ours(folder / "ours", self.release, gpus, nvml_call_us, with_metrics=with_metrics)
         if self.program is not None:
             yield stack.enter_context(theirs(folder / "theirs", self.program, gpus, nvml_call_us))
 
@@ -99,9 +101,10 @@ class Bench:
                     self.note(name, verdict.START_CPU, cpu[name])
 
     def life(self) -> None:
-        """See what they cost while nothing happens, under calls, and after many."""
+        """See what they cost while nothing happens, under calls, and after many; ours with metrics."""
         with ExitStack() as stack:
-            plugins = [stack.enter_context(running(subject)) for subject in self.nodes(stack)]
+            subjects = self.nodes(stack, with_metrics=True)
+            plugins = [stack.enter_context(running(subject)) for subject in subjects]
             self._idle(plugins)
             made = {verdict.EMPTY: calls.empty, verdict.ALLOCATE: calls.allocate}
             measures = {(plugin.subject.name, what): make(plugin) for plugin in plugins for what, make in made.items()}

@@ -130,8 +130,8 @@ def running(subject: Subject) -> Iterator[Running]:
             process.wait()
 
 
-def ours(folder: Path, release: Release, gpus: int, nvml_call_us: int = 0) -> Subject:
-    """Return our daemon on a new node, with metrics."""
+def ours(folder: Path, release: Release, gpus: int, nvml_call_us: int = 0, *, with_metrics: bool = False) -> Subject:
+    """Return our daemon on a new node; metrics are off until asked for."""
     library, root = _node(folder, gpus, nvml_call_us)
     (folder / "dev").mkdir()
     for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(gpus))):
@@ -142,7 +142,7 @@ def ours(folder: Path, release: Release, gpus: int, nvml_call_us: int = 0) -> Su
         "hookPath": "/bin/true",
         "adminSocket": str(folder / "run/node.sock"),
         "stateFolder": str(folder / "state"),
-        "metricsAddress": f"127.0.0.1:{_free_port()}",
+        "metricsAddress": f"127.0.0.1:{_free_port()}" if with_metrics else "",
     }
     (folder / "node.json").write_text(json.dumps(config))
     command = (*release.python, str(release.launcher), "run", "--config", str(folder / "node.json"))

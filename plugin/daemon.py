@@ -28,7 +28,7 @@ from plugin.metrics.counters import Counters
 from plugin.node_object import node_object
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
-from plugin.offering import Offering
+from plugin.offering import Offering, names_of_offers
 from plugin.once import AtMostOnce
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
@@ -63,11 +63,6 @@ class Surroundings:
     proc: Path = Path("/proc")
     log: Path = Path("/var/log")
     stall_s: float = STALL_S
-
-
-def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
-    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
-    return config.resource, config.settings.patterns, config.kubelet_root, config.registration
 
 
 class Daemon:
@@ -275,22 +270,19 @@ class Daemon:
 
     async def _serve_metrics(self) -> None:
         """Serve them where the configuration says so; else nothing of them is loaded."""
-        self._metrics = None
-        address = self._config.metrics_address
-        if not address:
+        await self._end_metrics()
+        if not (address := self._config.metrics_address):
             return
         from plugin.metrics.owners import OwnerQuestion  # noqa: PLC0415 - off until asked for
         from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, Scrape  # noqa: PLC0415 - off until asked for
         from plugin.metrics.server import MetricsServer  # noqa: PLC0415 - off until asked for
 
-        around = self._around
-        question = DriverQuestion(self._thread.ask, around.read_telemetry)
         scrape = Scrape(
             state=self._state,
             counters=self._counters,
-            telemetry=question,
+            telemetry=DriverQuestion(self._thread.ask, self._around.read_telemetry),
             given=lambda: self._list_given(TIMEOUT_S),
-            owners=OwnerQuestion(around.proc, around.log, self._journal),
+            owners=OwnerQuestion(self._around.proc, self._around.log, self._journal),
             journal=self._journal,
             hostname=os.uname().nodename,
             pace_s=lambda: self._config.refresh_s,
@@ -310,6 +302,7 @@ class Daemon:
     async def _end_metrics(self) -> None:
         if self._metrics is not None:
             await self._metrics.close()
+        self._metrics = None
 
     def _state(self) -> NodeState:
         from plugin.metrics.scrape import NodeState  # noqa: PLC0415 - off until asked for
@@ -355,14 +348,13 @@ class Daemon:
         before, self._config = self._config, config
         self._refreshed_for = ""
         self.history.move(config.state_folder)
-        if _names_of_offers(before) != _names_of_offers(config):
+        if names_of_offers(before) != names_of_offers(config):
             await self.offering.stop()
             self._is_registered = False
         if before.admin_socket != config.admin_socket:
             await self._admin.close()
             await self._open_admin_socket()
         if before.metrics_address != config.metrics_address:
-            await self._end_metrics()
             await self._serve_metrics()
         if (before.kubernetes_api, before.node_name) != (config.kubernetes_api, config.node_name):
             await asyncio.to_thread(self._node.close)

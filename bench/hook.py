@@ -14,7 +14,6 @@ import argparse
 import datetime as dt
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.stage.figures import Spread, in_turn
 from bench.starts import bundles, history, images, nvidia, verdict
 from bench.starts.driver import GPUS, build_driver
+from bench.starts.machine import commit, machine
 from bench.starts.measuring import Cost, build_peak_wrapper, measure, read_peaks
 from tests.runtime_hook.releases import PYTHON, install_release
 
@@ -183,28 +183,19 @@ def show(samples: dict[str, list[Cost]]) -> None:
 
 def entry_of(lines: list[verdict.Line], samples: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
     """Return a line of the history."""
-    commit = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude", "*"]
     medians = {
         name: [round(median(cost.wall for cost in costs), 2), round(median(cost.cpu for cost in costs), 2)]
         for name, costs in samples.items()
     }
     return {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%MZ"),
-        "commit": subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip(),
-        "machine": machine(),
+        "commit": commit(),
+        "machine": machine(PYTHON),
         "load": round(os.getloadavg()[0], 1),
         "rounds": rounds,
         "figures": {line.name: round(line.measured, 3) for line in lines},
         "medians_wall_cpu_ms": medians,
     }
-
-
-def machine() -> str:
-    """Return what the figures depend on: processor, kernel, Python."""
-    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    processor = models[0].partition(":")[2].strip() if models else os.uname().machine
-    python = subprocess.run([PYTHON, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    return f"{len(os.sched_getaffinity(0))} x {processor}, Linux {os.uname().release}, {python}"
 
 
 def main() -> int:
@@ -220,7 +211,7 @@ def main() -> int:
         if scene.specification is None:
             print("go is not on PATH: nothing of NVIDIA's stands beside")
         samples = sample(rows(scene), options.rounds)
-        print(f"{options.rounds} rounds, load {os.getloadavg()[0]:.1f}, {machine()}")
+        print(f"{options.rounds} rounds, load {os.getloadavg()[0]:.1f}, {machine(PYTHON)}")
         show(samples)
         memory = {
             name: peaks(scene, scene.variants()[name])

@@ -25,13 +25,10 @@ from plugin.hook import refresh_host_inventory
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
 from plugin.metrics.counters import Counters
-from plugin.metrics.owners import OwnerQuestion
-from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
-from plugin.metrics.server import MetricsServer
 from plugin.node_object import node_object
 from plugin.notify import ServiceStatus
 from plugin.observer import Observation, Observer, ObserverThread, Pace
-from plugin.offering import Offering
+from plugin.offering import Offering, names_of_offers
 from plugin.once import AtMostOnce
 from plugin.release.record import Release, remembered_inventory
 from plugin.release.store import read_release
@@ -46,7 +43,8 @@ if TYPE_CHECKING:
     from plugin.kubelet.link import Timing
     from plugin.log import Journal
     from plugin.metrics.attribution import Given
-    from plugin.metrics.scrape import Telemetry
+    from plugin.metrics.scrape import NodeState, Telemetry
+    from plugin.metrics.server import MetricsServer
     from plugin.snapshot import GpuSource
 
 _DRIVER_STOP_S = 3.0
@@ -67,11 +65,6 @@ class Surroundings:
     stall_s: float = STALL_S
 
 
-def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
-    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
-    return config.resource, config.settings.patterns, config.kubelet_root, config.registration
-
-
 class Daemon:
     """Runs until SIGTERM or SIGINT. SIGHUP reads the configuration and the GPUs anew."""
 
@@ -90,6 +83,7 @@ class Daemon:
         self._kubelet = "registering with the kubelet"
         self._is_registered = False
         self._counters = Counters()
+        self._metrics: MetricsServer | None = None
         self._service = ServiceStatus(surroundings.notify)
         self._node = node_object(config, self._journal)
         self._crash: BaseException | None = None
@@ -129,9 +123,9 @@ class Daemon:
         # The socket is there before the file is read: whoever changes the file and finds no socket knows
         # that this daemon will read what was written.
         await self._open_admin_socket()
-        await self._serve_metrics()
         self.follow_release()
         self._thread.start()
+        await self._serve_metrics()
         await self._stop.wait()
         await self._shut_down()
         if self._crash is not None:
@@ -194,9 +188,9 @@ class Daemon:
             return
         self.observed.set()
         inventory = observation.inventory
+        self.offering.show(self._config, inventory)  # first: pods wait for it
         if not observation.waiting_for:
             self._tell_hook(inventory)
-        self.offering.show(self._config, inventory)
         self.labels.observed(observation, self._config)
         self._node.show(observation)
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:
@@ -275,22 +269,25 @@ class Daemon:
     # Metrics
 
     async def _serve_metrics(self) -> None:
-        around = self._around
-        question = DriverQuestion(self._thread.ask, around.read_telemetry)
+        """Serve them where the configuration says so; else nothing of them is loaded."""
+        await self._end_metrics()
+        if not (address := self._config.metrics_address):
+            return
+        from plugin.metrics.owners import OwnerQuestion  # noqa: PLC0415 - off until asked for
+        from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, Scrape  # noqa: PLC0415 - off until asked for
+        from plugin.metrics.server import MetricsServer  # noqa: PLC0415 - off until asked for
+
         scrape = Scrape(
             state=self._state,
             counters=self._counters,
-            telemetry=question,
+            telemetry=DriverQuestion(self._thread.ask, self._around.read_telemetry),
             given=lambda: self._list_given(TIMEOUT_S),
-            owners=OwnerQuestion(around.proc, around.log, self._journal),
+            owners=OwnerQuestion(self._around.proc, self._around.log, self._journal),
             journal=self._journal,
             hostname=os.uname().nodename,
             pace_s=lambda: self._config.refresh_s,
         )
         self._metrics = MetricsServer(scrape.page, self._journal)
-        address = self._config.metrics_address
-        if not address:
-            return
         try:
             await self._metrics.start(*split_address(address))
         except OSError as error:
@@ -302,7 +299,14 @@ class Daemon:
     async def _list_given(self, deadline_s: float) -> tuple[Given, ...]:
         return await list_given(self._config.kubelet_root, deadline_s)
 
+    async def _end_metrics(self) -> None:
+        if self._metrics is not None:
+            await self._metrics.close()
+        self._metrics = None
+
     def _state(self) -> NodeState:
+        from plugin.metrics.scrape import NodeState  # noqa: PLC0415 - off until asked for
+
         return NodeState(
             self.observation.inventory,
             self.offering.resources,
@@ -344,14 +348,13 @@ class Daemon:
         before, self._config = self._config, config
         self._refreshed_for = ""
         self.history.move(config.state_folder)
-        if _names_of_offers(before) != _names_of_offers(config):
+        if names_of_offers(before) != names_of_offers(config):
             await self.offering.stop()
             self._is_registered = False
         if before.admin_socket != config.admin_socket:
             await self._admin.close()
             await self._open_admin_socket()
         if before.metrics_address != config.metrics_address:
-            await self._metrics.close()
             await self._serve_metrics()
         if (before.kubernetes_api, before.node_name) != (config.kubernetes_api, config.node_name):
             await asyncio.to_thread(self._node.close)
@@ -388,7 +391,7 @@ class Daemon:
             task.cancel()
         self.labels.close(stays=self.release is not None)
         await self._admin.close()
-        await self._metrics.close()
+        await self._end_metrics()
         await self.offering.stop()
         await asyncio.to_thread(self._node.close)
         await self.history.stop()

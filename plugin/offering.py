@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from plugin.log import Journal
 
 
+def names_of_offers(config: NodeConfig) -> tuple[object, ...]:
+    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
+    return config.resource, config.settings.patterns, config.kubelet_root, config.registration
+
+
 class Offering:
     """Shows the inventory of now.
 

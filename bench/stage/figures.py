@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+_Name = TypeVar("_Name")
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Spread:
         return " ".join(f"{value:{width}.{digits}f}" for value in (self.low, self.mid, self.high))
 
 
-def in_turn(names: Sequence[str], turn: int) -> list[str]:
+def in_turn(names: Sequence[_Name], turn: int) -> list[_Name]:
     """Return the names in the order of a turn, so that load and what came before meet all alike.
 
     Over as many turns as there are names each is at each place once; for an even number of names, each also comes

@@ -19,27 +19,53 @@ from lab.machine.folders import cache_dir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MODULE, VERSION = "github.com/NVIDIA/nvidia-container-toolkit", "v1.20.1"
-PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook")
+TOOLKIT = ("github.com/NVIDIA/nvidia-container-toolkit", "v1.20.1", ("nvidia-ctk", "nvidia-cdi-hook"))
+DEVICE_PLUGIN = ("github.com/NVIDIA/k8s-device-plugin", "v0.19.3", ("nvidia-device-plugin",))
 # The NVML that they load at run time is not there when they are linked.
 _LINKING = "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'"
 
 
 def tools() -> Path | None:
-    """Return the folder with the programs, built now if the cache has none (a minute); None where Go is not present."""
-    folder = cache_dir() / "bench" / f"nvidia-{VERSION}"
+    """Return the folder with the toolkit's programs; None where Go is not present."""
+    return _built(f"nvidia-{TOOLKIT[1]}", *TOOLKIT)
+
+
+def device_plugin() -> Path | None:
+    """Return their device plugin; None where Go is not present."""
+    folder = _built(f"nvidia-device-plugin-{DEVICE_PLUGIN[1]}", *DEVICE_PLUGIN)
+    return None if folder is None else folder / DEVICE_PLUGIN[2][0]
+
+
+def _built(name: str, module: str, version: str, programs: Sequence[str]) -> Path | None:
+    """Return the folder with a module's programs, built now if the cache has none (a minute)."""
+    folder = cache_dir() / "bench" / name
     if folder.is_dir():
         return folder
     if shutil.which("go") is None:
         return None
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".nvidia-", dir=folder.parent) as scratch:
-        made = Path(scratch) / "made"
-        packages = [f"{MODULE}/cmd/{program}@{VERSION}" for program in PROGRAMS]
-        variables = {**environment(), "GOBIN": str(made), "CGO_ENABLED": "1"}
-        subprocess.run(["go", "install", "-ldflags", _LINKING, *packages], check=True, env={**os.environ, **variables})
+        made, source = Path(scratch) / "made", Path(scratch) / "source"
+        made.mkdir()
+        _download(module, version, source)
+        packages = [f"./cmd/{program}" for program in programs]
+        arguments = ("-mod=mod", "-ldflags", _LINKING, "-o", str(made), *packages)
+        _go("build", *arguments, folder=source)
         made.rename(folder)
     return folder
+
+
+def _download(module: str, version: str, folder: Path) -> None:
+    """Copy a module to a folder that can be written to: `go install` would ask the proxy for what it does not have."""
+    found = json.loads(_go("mod", "download", "-json", f"{module}@{version}"))
+    shutil.copytree(found["Dir"], folder, copy_function=shutil.copyfile)
+    folder.chmod(0o755)
+
+
+def _go(*arguments: str, folder: Path | None = None) -> str:
+    variables = {**os.environ, **environment(), "CGO_ENABLED": "1"}
+    done = subprocess.run(["go", *arguments], check=True, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 def generate(folder: Path, driver_root: Path) -> dict[str, Any]:

@@ -24,7 +24,8 @@ _MAX_TIMEOUT_S = 600
 _MAX_LAST = 1000
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(verb: str) -> argparse.ArgumentParser:
+    """Return the parser of a command line that begins with this word."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="say more, and show tracebacks")
     configured = argparse.ArgumentParser(add_help=False, parents=[common])
@@ -35,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"grapnel-node {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("run", parents=[settings], help="run the daemon (in the foreground)", allow_abbrev=False)
+    if verb == "run":
+        return parser  # pods wait for the daemon, and the other verbs take as long again
     devices = verbs.add_parser(
         "devices", parents=[settings], help="show the GPUs as the driver lists them", allow_abbrev=False
     )
@@ -165,7 +168,8 @@ def _dispatch_release(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = _parser(next(iter(words), "")).parse_args(words)
     try:
         return _dispatch(arguments)
     except NodeDaemonError as error:

@@ -12,6 +12,7 @@ from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from plugin.config import NodeConfig
+    from plugin.metrics.scrape import Telemetry
     from plugin.nvml.library import NvmlSource
     from plugin.settings.load import Given
 
@@ -45,6 +46,12 @@ class _Sources:
         return NvmlSource(self.config.settings.driver_root)
 
 
+def _read_telemetry() -> Telemetry:
+    from plugin.nvml.telemetry import read_telemetry  # noqa: PLC0415 - off until asked for
+
+    return read_telemetry()
+
+
 def run_daemon(given: Given, *, debug: bool) -> int:
     """Run until SIGTERM; returns the exit code."""
     configure(sys.stderr, debug=debug)
@@ -53,10 +60,10 @@ def run_daemon(given: Given, *, debug: bool) -> int:
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
+    import plugin.nvml.library  # noqa: F401, PLC0415 - before the freeze below
     from plugin.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
     from plugin.kubelet.link import Timing  # noqa: PLC0415 - after _prepare_process
     from plugin.notify import notify  # noqa: PLC0415 - after _prepare_process
-    from plugin.nvml.telemetry import read_telemetry  # noqa: PLC0415 - after _prepare_process
 
     surroundings = Surroundings(
         source=sources.source,
@@ -64,7 +71,7 @@ def run_daemon(given: Given, *, debug: bool) -> int:
         journal=journal,
         notify=notify,
         timing=Timing(),
-        read_telemetry=read_telemetry,
+        read_telemetry=_read_telemetry,
     )
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
     gc.enable()

@@ -1,8 +1,8 @@
 """Wakes the link when something in the kubelet's folder changes, so that idle waiting costs nothing.
 
-A hint only: the link looks for itself, and looks every few seconds without a hint as well. So a lost
-event, a kernel without free watches or a folder that was removed and made again cost seconds, never
-correctness. ctypes, because Python has no inotify of its own and a library for 40 lines costs memory.
+A hint only: the link looks for itself, and looks every few seconds without a hint as well. So a lost event or a
+kernel without free watches costs seconds, never correctness. ctypes, because Python has no inotify of its own and a
+library for 50 lines costs memory.
 """
 
 from __future__ import annotations
@@ -23,24 +23,37 @@ _MASK = _CREATE | _DELETE | _MOVED_TO | _MOVED_FROM | _DELETE_SELF | _MOVE_SELF 
 
 
 class FolderWatch:
-    """Calls `changed` in the event loop when an entry of the folder comes or goes."""
+    """Calls `changed` in the event loop when an entry of the folder comes or goes.
+
+    While the folder is away the nearest one above it is watched instead.
+    """
 
     def __init__(self, folder: Path, changed: Callable[[], None]) -> None:
         self._folder = folder
         self._changed = changed
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = -1
+        self._above = -1  # the watch of a folder above
 
     def renew(self) -> bool:
-        """Watch the folder that has the name now; cheap when it is watched already."""
+        """Watch the folder that has the name now, and return whether there is one; cheap when it is watched already."""
         if self._descriptor < 0:
             self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if self._descriptor < 0:
                 return False
             asyncio.get_running_loop().add_reader(self._descriptor, self._drain)
         # The same folder gives the same watch, a new one in its place another: the kernel ends the old watch.
-        path = os.fsencode(self._folder)
-        return bool(self._libc.inotify_add_watch(self._descriptor, path, _MASK) >= 0)
+        if self._watch(self._folder) < 0:
+            self._above = next((watch for above in self._folder.parents if (watch := self._watch(above)) >= 0), -1)
+            if self._watch(self._folder) < 0:  # it may have come meanwhile
+                return False
+        if self._above >= 0:
+            self._libc.inotify_rm_watch(self._descriptor, self._above)
+            self._above = -1
+        return True
+
+    def _watch(self, folder: Path) -> int:
+        return int(self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), _MASK))
 
     def _drain(self) -> None:
         try:

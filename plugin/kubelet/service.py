@@ -6,6 +6,7 @@ it never repeats what the caller sent at length.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from plugin.rpc.serving import ServerStream, Unary
 from plugin.rpc.status import CallError, Code
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from plugin.answer import ContainerAnswer
     from plugin.kubelet.board import Board
     from plugin.kubelet.counting import KubeletCounter
     from plugin.kubelet.witness import Witness
@@ -101,11 +103,15 @@ class DevicePluginService:
         except RequestError as error:
             self._witness.refused(table.resource, ids, error.message)
             raise self._refusal("allocation", error) from error
+        # When the answer is sent: the kubelet waits for it.
+        asyncio.get_running_loop().call_soon(self._tell, table.resource, answers)
+        return api.AllocateResponse(container_responses=tuple(map(container_response, answers)))
+
+    def _tell(self, resource: str, answers: Iterable[ContainerAnswer]) -> None:
         for answer in answers:
             self._journal.info("allocated", devices=",".join(answer.device_ids))
             self._counter.allocated(answer.device_ids)
-            self._witness.allocated(table.resource, answer.device_ids)
-        return api.AllocateResponse(container_responses=tuple(map(container_response, answers)))
+            self._witness.allocated(resource, answer.device_ids)
 
     async def pre_start_container(self, _request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
         """Nothing is to be done before a start; answered for kubelets that ask all the same."""

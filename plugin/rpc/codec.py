@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import dataclass_transform
 else:  # Python has it from 3.11 on, and it does nothing
     dataclass_transform = lambda **_: lambda cls: cls  # noqa: E731 - the typed form stands above
@@ -41,6 +41,9 @@ class Kind(enum.Enum):
     INT64 = "int64"
     MESSAGE = "message"
     STRING_MAP = "map<string, string>"
+
+
+_SCALARS = frozenset({Kind.BOOL, Kind.INT32, Kind.INT64})
 
 
 class _Wire(enum.IntEnum):
@@ -118,11 +121,13 @@ class Message:
     """A value with named fields. A dataclass for type checkers; made without one, which costs 0.8 ms a class."""
 
     FIELDS: ClassVar[Mapping[int, Field]] = {}  # by number, in the order of their declaration
+    ENCODERS: ClassVar[tuple[tuple[str, Callable[[Any], bytes]], ...]] = ()  # by name, in the same order
     _NAMES: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         declared = [replace(each, name=name) for name, each in vars(cls).items() if isinstance(each, Field)]
         cls.FIELDS = {each.number: each for each in declared}
+        cls.ENCODERS = tuple((each.name, _encoder(each)) for each in declared)
         cls._NAMES = frozenset(each.name for each in declared)
         for each in declared:
             setattr(cls, each.name, each.default)
@@ -163,34 +168,43 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _chunk(number: int, payload: bytes) -> bytes:
-    return _varint(number << 3 | _Wire.BYTES) + _varint(len(payload)) + payload
+def _chunk(tag: bytes, payload: bytes) -> bytes:
+    return tag + _varint(len(payload)) + payload
 
 
-def _encode_one(declared: Field, value: Any) -> bytes:  # noqa: ANN401 - the declaration knows the type
-    if declared.kind is Kind.STRING:
-        return _chunk(declared.number, value.encode())
-    if declared.kind is Kind.MESSAGE:
-        return _chunk(declared.number, encode(value))
+def _tag(number: int, wire: _Wire) -> bytes:
+    return _varint(number << 3 | wire)
+
+
+_NAME, _TEXT = _tag(1, _Wire.BYTES), _tag(2, _Wire.BYTES)  # of an entry of a map
+
+
+def _encode_map(tag: bytes, held: Mapping[str, str]) -> bytes:
+    pairs = (_chunk(_NAME, name.encode()) + _chunk(_TEXT, text.encode()) for name, text in held.items())
+    return b"".join([_chunk(tag, pair) for pair in pairs])
+
+
+def _encoder(declared: Field) -> Callable[[Any], bytes]:
+    """Return what turns a field's value into bytes; made once for each field, as an answer has dozens of values."""
+    is_scalar = declared.kind in _SCALARS
+    tag = _tag(declared.number, _Wire.VARINT if is_scalar else _Wire.BYTES)
+    if is_scalar:
+        return lambda held: tag + _varint(int(held))
     if declared.kind is Kind.STRING_MAP:
-        pairs = (_chunk(1, name.encode()) + _chunk(2, text.encode()) for name, text in value.items())
-        return b"".join(_chunk(declared.number, pair) for pair in pairs)
-    return _varint(declared.number << 3 | _Wire.VARINT) + _varint(int(value))
+        return lambda held: _encode_map(tag, held)
+    if declared.kind is Kind.MESSAGE:
+        if declared.is_repeated:
+            return lambda held: b"".join([_chunk(tag, encode(each)) for each in held])
+        return lambda held: _chunk(tag, encode(held))
+    if declared.is_repeated:
+        return lambda held: b"".join([_chunk(tag, each.encode()) for each in held])
+    return lambda held: _chunk(tag, held.encode())
 
 
 def encode(value: Message) -> bytes:
     """Return a message's bytes; fields with their default value are left out."""
-    parts: list[bytes] = []
-    for declared in value.FIELDS.values():
-        held = getattr(value, declared.name)
-        if declared.is_repeated:
-            parts.extend(_encode_one(declared, each) for each in held)
-        elif declared.kind is Kind.MESSAGE:
-            if held is not None:
-                parts.append(_encode_one(declared, held))
-        elif held:
-            parts.append(_encode_one(declared, held))
-    return b"".join(parts)
+    held = value.__dict__
+    return b"".join([encoder(held[name]) for name, encoder in value.ENCODERS if held.get(name)])
 
 
 # Decoding
@@ -208,6 +222,10 @@ class _Reader:
         return self._at >= len(self._data)
 
     def varint(self) -> int:
+        at = self._at
+        if at < len(self._data) and self._data[at] < 0x80:  # noqa: PLR2004 - nearly all of them have one byte
+            self._at = at + 1
+            return self._data[at]
         value = 0
         for position in range(_MAX_VARINT_BYTES):
             byte = self.take(1)[0]
@@ -292,9 +310,6 @@ def _value(declared: Field, reader: _Reader) -> Any:  # noqa: ANN401 - the decla
     if declared.kind is Kind.STRING_MAP:
         return _pair(data)
     return data
-
-
-_SCALARS = {Kind.BOOL, Kind.INT32, Kind.INT64}
 
 
 def decode(kind: type[_Message], data: bytes) -> _Message:

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    MAX_GPUS = 32,
+    MAX_GPUS = 64,
     MAX_LINKS = 18,
     MAX_PROCESSES = 32,
     MAX_MIG = 7,

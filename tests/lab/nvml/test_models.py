@@ -10,7 +10,7 @@ from lab.nvml import models
 
 
 @pytest.mark.parametrize("model", sorted(models.MODELS))
-@pytest.mark.parametrize("count", [1, 2, 8, 15, 16, 32])
+@pytest.mark.parametrize("count", [1, 2, 8, 15, 16, 32, 64])
 def test_gpus_of_a_machine_are_told_apart(model: str, count: int) -> None:
     gpus = models.machine(model, count).gpus
     for field in ("uuid", "serial", "pci_address", "minor_number"):

@@ -62,6 +62,28 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     assert descriptors_on(str(tmp_path)) == 0
 
 
+def test_a_folder_is_heard_of_though_those_above_it_come_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        folder = tmp_path / "var/lib/kubelet/device-plugins"
+        watch = FolderWatch(folder, heard.set)
+        for above in (*reversed(folder.relative_to(tmp_path).parents[:-1]), folder.relative_to(tmp_path)):
+            assert not watch.renew()
+            heard.clear()
+            (tmp_path / above).mkdir()
+            await asyncio.wait_for(heard.wait(), 10)
+        heard.clear()
+        assert watch.renew()
+        await asyncio.wait_for(heard.wait(), 10)  # the kernel says that it forgets the folder above
+        heard.clear()
+        (folder.parent / "pods").mkdir()
+        await asyncio.sleep(0.05)
+        assert not heard.is_set()
+        watch.close()
+
+    asyncio.run(scenario())
+
+
 def test_changes_in_a_folder_and_in_its_successor_are_heard(tmp_path: Path) -> None:
     async def scenario() -> None:
         heard = asyncio.Event()
@@ -69,7 +91,9 @@ def test_changes_in_a_folder_and_in_its_successor_are_heard(tmp_path: Path) -> N
         watch = FolderWatch(folder, heard.set)
         assert not watch.renew()
         for _ in range(2):
+            heard.clear()
             folder.mkdir()
+            await asyncio.wait_for(heard.wait(), 10)
             assert watch.renew()
             heard.clear()
             (folder / "kubelet.sock").write_text("")
@@ -80,6 +104,7 @@ def test_changes_in_a_folder_and_in_its_successor_are_heard(tmp_path: Path) -> N
             heard.clear()
             folder.rmdir()
             await asyncio.wait_for(heard.wait(), 10)
+            assert not watch.renew()
         watch.close()
         watch.close()
 

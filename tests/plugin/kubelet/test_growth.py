@@ -1,4 +1,4 @@
-"""The daemon's memory after many rounds of what a kubelet does rarely and a broken one all the time."""
+"""The daemon's memory and descriptors after many rounds of what a kubelet does rarely and a broken one all the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from lab.kubelet import Kubelet
 from lab.kubelet.endpoint import Endpoint
-from tests.plugin.daemon_process import RESOURCE, DaemonProcess
+from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def growth_kib(daemon: DaemonProcess, work: Callable[[], object]) -> int:
     """Do it often, then as often again: what the first time leaves is no leak."""
     for _ in range(ROUNDS):
         work()
-    before = private_kib(daemon.pid)
+    memory_kib, descriptors = private_kib(daemon.pid), daemon.descriptors()
     for _ in range(ROUNDS):
         work()
-    return private_kib(daemon.pid) - before
+    wait_until(lambda: daemon.descriptors() <= descriptors, lambda: f"{daemon.descriptors()} of {descriptors} are open")
+    return private_kib(daemon.pid) - memory_kib
 
 
 def test_streams_opened_again_on_one_connection_cost_nothing(daemon: DaemonProcess) -> None:

@@ -55,7 +55,7 @@ def test_a_kubelet_that_comes_later_is_waited_for(kubelet: Kubelet, daemon: Daem
 
 
 def test_a_folder_that_comes_later_is_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
-    process = DaemonProcess(tmp_path, look_s=0.1)
+    process = DaemonProcess(tmp_path, look_s=60)  # without a hint it would come too late
     shutil.rmtree(kubelet.folder)
     with process as daemon:
         daemon.wait_for_log("does not exist")
@@ -96,7 +96,7 @@ def test_an_assignment_after_a_restart_is_answered_like_before(kubelet: Kubelet,
     kubelet.wait_for_devices(RESOURCE, 2)
     second = kubelet.allocate(RESOURCE, 1, "b")
     assert (first.device_ids, second.device_ids) == ((gpu(0).uuid,), (gpu(1).uuid,))
-    assert daemon.log().count("msg=allocated") == 2
+    daemon.wait_for_log("msg=allocated", 2)
 
 
 def test_an_own_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
@@ -109,7 +109,7 @@ def test_an_own_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon
 
 
 def test_a_folder_that_is_removed_and_made_again_is_found(kubelet: Kubelet, tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path, look_s=0.1) as daemon:
+    with DaemonProcess(tmp_path, look_s=60) as daemon:  # without a hint it would come too late
         for _ in range(2):
             kubelet.start()
             kubelet.wait_for_devices(RESOURCE, 2)

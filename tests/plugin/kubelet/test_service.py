@@ -77,6 +77,18 @@ def test_a_request_without_containers_is_refused(endpoint: Endpoint) -> None:
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_a_request_with_one_bad_container_gives_nothing_to_the_others(folder: Path, endpoint: Endpoint) -> None:
+    log = folder.parents[1] / "log"
+    before = log.read_text().count("msg=allocated")
+    request = api_pb2.AllocateRequest()
+    for device_id in (gpu(0).uuid, "GPU-x"):
+        request.container_requests.add(devices_ids=[device_id])
+    code, _ = refusal(endpoint.call, "Allocate", request, api_pb2.AllocateResponse)
+    endpoint.options()  # what the daemon does after an answer is done by now
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert log.read_text().count("msg=allocated") == before
+
+
 def test_bytes_that_are_no_message_are_survived(folder: Path, endpoint: Endpoint) -> None:
     address = SocketAddress(folder, SOCKET)
     with grpc.insecure_channel(address.target) as channel:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -79,12 +80,30 @@ class LabNode:
         found = (each for each in self.given() if (each.namespace, each.pod) == (namespace, pod))
         return {each.container: each.devices for each in found}
 
+    def known(self) -> frozenset[str] | None:
+        """Return the GPUs that the kubelet knows as healthy, None where it does not answer."""
+        try:
+            return podresources.allocatable(self.node.root, RESOURCE, timeout_s=1)
+        except (grpc.RpcError, OSError):
+            return None
+
     def knows_its_devices(self, count: int) -> bool:
         """Tell whether the kubelet runs and knows so many healthy GPUs: for a while after its start it knows none."""
-        try:
-            return len(podresources.allocatable(self.node.root, RESOURCE, timeout_s=1)) == count
-        except (grpc.RpcError, OSError):
-            return False
+        known = self.known()
+        return known is not None and len(known) == count
+
+    def registrations(self) -> int:
+        """Return how often a kubelet has taken the daemon's registration since the boot."""
+        argv = ["journalctl", "--unit", DAEMON, "--boot", "--no-pager", "--output", "cat"]
+        return self.node.run(argv).stdout.count("msg=registered")
+
+    def pid(self, unit: str) -> int:
+        """Return the main process of a unit as this machine numbers it."""
+        argv = ["systemctl", "show", "--property", "MainPID", "--value", self._named(unit)]
+        inside = self.node.run(argv).stdout.strip()
+        group = self.node.root / f"sys/fs/cgroup/system.slice/{self._named(unit)}.service/cgroup.procs"
+        numbers = {number: Path(f"/proc/{number}/status").read_text() for number in group.read_text().split()}
+        return next(int(number) for number, status in numbers.items() if _inner_pid(status) == inside)
 
     def container_config(self, container_id: str) -> dict[str, Any]:
         """Return what the engine gave runc for a container that runs."""
@@ -111,14 +130,23 @@ class LabNode:
         """Change the simulated machine while processes use it."""
         nvml_state.update(self.node.nvml_library, change)
 
+    def grapnel_node(self, *arguments: str) -> str:
+        """Run the daemon's command line; return what it prints."""
+        return self.node.run(["/usr/lib/grapnel/node/grapnel-node", *arguments]).stdout
+
     def judge(self, *verdict: str) -> str:
         """Say what a person thinks of a GPU: `grapnel-node health ...`."""
-        return self.node.run(["/usr/lib/grapnel/node/grapnel-node", "health", *verdict]).stdout
+        return self.grapnel_node("health", *verdict)
 
     def journal(self, unit: str, lines: int) -> str:
         """Return the end of a unit's journal."""
         argv = ["journalctl", "--unit", unit, "--lines", str(lines), "--no-pager", "--output", "short-monotonic"]
         return self.node.run(argv, check=False).stdout
+
+
+def _inner_pid(status: str) -> str:
+    """Return a process's number in the innermost namespace, from its /proc/PID/status."""
+    return next(line.split()[-1] for line in status.splitlines() if line.startswith("NSpid:"))
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,8 @@ class Link:
         is_awaited = way.registration.is_found and not self._has_come
         if not way.server.is_in_place() or (way.registration.is_found and not is_awaited):
             await way.serve()
+        elif is_awaited:
+            way.registration.prepare()
         self._has_come = True
         await self._announce(way)
         self._registered(begun_at)

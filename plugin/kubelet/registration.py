@@ -41,7 +41,7 @@ class Registration(Protocol):
         """Return what is served beside the device plugin's calls."""
 
     def prepare(self) -> None:
-        """Make ready for a new socket; called before it appears."""
+        """Make ready for another registration; called before its socket appears."""
 
     async def announce(self, deadline_s: float) -> None:
         """Make the kubelet know the socket; raises KubeletError."""

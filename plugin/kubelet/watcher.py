@@ -86,15 +86,15 @@ class PluginWatcher:
         }
 
     def next_socket(self) -> str:
-        """Return a name that this kubelet has not seen."""
-        return socket_name(self._resource, os.urandom(4).hex())
-
-    def prepare(self) -> None:
-        """Forget earlier verdicts, and remove what a daemon that was killed left behind."""
-        self._told.clear()
+        """Return a name that this kubelet has not seen; what a daemon that was killed left behind is removed."""
         for stale in self.socket_folder.glob(socket_name(self._resource, "*")):
             with suppress(OSError):
                 stale.unlink()
+        return socket_name(self._resource, os.urandom(4).hex())
+
+    def prepare(self) -> None:
+        """Forget earlier verdicts; called before a new one can come."""
+        self._told.clear()
 
     async def announce(self, deadline_s: float) -> None:
         """Wait for the kubelet to come and to decide; raises KubeletError."""

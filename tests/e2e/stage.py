@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,9 +102,7 @@ class LabNode:
         """Return the main process of a unit as this machine numbers it."""
         argv = ["systemctl", "show", "--property", "MainPID", "--value", self._named(unit)]
         inside = self.node.run(argv).stdout.strip()
-        group = self.node.root / f"sys/fs/cgroup/system.slice/{self._named(unit)}.service/cgroup.procs"
-        numbers = {number: Path(f"/proc/{number}/status").read_text() for number in group.read_text().split()}
-        return next(int(number) for number, status in numbers.items() if _inner_pid(status) == inside)
+        return next(pid for pid in self.node.machine.group.pids() if _number_inside(pid) == inside)
 
     def container_config(self, container_id: str) -> dict[str, Any]:
         """Return what the engine gave runc for a container that runs."""
@@ -144,9 +143,12 @@ class LabNode:
         return self.node.run(argv, check=False).stdout
 
 
-def _inner_pid(status: str) -> str:
-    """Return a process's number in the innermost namespace, from its /proc/PID/status."""
-    return next(line.split()[-1] for line in status.splitlines() if line.startswith("NSpid:"))
+def _number_inside(pid: int) -> str:
+    """Return a process's number on its node: the second one from this machine inwards, "" where it has gone."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(" ".join(line.split()[2:3]) for line in lines if line.startswith("NSpid:"))
+    return ""
 
 
 @dataclass(frozen=True)

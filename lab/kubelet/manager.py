@@ -137,6 +137,10 @@ class Kubelet:
         """End the list stream of one resource and nothing else."""
         self._endpoints[resource].end_stream()
 
+    def endpoint(self, resource: str) -> Endpoint:
+        """Return the connection that a resource has now."""
+        return self._endpoints[resource]
+
     def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 10.0) -> list[str]:
         """Wait until a resource has so many healthy devices and return them."""
         if self.registry.wait_for(lambda: len(self.healthy(resource)) == healthy, timeout_s):

@@ -23,25 +23,24 @@ _MASK = _CREATE | _DELETE | _MOVED_TO | _MOVED_FROM | _DELETE_SELF | _MOVE_SELF 
 
 
 class FolderWatch:
-    """Calls `changed` in the event loop when an entry of one of the folders comes or goes."""
+    """Calls `changed` in the event loop when an entry of the folder comes or goes."""
 
-    def __init__(self, folders: tuple[Path, ...], changed: Callable[[], None]) -> None:
-        self._folders = folders
+    def __init__(self, folder: Path, changed: Callable[[], None]) -> None:
+        self._folder = folder
         self._changed = changed
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = -1
 
     def renew(self) -> bool:
-        """Watch the folders that have the names now, cheap for those that are watched; return whether the first is."""
+        """Watch the folder that has the name now; cheap when it is watched already."""
         if self._descriptor < 0:
             self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if self._descriptor < 0:
                 return False
             asyncio.get_running_loop().add_reader(self._descriptor, self._drain)
         # The same folder gives the same watch, a new one in its place another: the kernel ends the old watch.
-        paths = map(os.fsencode, self._folders)
-        watched = [bool(self._libc.inotify_add_watch(self._descriptor, path, _MASK) >= 0) for path in paths]
-        return watched[0]
+        path = os.fsencode(self._folder)
+        return bool(self._libc.inotify_add_watch(self._descriptor, path, _MASK) >= 0)
 
     def _drain(self) -> None:
         try:

@@ -104,16 +104,19 @@ class Link:
 
     async def run(self) -> None:
         """Look after the registration until stopped; then withdraw and stop serving."""
-        watch = FolderWatch(self._ways.folders, self._wake.set)
+        watch, *others = [FolderWatch(folder, self._wake.set) for folder in self._ways.folders]
         try:
             while not self._is_stopping:
                 self._wake.clear()
                 if not watch.renew() and self._ways.mend_folder(is_watched=self.board.open_streams > 0):
                     watch.renew()
+                for other in others:
+                    other.renew()
                 await self._look()
                 await self._wait()
         finally:
-            watch.close()
+            for each in (watch, *others):
+                each.close()
             await self._withdraw()
 
     def stop(self) -> None:

@@ -69,8 +69,9 @@ class Ways:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders in which something can change that matters; that of `kubelet.sock` is the first."""
-        return self._call.registration.socket_folder, self._be_found.registration.socket_folder
+        """The folders in which something may change at any time; that of `kubelet.sock` is the first."""
+        folder = self._call.registration.socket_folder
+        return (folder,) if self.now is self._call else (folder, self.now.registration.socket_folder)
 
     def leads_to(self, *, has_socket: bool) -> bool:
         """Whether there is a kubelet that could be reached: one with a `kubelet.sock`, or one that finds plugins."""

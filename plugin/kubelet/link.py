@@ -129,7 +129,8 @@ class Link:
         if kubelet != self._kubelet:
             self._kubelet = kubelet
             self._kubelet_changed_at = self._clock()
-            self._is_registered = self._has_come = False
+            self._is_registered = False
+            self._has_come = self._has_come and kubelet is None  # without its socket it is the same kubelet still
             self._backoff_s = self._retry_at = 0.0
         if self.board.open_streams and kubelet is None:
             return  # it watches: whatever happened to its socket, nothing is lost yet

@@ -252,11 +252,11 @@ def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path: Path)
         kubelet.wait_for_devices(RESOURCE, 2)
 
 
-def test_a_folder_that_is_removed_under_a_running_kubelet_is_made_again(tmp_path: Path) -> None:
-    process, kubelet = (
-        DaemonProcess(tmp_path, look_s=0.1, hidden_s=0.1),
-        Kubelet(tmp_path / "kubelet", watches_plugins=True),
-    )
+@pytest.mark.parametrize("registration", ["auto", "watcher"])
+def test_a_folder_that_is_removed_under_a_running_kubelet_is_made_again(tmp_path: Path, registration: str) -> None:
+    process = DaemonProcess(tmp_path, look_s=0.1, hidden_s=0.1, register_s=60)
+    process.configure(registration=registration)
+    kubelet = Kubelet(tmp_path / "kubelet", watches_plugins=True)
     with kubelet, serving(process.kubelet_root, one_container("pod", RESOURCE)), process as daemon:
         kubelet.wait_for_devices(RESOURCE, 2)
         known = kubelet.registry.get(RESOURCE)
@@ -265,9 +265,10 @@ def test_a_folder_that_is_removed_under_a_running_kubelet_is_made_again(tmp_path
         assert known is not None
         assert (known.is_watched, kubelet.registry.registrations) == (True, 1)
 
-        kubelet.end_stream(RESOURCE)  # there is no kubelet.sock to register on: it has to find the daemon
-        wait_for_registrations(kubelet, 2)
-        kubelet.wait_for_devices(RESOURCE, 2)
+        for count in (2, 3):  # there is no kubelet.sock to register on: it has to find the daemon
+            kubelet.end_stream(RESOURCE)
+            wait_for_registrations(kubelet, count)
+            kubelet.wait_for_devices(RESOURCE, 2)
         assert [path.name[:23] for path in kubelet.plugins_folder.iterdir()] == ["grapnel-nvidia.com_gpu~"]
 
         kubelet.restart()

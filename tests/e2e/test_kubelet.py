@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 SOCKET = "grapnel-nvidia.com_gpu"
-ROUNDS = 25
+ROUNDS = 15
 UNDISTURBED_S = 1.5  # the kubelet's plugin manager looks once a second
 CONFIG = "etc/grapnel/node.json"
 

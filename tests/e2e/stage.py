@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from tests.e2e.manifests import RESOURCE
 from tests.e2e.waiting import TIMEOUT_S, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lab.nodes import Node
     from lab.nvml.machine import Machine
@@ -132,6 +132,19 @@ class LabNode:
     def grapnel_node(self, *arguments: str) -> str:
         """Run the daemon's command line; return what it prints."""
         return self.node.run(["/usr/lib/grapnel/node/grapnel-node", *arguments]).stdout
+
+    @contextmanager
+    def configured(self, **keys: object) -> Iterator[None]:
+        """Give the daemon other settings for a while."""
+        path = self.node.root / "etc/grapnel/node.json"
+        before = path.read_text()
+        path.write_text(json.dumps({**json.loads(before), **keys}))
+        self.unit("reload", DAEMON)
+        try:
+            yield
+        finally:
+            path.write_text(before)
+            self.unit("reload", DAEMON)
 
     def judge(self, *verdict: str) -> str:
         """Say what a person thinks of a GPU: `grapnel-node health ...`."""

@@ -5,9 +5,7 @@ How long each takes is in docs/device-plugin.md. Restarts under running pods are
 
 from __future__ import annotations
 
-import json
 import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +16,6 @@ from tests.e2e.stage import DAEMON, KUBELET
 from tests.e2e.waiting import holds, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.e2e.room import Room
@@ -29,7 +26,6 @@ pytestmark = pytest.mark.e2e
 SOCKET = "grapnel-nvidia.com_gpu"
 ROUNDS = 15
 UNDISTURBED_S = 1.5  # the kubelet's plugin manager looks once a second
-CONFIG = "etc/grapnel/node.json"
 
 
 @pytest.fixture
@@ -223,25 +219,11 @@ def wait_until_offered(stage: Stage, node: LabNode, uuids: frozenset[str]) -> No
     wait_for("the kubelet knows these GPUs", lambda: node.known() == uuids, evidence=lambda: stage.evidence(node.name))
 
 
-@contextmanager
-def configured(node: LabNode, **keys: object) -> Iterator[None]:
-    """Give the daemon other settings for a while."""
-    path = node.node.root / CONFIG
-    before = path.read_text()
-    path.write_text(json.dumps({**json.loads(before), **keys}))
-    node.unit("reload", DAEMON)
-    try:
-        yield
-    finally:
-        path.write_text(before)
-        node.unit("reload", DAEMON)
-
-
 def test_a_kubelet_that_is_to_find_the_daemon_finds_it(
     room: Room, stage: Stage, node: LabNode, folder: Path, registry: Path
 ) -> None:
     before = node.registrations()
-    with configured(node, registration="watcher"):
+    with node.configured(registration="watcher"):
         wait_until_known(stage, node, before)
         assert not list(folder.glob(f"{SOCKET}*"))
         assert list(registry.glob(f"{SOCKET}*"))

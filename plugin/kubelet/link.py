@@ -206,6 +206,8 @@ class Link:
         """Wait longer each time; not for a kubelet that hangs, as it was given its time to answer already."""
         if isinstance(error, KubeletSilent):
             self._wake.set()
+            if self._timing.slow_s < self._timing.register_s:
+                return  # it was told of already
         else:
             self._backoff_s = min(max(self._timing.backoff_min_s, 2 * self._backoff_s), self._timing.backoff_max_s)
             self._retry_at = self._clock() + self._backoff_s

@@ -81,11 +81,16 @@ class KubeletSocket:
         try:
             await call_unary(address.path, METHOD, request, api.Empty, deadline_s=deadline_s)
         except CallError as error:
-            if error.code is Code.UNAVAILABLE:
-                raise KubeletError(f"no kubelet: nobody answers on {folder / KUBELET_SOCKET}", HINT) from error
-            code, detail = error.code.name, error.detail[:_MAX_DETAIL]
-            problem = f"{folder / KUBELET_SOCKET}: registration of {self._resource} failed: {code}: {detail}"
-            kind = KubeletSilent if error.code is Code.DEADLINE_EXCEEDED else KubeletError
-            raise kind(problem, HINT) from error
+            raise self._failure(error, deadline_s) from error
         finally:
             address.close()
+
+    def _failure(self, error: CallError, deadline_s: float) -> KubeletError:
+        """Return what to say; always the same for the same trouble, as the journal repeats nothing."""
+        path = self.socket_folder / KUBELET_SOCKET
+        if error.code is Code.UNAVAILABLE:
+            return KubeletError(f"no kubelet: nobody answers on {path}", HINT)
+        problem = f"{path}: registration of {self._resource} failed"
+        if error.code is Code.DEADLINE_EXCEEDED:
+            return KubeletSilent(f"{problem}: no answer within {deadline_s:g} s", HINT)
+        return KubeletError(f"{problem}: {error.code.name}: {error.detail[:_MAX_DETAIL]}", HINT)

@@ -64,7 +64,9 @@ def assert_gives_gpus(room: Room, node: LabNode, name: str) -> None:
 
 
 def break_stream(node: LabNode) -> None:
-    assert break_connections(node.pid(DAEMON), SOCKET) == 1
+    """Break the connection; on a busy node the kubelet may just be exchanging it once more."""
+    daemon = node.pid(DAEMON)
+    wait_for("there is a connection to break", lambda: break_connections(daemon, SOCKET))
 
 
 def test_a_stream_that_ends_alone_is_opened_again_and_leaves_nothing_behind(stage: Stage, node: LabNode) -> None:

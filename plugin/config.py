@@ -29,7 +29,7 @@ _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
 _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
-REGISTRATIONS = ("socket", "watcher")
+REGISTRATIONS = ("auto", "socket", "watcher")
 _RESERVED = ("kubernetes.io", ".kubernetes.io")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
@@ -46,7 +46,7 @@ class NodeConfig:
     origin: str = field(default="", compare=False)  # the file that was read
     given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
     kubelet_root: Path = Path("/var/lib/kubelet")
-    registration: str = "socket"
+    registration: str = "auto"
     hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")

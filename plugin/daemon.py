@@ -392,9 +392,11 @@ class Daemon:
         self.labels.close(stays=self.release is not None)
         await self._admin.close()
         await self._end_metrics()
-        await self.offering.stop()
-        await asyncio.to_thread(self._node.close)
-        await self.history.stop()
+        # Before the GPUs are withdrawn: it takes up to a second, in which they are as good as before.
         loop = asyncio.get_running_loop()
-        if not await loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S):
+        closing = loop.run_in_executor(None, self._thread.stop, _DRIVER_STOP_S)
+        _, is_closed = await asyncio.gather(asyncio.to_thread(self._node.close), closing)
+        await self.offering.stop()
+        await self.history.stop()
+        if not is_closed:
             self._journal.warning("the driver does not answer: its session is left open", waited_s=_DRIVER_STOP_S)

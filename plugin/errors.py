@@ -10,6 +10,7 @@ NodeDaemonError
 ├── AdminError           the running daemon cannot be told something
 ├── ExpectationError     what `verify` is to expect is not in the contract
 ├── KubeletError         the kubelet cannot be reached or refuses the registration
+│   └── KubeletSilent    it takes the connection, and does not answer
 ├── ClusterError         the Kubernetes API cannot be reached or used, or said no
 └── RequestError         a call of the kubelet that cannot be answered
     ├── InvalidRequest   it names what this node never offered
@@ -67,6 +68,10 @@ class ExpectationError(NodeDaemonError):
 
 class KubeletError(NodeDaemonError):
     """The kubelet cannot be reached, or said no."""
+
+
+class KubeletSilent(KubeletError):  # noqa: N818 - what it does
+    """The kubelet hangs, or has too much to do."""
 
 
 class ClusterError(NodeDaemonError):

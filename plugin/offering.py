@@ -105,7 +105,7 @@ class Offering:
         return Link(
             resource=resource,
             kubelet_root=config.kubelet_root,
-            through_watcher=config.registration == "watcher",
+            registration=config.registration,
             journal=self._journal,
             on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,

@@ -92,7 +92,8 @@ def break_gpu_after_broken_stream(plugin: Running, index: int) -> float:
     if kubelet.registry.wait_for(lambda: len(kubelet.healthy(RESOURCE)) == healthy, GIVEN_UP_S):
         return _break(plugin, kubelet.registry, index)
     registry, endpoint = Registry(), Endpoint(kubelet.folder, plugin.subject.endpoint)  # it does not come by itself
-    endpoint.watch(registry, registry.register(RESOURCE, plugin.subject.endpoint))
+    registry.register(RESOURCE, plugin.subject.endpoint)
+    endpoint.watch(registry, RESOURCE, lambda _resource: None)
     try:
         registry.wait_for(lambda: bool(_healthy(registry)), GIVEN_UP_S)
         return _break(plugin, registry, index)

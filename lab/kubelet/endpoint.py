@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from lab.kubelet.registry import Device, Registry, Resource
+from lab.kubelet.registry import Device, Registry
 from plugin.kubelet.folder import SocketAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 CALL_TIMEOUT_S = 10.0  # the real one has none for Allocate: a test must end all the same
@@ -85,19 +85,19 @@ class Endpoint:
         finally:
             stream.cancel()
 
-    def watch(self, registry: Registry, resource: Resource) -> None:
-        """Follow the plugin's list in a thread until the stream ends; it is not opened again."""
+    def watch(self, registry: Registry, resource: str, ended: Callable[[str], None]) -> None:
+        """Follow the plugin's list in a thread until the stream ends, which `ended` hears; it is not opened again."""
         self._stream = self._list_and_watch()
-        threading.Thread(target=self._follow, args=(registry, resource), daemon=True).start()
+        threading.Thread(target=self._follow, args=(registry, resource, ended), daemon=True).start()
 
-    def _follow(self, registry: Registry, resource: Resource) -> None:
+    def _follow(self, registry: Registry, resource: str, ended: Callable[[str], None]) -> None:
         try:
             for answer in self._stream:
                 registry.set_devices(resource, [_device(message) for message in answer.devices])
-        except grpc.RpcError:
-            pass  # however a stream ends, it has ended
+        except (grpc.RpcError, ValueError):
+            pass  # however a stream ends, it has ended: by the plugin, or by a channel that was closed
         finally:
-            registry.stream_ended(resource)
+            ended(resource)
 
     def end_stream(self) -> None:
         """End the stream alone, as a broken kubelet would; the connection stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from lab.kubelet.books import AllocationRefused, Books, Plugin, Pod
 from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
-from lab.kubelet.watcher import PluginWatcher
+from lab.kubelet.watcher import ROUND_S, PluginWatcher
 from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
 
 if TYPE_CHECKING:
@@ -57,16 +58,19 @@ class Kubelet:
     With `watches_plugins` it also takes plugins whose sockets are in `<root>/plugins_registry`.
     """
 
-    def __init__(self, root: Path, *, watches_plugins: bool = False) -> None:
+    def __init__(self, root: Path, *, watches_plugins: bool = False, round_s: float = ROUND_S) -> None:
         self.folder = root / "device-plugins"
         self.plugins_folder = root / "plugins_registry"
         self._watches_plugins = watches_plugins
+        self._round_s = round_s
         self._watcher: PluginWatcher | None = None
         self.mode = Mode.SERVE
         self.registry = Registry()
         self.assignments: dict[str, Assignment] = {}
         self.books = Books()  # of whole pods; assignments are single containers without a pod
         self._endpoints: dict[str, Endpoint] = {}
+        self._replaced: list[Endpoint] = []  # by a registration anew; the real one does not hang up on them either
+        self._connecting = threading.Lock()
         self._server: grpc.Server | None = None
         self._address: SocketAddress | None = None
 
@@ -91,7 +95,10 @@ class Kubelet:
         self._server.add_insecure_port(self._address.target)
         self._server.start()
         if self._watches_plugins:
-            self._watcher = PluginWatcher(self.plugins_folder, self._take)
+            registry = self.registry
+            self._watcher = PluginWatcher(
+                self.plugins_folder, self._take, lambda name: self._disconnect(registry, name), round_s=self._round_s
+            )
 
     def stop(self, *, leave_socket: bool = False) -> None:
         """Stop; with `leave_socket` a stale kubelet.sock stays, as after a kill."""
@@ -100,9 +107,12 @@ class Kubelet:
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.stop()
-        for endpoint in self._endpoints.values():
+        with self._connecting:
+            endpoints = [*self._endpoints.values(), *self._replaced]
+            self._endpoints.clear()
+            self._replaced.clear()
+        for endpoint in endpoints:
             endpoint.close()
-        self._endpoints.clear()
         if server is None or address is None:
             return
         socket, kept = self.folder / KUBELET_SOCKET, self.folder / "kept"
@@ -127,6 +137,10 @@ class Kubelet:
         """End the list stream of one resource and nothing else."""
         self._endpoints[resource].end_stream()
 
+    def endpoint(self, resource: str) -> Endpoint:
+        """Return the connection that a resource has now."""
+        return self._endpoints[resource]
+
     def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 10.0) -> list[str]:
         """Wait until a resource has so many healthy devices and return them."""
         if self.registry.wait_for(lambda: len(self.healthy(resource)) == healthy, timeout_s):
@@ -140,8 +154,7 @@ class Kubelet:
 
     def capacity(self, resource: str) -> int:
         """Return how many devices the node status would show."""
-        known = self.registry.get(resource)
-        return len(known.devices) if known else 0
+        return self.registry.capacity(resource)
 
     def free(self, resource: str) -> list[str]:
         """Return the healthy devices that nobody has."""
@@ -202,6 +215,8 @@ class Kubelet:
         registry, server = self.registry, self._server
         if self.mode is Mode.HANG:
             registry.wait_for(lambda: self.mode is not Mode.HANG or self._server is not server, _HANG_S)
+        if self._server is not server:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "there is another kubelet")
         if self.mode is Mode.REFUSE or request.version != _API_VERSION:
             context.abort(grpc.StatusCode.UNKNOWN, f"requested version {request.version!r} is not supported")
         endpoint = Endpoint(self.folder, request.endpoint)
@@ -228,14 +243,28 @@ class Kubelet:
         return ""
 
     def _adopt(self, resource: Resource, endpoint: Endpoint) -> None:
-        previous = self._endpoints.pop(resource.name, None)
-        if previous is not None:
-            previous.close()
-        self._endpoints[resource.name] = endpoint
-        if self.mode is Mode.DEAF:
+        with self._connecting:
+            previous = self._endpoints.pop(resource.name, None)
+            if previous is not None:
+                self._replaced.append(previous)
+            self._endpoints[resource.name] = endpoint
+        if self.mode is Mode.DROP:
+            self._disconnect(self.registry, resource.name)
+        if self.mode in {Mode.DEAF, Mode.DROP}:
             return
-        endpoint.watch(self.registry, resource)
+        registry = self.registry
+        endpoint.watch(registry, resource.name, lambda name: self._disconnect(registry, name))
         if self.mode is Mode.LOSE:
             self.registry.wait_for(lambda: resource.is_watched, _LOSE_S)
             endpoint.end_stream()
             self.registry.wait_for(lambda: not resource.is_watched, _LOSE_S)
+
+    def _disconnect(self, registry: Registry, name: str) -> None:
+        """End the connection that a resource has now, as `runClient` does when any stream of that name has ended."""
+        if registry is not self.registry:
+            return  # of the kubelet before
+        with self._connecting:
+            current = self._endpoints.pop(name, None)
+        registry.stream_ended(name)
+        if current is not None:
+            current.close()

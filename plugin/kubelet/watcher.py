@@ -1,18 +1,23 @@
 """The other way to register: the kubelet's plugin watcher finds our socket in `plugins_registry`.
 
 It asks who we are (`GetInfo`), takes the same socket for the device plugin's calls, and tells whether it
-took us (`NotifyRegistrationStatus`). It looks once for each socket that appears (its reconciler runs once
-a second), so a registration anew takes a new socket. Source: pkg/kubelet/pluginmanager of Kubernetes, and
-k8s.io/kubelet pkg/apis/pluginregistration/v1. Not here: when to register (`link`).
+took us (`NotifyRegistrationStatus`). Its reconciler runs once a second, and looks once at each socket that
+appears, so a registration anew takes a new socket. One of the same name takes two rounds: in the first
+the old one is unregistered. So each has a name of its own, and old and new change places in one round.
+A kubelet that starts takes what is there at once. Source: pkg/kubelet/pluginmanager of Kubernetes
+(1.34 to 1.36), and k8s.io/kubelet pkg/apis/pluginregistration/v1. Not here: when to register (`link`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.errors import KubeletError
+from plugin.errors import KubeletError, KubeletSilent
 from plugin.kubelet.messages import API_VERSION
+from plugin.kubelet.registration import HINT, socket_name
 from plugin.rpc.codec import Message, boolean, string, strings
 from plugin.rpc.serving import Unary
 
@@ -55,7 +60,7 @@ class RegistrationStatusResponse(Message):
 class PluginWatcher:
     """Registers one resource through a socket in the watcher's folder."""
 
-    needs_new_socket = True
+    is_found = True
 
     def __init__(self, kubelet_root: Path, resource: str) -> None:
         self.socket_folder = kubelet_root / REGISTRY
@@ -80,17 +85,23 @@ class PluginWatcher:
             f"/{SERVICE}/NotifyRegistrationStatus": Unary(RegistrationStatus, self.notify_registration_status),
         }
 
+    def next_socket(self) -> str:
+        """Return a name that this kubelet has not seen; what a daemon that was killed left behind is removed."""
+        for stale in self.socket_folder.glob(socket_name(self._resource, "*")):
+            with suppress(OSError):
+                stale.unlink()
+        return socket_name(self._resource, os.urandom(4).hex())
+
     def prepare(self) -> None:
-        """Forget the verdict on the socket before; called before a new one appears."""
+        """Forget earlier verdicts; called before a new one can come."""
         self._told.clear()
 
     async def announce(self, deadline_s: float) -> None:
         """Wait for the kubelet to come and to decide; raises KubeletError."""
         where = f"{self.socket_folder}: registration of {self._resource} failed"
-        hint = "tried again by itself; see the kubelet's log: journalctl -u kubelet"
         try:
             await asyncio.wait_for(self._told.wait(), deadline_s)
         except asyncio.TimeoutError as error:  # noqa: UP041 - the same class only from Python 3.11 on
-            raise KubeletError(f"{where}: no kubelet came within {deadline_s:g} s", hint) from error
+            raise KubeletSilent(f"{where}: no kubelet came within {deadline_s:g} s", HINT) from error
         if not self._status.plugin_registered:
-            raise KubeletError(f"{where}: {self._status.error[:_MAX_DETAIL]}", hint)
+            raise KubeletError(f"{where}: {self._status.error[:_MAX_DETAIL]}", HINT)

@@ -28,7 +28,7 @@ _BACKLOG = 128
 
 
 class Server:
-    """Serves `methods` by path ("/package.Service/Method") to root and the own user, once: from `start` to `stop`."""
+    """Serves `methods` by path ("/package.Service/Method") to root and the own user, from `start` to one `stop`."""
 
     def __init__(self, methods: Mapping[str, Method], journal: Journal, limits: Limits | None = None) -> None:
         self._methods = methods
@@ -45,7 +45,13 @@ class Server:
         return len(self._connections)
 
     async def start(self, path: str) -> None:
-        """Serve on a new socket; one that was left behind is replaced. Raises OSError."""
+        """Serve on a new socket; one that was left behind is replaced. Raises OSError.
+
+        A second start takes another socket instead of the first; connections stay as they are.
+        """
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             _remove_stale(path)

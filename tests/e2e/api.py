@@ -143,6 +143,16 @@ class Api:
                 session.sock.shutdown()  # its own close leaves the socket open when the other side was first
         return output
 
+    def conditions(self, node: str) -> dict[str, tuple[str, str]]:
+        """Return status and message of a node's conditions by type."""
+        return {each.type: (each.status, each.message) for each in self.node(node).status.conditions}
+
+    def node_events(self, name: str) -> list[str]:
+        """Return the events of a node, a line each."""
+        selector = f"involvedObject.kind=Node,involvedObject.name={name}"
+        found = self.core.list_event_for_all_namespaces(field_selector=selector, _request_timeout=CALL_TIMEOUT_S).items
+        return [f"{event.reason}: {event.message}" for event in found]
+
     def events(self, namespace: str) -> Iterator[str]:
         """Yield the namespace's events, oldest first, a line each."""
         listed = self.core.list_namespaced_event(namespace, _request_timeout=CALL_TIMEOUT_S).items

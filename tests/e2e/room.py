@@ -81,7 +81,7 @@ class Room:
         """Wait for the end of a pod."""
         description = f"pod {name} has ended"
         pod = wait_for(description, lambda: self._in_phase(name, ENDED), timeout_s=timeout_s, evidence=self.evidence)
-        containers = (*(pod.status.init_container_statuses or ()), *pod.status.container_statuses)
+        containers = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
         logs = {each.name: self.api.log(self.name, name, each.name) for each in containers}
         return Ended(pod.status.phase, logs)
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,7 +22,7 @@ from tests.e2e.manifests import RESOURCE
 from tests.e2e.waiting import TIMEOUT_S, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lab.nodes import Node
     from lab.nvml.machine import Machine
@@ -79,12 +81,28 @@ class LabNode:
         found = (each for each in self.given() if (each.namespace, each.pod) == (namespace, pod))
         return {each.container: each.devices for each in found}
 
+    def known(self) -> frozenset[str] | None:
+        """Return the GPUs that the kubelet knows as healthy, None where it does not answer."""
+        try:
+            return podresources.allocatable(self.node.root, RESOURCE, timeout_s=1)
+        except (grpc.RpcError, OSError):
+            return None
+
     def knows_its_devices(self, count: int) -> bool:
         """Tell whether the kubelet runs and knows so many healthy GPUs: for a while after its start it knows none."""
-        try:
-            return len(podresources.allocatable(self.node.root, RESOURCE, timeout_s=1)) == count
-        except (grpc.RpcError, OSError):
-            return False
+        known = self.known()
+        return known is not None and len(known) == count
+
+    def registrations(self) -> int:
+        """Return how often a kubelet has taken the daemon's registration since the boot."""
+        argv = ["journalctl", "--unit", DAEMON, "--boot", "--no-pager", "--output", "cat"]
+        return self.node.run(argv).stdout.count("msg=registered")
+
+    def pid(self, unit: str) -> int:
+        """Return the main process of a unit as this machine numbers it."""
+        argv = ["systemctl", "show", "--property", "MainPID", "--value", self._named(unit)]
+        inside = self.node.run(argv).stdout.strip()
+        return next(pid for pid in self.node.machine.group.pids() if _number_inside(pid) == inside)
 
     def container_config(self, container_id: str) -> dict[str, Any]:
         """Return what the engine gave runc for a container that runs."""
@@ -111,14 +129,39 @@ class LabNode:
         """Change the simulated machine while processes use it."""
         nvml_state.update(self.node.nvml_library, change)
 
+    def grapnel_node(self, *arguments: str) -> str:
+        """Run the daemon's command line; return what it prints."""
+        return self.node.run(["/usr/lib/grapnel/node/grapnel-node", *arguments]).stdout
+
+    @contextmanager
+    def configured(self, **keys: object) -> Iterator[None]:
+        """Give the daemon other settings for a while."""
+        path = self.node.root / "etc/grapnel/node.json"
+        before = path.read_text()
+        path.write_text(json.dumps({**json.loads(before), **keys}))
+        self.unit("reload", DAEMON)
+        try:
+            yield
+        finally:
+            path.write_text(before)
+            self.unit("reload", DAEMON)
+
     def judge(self, *verdict: str) -> str:
         """Say what a person thinks of a GPU: `grapnel-node health ...`."""
-        return self.node.run(["/usr/lib/grapnel/node/grapnel-node", "health", *verdict]).stdout
+        return self.grapnel_node("health", *verdict)
 
     def journal(self, unit: str, lines: int) -> str:
         """Return the end of a unit's journal."""
         argv = ["journalctl", "--unit", unit, "--lines", str(lines), "--no-pager", "--output", "short-monotonic"]
         return self.node.run(argv, check=False).stdout
+
+
+def _number_inside(pid: int) -> str:
+    """Return a process's number on its node: the second one from this machine inwards, "" where it has gone."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(" ".join(line.split()[2:3]) for line in lines if line.startswith("NSpid:"))
+    return ""
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,13 @@ class DaemonProcess:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as the kernel does when memory is short."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     @property
     def pid(self) -> int:

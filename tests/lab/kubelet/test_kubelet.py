@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import queue
+import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,11 @@ from lab.kubelet import AllocationRefused, Device, Kubelet, Mode
 from lab.kubelet.endpoint import status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as watcher_pb2
+from lab.kubelet.watcher import PluginWatcher
 from plugin.kubelet.folder import SocketAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 RESOURCE = "example.com/thing"
@@ -26,6 +29,13 @@ REQUESTS: dict[str, Any] = {
     "GetPreferredAllocation": api_pb2.PreferredAllocationRequest,
     "Allocate": api_pb2.AllocateRequest,
 }
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class MinimalPlugin:
@@ -269,3 +279,74 @@ def test_a_kubelet_that_does_not_watch_leaves_the_folder_alone(kubelet: Kubelet)
 
 def test_devices_are_values() -> None:
     assert Device("a", is_healthy=True) == Device("a", is_healthy=True, numa_nodes=())
+
+
+def test_the_end_of_an_older_stream_takes_the_connection_of_now_with_it(
+    kubelet: Kubelet, plugin: MinimalPlugin
+) -> None:
+    """As `runClient` does: the reason to keep registrations apart."""
+    plugin.register()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    older = kubelet.endpoint(RESOURCE)
+    plugin.register()
+    wait_until(lambda: plugin.calls.count("ListAndWatch") == 2)
+    assert kubelet.healthy(RESOURCE) == ["a", "b"]
+    older.end_stream()
+    kubelet.wait_for_devices(RESOURCE, 0)
+    with pytest.raises(AllocationRefused, match="unregistered"):
+        kubelet.allocate(RESOURCE, 1, "pod")
+
+
+def test_after_the_grace_period_there_is_no_capacity_either(kubelet: Kubelet, plugin: MinimalPlugin) -> None:
+    plugin.register()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    kubelet.end_stream(RESOURCE)
+    kubelet.wait_for_devices(RESOURCE, 0)
+    assert kubelet.capacity(RESOURCE) == 3
+    kubelet.registry.grace_s = 0
+    assert kubelet.capacity(RESOURCE) == 0
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(tmp_path, watches_plugins=True) as stand_in:
+        yield stand_in
+
+
+def test_a_plugin_whose_socket_goes_is_disconnected_by_its_resource(watching: Kubelet) -> None:
+    plugin = MinimalPlugin(watching.plugins_folder, prefers=True)
+    watching.wait_for_devices(RESOURCE, 2)
+    (watching.plugins_folder / "thing.sock").unlink()
+    watching.wait_for_devices(RESOURCE, 0)
+    plugin.stop()
+
+
+def test_a_plugin_in_a_folder_that_was_made_anew_is_found_after_a_restart(watching: Kubelet) -> None:
+    shutil.rmtree(watching.plugins_folder)
+    time.sleep(0.3)  # several rounds: the folder is missed
+    watching.plugins_folder.mkdir()
+    plugin = MinimalPlugin(watching.plugins_folder, prefers=True)
+    time.sleep(0.3)
+    assert plugin.calls == []
+    watching.restart()
+    assert watching.wait_for_devices(RESOURCE, 2) == ["a", "b"]
+    plugin.stop()
+
+
+def test_a_socket_in_the_place_of_another_is_dropped_before_it_is_taken(tmp_path: Path) -> None:
+    happened: list[str] = []
+
+    def take(info: watcher_pb2.PluginInfo, socket: str) -> str:
+        happened.append(f"{info.name} taken from {socket}")
+        return ""
+
+    plugin = MinimalPlugin(tmp_path, prefers=True)
+    watcher = PluginWatcher(tmp_path, take, lambda resource: happened.append(f"{resource} dropped"))
+    wait_until(lambda: len(happened) == 1)
+    plugin.stop()
+    plugin = MinimalPlugin(tmp_path, prefers=True)
+    wait_until(lambda: len(happened) == 3)
+    taken = f"{RESOURCE} taken from thing.sock"
+    assert happened == [taken, f"{RESOURCE} dropped", taken]
+    watcher.stop()
+    plugin.stop()

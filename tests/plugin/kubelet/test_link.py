@@ -12,6 +12,7 @@ from lab.kubelet import Kubelet, Mode
 from lab.kubelet.endpoint import Endpoint
 from tests.plugin.daemon_process import RESOURCE, DaemonProcess, wait_until
 from tests.plugin.fakes import gpu
+from tests.plugin.kubelet.pod_resources import one_container, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def test_a_stale_socket_at_start_is_not_fatal(kubelet: Kubelet, tmp_path: Path) 
     kubelet.start()
     kubelet.stop(leave_socket=True)
     with process as daemon:
-        daemon.wait_for_log("UNAVAILABLE")
+        daemon.wait_for_log("nobody answers")
         kubelet.start()
         kubelet.wait_for_devices(RESOURCE, 2)
 
@@ -99,13 +100,21 @@ def test_an_assignment_after_a_restart_is_answered_like_before(kubelet: Kubelet,
     daemon.wait_for_log("msg=allocated", 2)
 
 
-def test_an_own_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+def test_an_own_socket_that_was_removed_is_back_and_the_kubelet_notices_nothing(
+    kubelet: Kubelet, daemon: DaemonProcess
+) -> None:
     kubelet.start()
     kubelet.wait_for_devices(RESOURCE, 2)
-    (kubelet.folder / SOCKET).unlink()
-    wait_for_registrations(kubelet, 2)
-    kubelet.wait_for_devices(RESOURCE, 2)
-    assert daemon.is_running()
+    daemon.wait_for_log(REGISTERED)
+    for _ in range(3):
+        (kubelet.folder / SOCKET).unlink()
+        wait_until((kubelet.folder / SOCKET).exists, daemon.log)
+        other = Endpoint(kubelet.folder, SOCKET)
+        assert len(other.first_list()) == 2
+        other.close()
+    known = kubelet.registry.get(RESOURCE)
+    assert known is not None
+    assert (kubelet.registry.registrations, known.lists, known.is_watched) == (1, 1, True)
 
 
 def test_a_folder_that_is_removed_and_made_again_is_found(kubelet: Kubelet, tmp_path: Path) -> None:
@@ -140,6 +149,18 @@ def test_a_kubelet_that_never_opens_the_stream_is_registered_with_again(
     assert daemon.is_running()
 
 
+def test_a_kubelet_that_hung_up_before_it_opened_a_stream_is_registered_with_again(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """As when the end of an older stream takes the new connection with it."""
+    with DaemonProcess(tmp_path, first_stream_s=60):
+        kubelet.set_mode(Mode.DROP)
+        kubelet.start()
+        wait_for_registrations(kubelet, 2)
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
 def test_a_stream_that_is_lost_before_the_registration_is_answered_is_noticed(kubelet: Kubelet, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path, first_stream_s=60) as daemon:
         kubelet.set_mode(Mode.LOSE)
@@ -154,13 +175,45 @@ def test_a_kubelet_that_hangs_in_register_is_given_up_and_tried_again(kubelet: K
     with DaemonProcess(tmp_path, register_s=0.2) as daemon:
         kubelet.set_mode(Mode.HANG)
         kubelet.start()
-        daemon.wait_for_log("DEADLINE_EXCEEDED")
+        daemon.wait_for_log("no answer within")
         kubelet.set_mode(Mode.SERVE)
         kubelet.wait_for_devices(RESOURCE, 2)
 
 
+def test_a_kubelet_that_hung_for_long_is_registered_with_when_it_goes_on(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, register_s=0.2, slow_s=0.1, backoff_max_s=60) as daemon:
+        kubelet.set_mode(Mode.HANG)
+        kubelet.start()
+        daemon.wait_for_log("has not answered")
+        time.sleep(2)  # many attempts: the pauses between them must not grow, and nothing is said twice
+        assert daemon.log().count("topic=kubelet") + daemon.log().count("answer") == 1
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+def test_a_slow_kubelet_is_told_of_and_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, register_s=60, slow_s=0.05) as daemon:
+        kubelet.set_mode(Mode.HANG)
+        kubelet.start()
+        daemon.wait_for_log("has not answered the registration of nvidia.com/gpu yet")
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+        daemon.wait_for_log("resolved")
+
+
+def test_another_kubelet_is_not_kept_waiting_by_one_that_hung(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, register_s=60) as daemon:
+        kubelet.set_mode(Mode.HANG)
+        kubelet.start()
+        wait_until((kubelet.folder / SOCKET).exists, daemon.log)
+        kubelet.stop(leave_socket=True)
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
 def test_a_hung_kubelet_does_not_keep_the_daemon_from_stopping(kubelet: Kubelet, tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path, register_s=0.5) as daemon:
+    with DaemonProcess(tmp_path, register_s=60) as daemon:
         kubelet.set_mode(Mode.HANG)
         kubelet.start()
         wait_until((kubelet.folder / SOCKET).exists, daemon.log)
@@ -197,6 +250,46 @@ def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path: Path)
         kubelet.wait_for_devices(RESOURCE, 2)
         kubelet.restart()
         kubelet.wait_for_devices(RESOURCE, 2)
+
+
+@pytest.mark.parametrize("registration", ["auto", "watcher"])
+def test_a_folder_that_is_removed_under_a_running_kubelet_is_made_again(tmp_path: Path, registration: str) -> None:
+    process = DaemonProcess(tmp_path, look_s=0.1, hidden_s=0.1, register_s=60)
+    process.configure(registration=registration)
+    kubelet = Kubelet(tmp_path / "kubelet", watches_plugins=True)
+    with kubelet, serving(process.kubelet_root, one_container("pod", RESOURCE)), process as daemon:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        known = kubelet.registry.get(RESOURCE)
+        shutil.rmtree(kubelet.folder)
+        wait_until(kubelet.folder.is_dir, daemon.log)
+        assert known is not None
+        assert (known.is_watched, kubelet.registry.registrations) == (True, 1)
+
+        for count in (2, 3):  # there is no kubelet.sock to register on: it has to find the daemon
+            kubelet.end_stream(RESOURCE)
+            wait_for_registrations(kubelet, count)
+            kubelet.wait_for_devices(RESOURCE, 2)
+        assert [path.name[:23] for path in kubelet.plugins_folder.iterdir()] == ["grapnel-nvidia.com_gpu~"]
+
+        kubelet.restart()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        assert "made again" in daemon.log()
+
+
+def test_a_folder_of_a_kubelet_that_does_not_run_is_not_made(kubelet: Kubelet, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path, look_s=0.05, hidden_s=0.05) as daemon:
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        kubelet.stop()
+        shutil.rmtree(kubelet.folder)
+        daemon.wait_for_log("does not exist")
+        time.sleep(0.5)  # several looks
+        assert list(process_folders(daemon)) == []
+
+
+def process_folders(daemon: DaemonProcess) -> Iterator[str]:
+    """Yield what is below the kubelet's root."""
+    return (path.name for path in daemon.kubelet_root.iterdir())
 
 
 def assert_nothing_is_left_behind(daemon: DaemonProcess, repeat: Callable[[int], None], times: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
-SOCKET = "grapnel-nvidia.com_gpu.sock"
+SOCKETS = "grapnel-nvidia.com_gpu~*.sock"
 
 
 @pytest.fixture
@@ -38,11 +38,17 @@ def wait_for_registrations(kubelet: Kubelet, count: int) -> None:
     wait_until(lambda: kubelet.registry.registrations >= count, lambda: f"{kubelet.registry.registrations=}")
 
 
+def socket_of(kubelet: Kubelet) -> Path:
+    """Return the one socket that the kubelet can find."""
+    (found,) = kubelet.plugins_folder.glob(SOCKETS)
+    return found
+
+
 def test_a_kubelet_finds_the_devices(kubelet: Kubelet, daemon: DaemonProcess) -> None:
     kubelet.start()
     assert kubelet.wait_for_devices(RESOURCE, 2) == [gpu(0).uuid, gpu(1).uuid]
     daemon.wait_for_log("msg=registered")
-    assert [path.name for path in kubelet.plugins_folder.iterdir()] == [SOCKET]
+    assert list(kubelet.plugins_folder.iterdir()) == [socket_of(kubelet)]
     assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
     assert kubelet.allocate(RESOURCE, 1, "pod").device_ids == (gpu(0).uuid,)
 
@@ -67,10 +73,36 @@ def test_a_stream_that_ends_alone_leads_to_a_new_socket(kubelet: Kubelet, daemon
     assert daemon.is_running()
 
 
+def test_a_kubelet_that_starts_finds_the_socket_that_is_there(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    """A new one in its place would cost two rounds, each of them a second."""
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    daemon.wait_for_log("msg=registered")
+    socket = socket_of(kubelet)
+    kubelet.restart()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    daemon.wait_for_log("msg=registered", times=2)
+    assert (socket_of(kubelet), kubelet.registry.registrations) == (socket, 1)
+
+
+def test_what_a_killed_daemon_left_behind_is_removed(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    of_another = kubelet.plugins_folder / "grapnel-nvidia.com_gpu-shared~1.sock"
+    of_another.touch()
+    left = socket_of(kubelet)
+    daemon.kill()
+    kubelet.wait_for_devices(RESOURCE, 0)
+    daemon.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert socket_of(kubelet) != left
+    assert of_another.exists()
+
+
 def test_a_socket_that_was_removed_is_served_again(kubelet: Kubelet, daemon: DaemonProcess) -> None:
     kubelet.start()
     kubelet.wait_for_devices(RESOURCE, 2)
-    (kubelet.plugins_folder / SOCKET).unlink()
+    socket_of(kubelet).unlink()
     wait_for_registrations(kubelet, 2)
     kubelet.wait_for_devices(RESOURCE, 2)
     assert daemon.is_running()

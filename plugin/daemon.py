@@ -8,25 +8,22 @@ and places nothing. Not here: how any of this is done.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
 from plugin.admin.server import AdminServer
-from plugin.config import split_address
 from plugin.errors import ConfigError, DriverNotReady
-from plugin.facts import render_facts, write_facts
 from plugin.features.keeper import LabelKeeper
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.history.keeper import HistoryKeeper
-from plugin.hook import refresh_host_inventory
+from plugin.hook import HookTeller
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
 from plugin.metrics.counters import Counters
 from plugin.node_object import node_object
-from plugin.notify import ServiceStatus
+from plugin.notify import ServiceStatus, status_line
 from plugin.observer import Observation, Observer, ObserverThread, Pace
 from plugin.offering import Offering, names_of_offers
 from plugin.once import AtMostOnce
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.link import Timing
     from plugin.log import Journal
     from plugin.metrics.attribution import Given
-    from plugin.metrics.scrape import NodeState, Telemetry
+    from plugin.metrics.scrape import Telemetry
     from plugin.metrics.server import MetricsServer
     from plugin.snapshot import GpuSource
 
@@ -78,25 +75,23 @@ class Daemon:
         self._health: HealthKeeper | None = None
         self.release: Release | None = None
         self._tasks: set[asyncio.Task[object]] = set()
-        self._refreshed_for = ""
-        self._facts = ""  # what the hook was told
+        self._hook = HookTeller(config, self._journal, self._spawn)
         self._kubelet = "registering with the kubelet"
-        self._is_registered = False
-        self._counters = Counters()
+        self.is_registered = False
+        self.counters = Counters()
         self._metrics: MetricsServer | None = None
         self._service = ServiceStatus(surroundings.notify)
         self._node = node_object(config, self._journal)
         self._crash: BaseException | None = None
-        self.history = HistoryKeeper(config.state_folder, self._list_given, self._journal)
+        self.history = HistoryKeeper(config.state_folder, self.list_given, self._journal)
         self._stall = StallWatch(surroundings.stall_s, self._on_stall)
         self._reload_once = AtMostOnce(self._reload, self._spawn)
-        self._refresh_hook_once = AtMostOnce(self._refresh_hook, self._spawn)
         self.offering = Offering(
             self._journal,
             surroundings.timing,
             on_state=self._on_kubelet,
             crashed=self._on_crash,
-            counter=self._counters,
+            counter=self.counters,
             witness=self.history,
         )
 
@@ -177,10 +172,10 @@ class Daemon:
         if self.release is not None:
             return
         report(self._journal, self.last_seen, observation)
-        self._counters.observed(self.last_seen.inventory, observation.inventory)
+        self.counters.observed(self.last_seen.inventory, observation.inventory)
         for change in observation.transitions:
             if change.new_xid is not None:
-                self._counters.xid(change.uuid, change.new_xid)
+                self.counters.xid(change.uuid, change.new_xid)
         self.observation = self.last_seen = observation
         self.history.observed(observation)
         if observation.waiting_for and self._config.settings.ends_without_driver and not self.last_seen.has_driver:
@@ -190,7 +185,7 @@ class Daemon:
         inventory = observation.inventory
         self.offering.show(self._config, inventory)  # first: pods wait for it
         if not observation.waiting_for:
-            self._tell_hook(inventory)
+            self._hook.tell(self._config, inventory)
         self.labels.observed(observation, self._config)
         self._node.show(observation)
         if self._service.is_ready or observation.waiting_for or not self.offering.resources:
@@ -199,16 +194,6 @@ class Daemon:
     def _on_stall(self) -> None:
         if self._observer is not None:
             self._on_observation(self._observer, stalled(self.last_seen, self._around.stall_s))
-
-    def _tell_hook(self, inventory: Inventory) -> None:
-        """Have the hook look anew at another driver, and at anything else that only NVML tells it."""
-        facts, is_new_driver = render_facts(inventory), inventory.driver_version != self._refreshed_for
-        if is_new_driver:
-            self._refreshed_for = inventory.driver_version
-            self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
-        if is_new_driver or facts != self._facts:
-            self._facts = facts
-            self._refresh_hook_once()
 
     # The release
 
@@ -223,7 +208,7 @@ class Daemon:
             return
         self._journal.info("resumed")
         self.history.note("resumed")
-        self._refreshed_for = ""
+        self._hook.forget()
         self._observe(self.observation.inventory)
         self._tell_systemd()
 
@@ -273,30 +258,12 @@ class Daemon:
         await self._end_metrics()
         if not (address := self._config.metrics_address):
             return
-        from plugin.metrics.owners import OwnerQuestion  # noqa: PLC0415 - off until asked for
-        from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, Scrape  # noqa: PLC0415 - off until asked for
-        from plugin.metrics.server import MetricsServer  # noqa: PLC0415 - off until asked for
+        from plugin.metrics.endpoint import serve_metrics  # noqa: PLC0415 - off until asked for
 
-        scrape = Scrape(
-            state=self._state,
-            counters=self._counters,
-            telemetry=DriverQuestion(self._thread.ask, self._around.read_telemetry),
-            given=lambda: self._list_given(TIMEOUT_S),
-            owners=OwnerQuestion(self._around.proc, self._around.log, self._journal),
-            journal=self._journal,
-            hostname=os.uname().nodename,
-            pace_s=lambda: self._config.refresh_s,
-        )
-        self._metrics = MetricsServer(scrape.page, self._journal)
-        try:
-            await self._metrics.start(*split_address(address))
-        except OSError as error:
-            problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
-            self._journal.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
-        else:
-            self._journal.info("metrics", address=address)
+        self._metrics = await serve_metrics(address, self, self._around)
 
-    async def _list_given(self, deadline_s: float) -> tuple[Given, ...]:
+    async def list_given(self, deadline_s: float) -> tuple[Given, ...]:
+        """Ask the kubelet who has which device; raises KubeletError."""
         return await list_given(self._config.kubelet_root, deadline_s)
 
     async def _end_metrics(self) -> None:
@@ -304,39 +271,34 @@ class Daemon:
             await self._metrics.close()
         self._metrics = None
 
-    def _state(self) -> NodeState:
-        from plugin.metrics.scrape import NodeState  # noqa: PLC0415 - off until asked for
+    @property
+    def refresh_s(self) -> float:
+        """How often the driver is asked."""
+        return self._config.refresh_s
 
-        return NodeState(
-            self.observation.inventory,
-            self.offering.resources,
-            is_driver_up=self.release is None and self.observed.is_set() and not self.observation.waiting_for,
-            is_released=self.release is not None,
-            is_registered=self._is_registered,
-        )
+    def ask_driver(self, question: Callable[[], None]) -> None:
+        """Have a function called in the driver's thread."""
+        self._thread.ask(question)
 
-    # Signals, systemd, the hook
+    # Signals and systemd
 
     def _on_kubelet(self, waiting_for: str) -> None:
         self._kubelet = waiting_for or "registered with the kubelet"
-        self._is_registered = not waiting_for
-        if self._is_registered:
+        self.is_registered = not waiting_for
+        if self.is_registered:
             self.history.view.kubelet_came()
         self._tell_systemd()
 
     def _tell_systemd(self) -> None:
         """Say what is so. Waiting counts as ready: a node without GPU, driver or kubelet is not a failure."""
-        if self.release is not None:
-            self._service.say(f"{self.release.describe()}: no GPU is offered")
-        elif self.observation.waiting_for or not self.observation.inventory.devices:
-            self._service.say(self.observation.waiting_for or "no GPU has a device node")
-        elif not self.offering.resources:
-            self._service.say("no GPU is one that the settings offer: see the journal")
-        else:
-            devices = self.observation.inventory.devices if self.observed.is_set() else ()
-            unhealthy = sum(not device.is_healthy for device in devices)
-            told = f"; {unhealthy} of {len(devices)} GPUs unhealthy: grapnel-node devices" if unhealthy else ""
-            self._service.say(self._kubelet + told)
+        line = status_line(
+            self.release,
+            self.observation,
+            is_observed=self.observed.is_set(),
+            is_offered=bool(self.offering.resources),
+            kubelet=self._kubelet,
+        )
+        self._service.say(line)
 
     async def _reload(self) -> None:
         try:
@@ -346,11 +308,11 @@ class Daemon:
             return
         self._journal.info("configuration reloaded")
         before, self._config = self._config, config
-        self._refreshed_for = ""
+        self._hook.forget()
         self.history.move(config.state_folder)
         if names_of_offers(before) != names_of_offers(config):
             await self.offering.stop()
-            self._is_registered = False
+            self.is_registered = False
         if before.admin_socket != config.admin_socket:
             await self._admin.close()
             await self._open_admin_socket()
@@ -368,15 +330,6 @@ class Daemon:
             self.offering.show(config, self.observation.inventory)
             self._node.show(self.observation, self.release.describe())
         self.follow_release()
-
-    async def _refresh_hook(self) -> None:
-        path = self._config.facts_path
-        try:
-            await asyncio.to_thread(write_facts, path, self._facts)
-        except OSError as error:
-            problem = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
-            self._journal.warning(problem, hint="the hook estimates what NVML would say")
-        await refresh_host_inventory(self._config.hook_path, self._config.hook_timeout_s, self._journal)
 
     def _spawn(self, work: object) -> None:
         task: asyncio.Task[object] = asyncio.ensure_future(work)  # type: ignore[call-overload] # any coroutine

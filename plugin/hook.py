@@ -1,4 +1,4 @@
-"""Asks the container hook to refresh the host driver inventory in `/run/grapnel`.
+"""Tells the container hook what only NVML knows, and asks it to refresh the host driver inventory in `/run/grapnel`.
 
 Not here: the inventory itself, which is the hook's (contract `docs/contracts/inventory`).
 """
@@ -12,9 +12,15 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from plugin.facts import render_facts, write_facts
+from plugin.once import AtMostOnce
+
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from plugin.config import NodeConfig
+    from plugin.inventory import Inventory
     from plugin.log import Journal
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
@@ -64,3 +70,38 @@ async def refresh_host_inventory(hook_path: Path, timeout_s: float, journal: Jou
         return True
     journal.warning("host driver inventory was not refreshed", command=shlex.join(command), problem=problem)
     return False
+
+
+class HookTeller:
+    """Has the hook look anew at another driver, and at anything else that only NVML tells it; once at a time."""
+
+    def __init__(self, config: NodeConfig, journal: Journal, spawn: Callable[[Awaitable[None]], None]) -> None:
+        self._config = config
+        self._journal = journal
+        self._told_of = ""  # a driver's version
+        self._facts = ""
+        self._refresh_once = AtMostOnce(self._refresh, spawn)
+
+    def forget(self) -> None:
+        """Take the next driver for another one."""
+        self._told_of = ""
+
+    def tell(self, config: NodeConfig, inventory: Inventory) -> None:
+        """Tell what is new in this inventory of a driver that answered."""
+        self._config = config
+        facts, is_new_driver = render_facts(inventory), inventory.driver_version != self._told_of
+        if is_new_driver:
+            self._told_of = inventory.driver_version
+            self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
+        if is_new_driver or facts != self._facts:
+            self._facts = facts
+            self._refresh_once()
+
+    async def _refresh(self) -> None:
+        config = self._config
+        try:
+            await asyncio.to_thread(write_facts, config.facts_path, self._facts)
+        except OSError as error:
+            problem = f"{config.facts_path} cannot be written: {(error.strerror or str(error)).lower()}"
+            self._journal.warning(problem, hint="the hook estimates what NVML would say")
+        await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._journal)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plugin.observer import Observation
+    from plugin.release.record import Release
+
 
 def notify(message: str, address: str | None = None) -> None:
     """Send a message such as `READY=1` to the service manager; does nothing without one."""
@@ -42,3 +45,19 @@ class ServiceStatus:
             ready = "" if self.is_ready else "READY=1\n"
             self._notify(f"{ready}STATUS={status}")
             self._said = status
+
+
+def status_line(
+    release: Release | None, observation: Observation, *, is_observed: bool, is_offered: bool, kubelet: str
+) -> str:
+    """Return what the service does. `is_observed`: since the start or the resume; `kubelet`: how it stands with it."""
+    devices = observation.inventory.devices
+    if release is not None:
+        return f"{release.describe()}: no GPU is offered"
+    if observation.waiting_for or not devices:
+        return observation.waiting_for or "no GPU has a device node"
+    if not is_offered:
+        return "no GPU is one that the settings offer: see the journal"
+    unhealthy = sum(not device.is_healthy for device in devices) if is_observed else 0
+    told = f"; {unhealthy} of {len(devices)} GPUs unhealthy: grapnel-node devices" if unhealthy else ""
+    return kubelet + told

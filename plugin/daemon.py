@@ -21,6 +21,7 @@ from plugin.history.keeper import HistoryKeeper
 from plugin.hook import HookTeller
 from plugin.inventory import HostTree, Inventory, without_driver
 from plugin.kubelet.podresources import list_given
+from plugin.later import AFTER_S, load_the_rest
 from plugin.metrics.counters import Counters
 from plugin.node_object import node_object
 from plugin.notify import ServiceStatus, status_line
@@ -110,6 +111,7 @@ class Daemon:
             crashed=lambda error: self._in_loop(loop, self._on_crash, error),
         )
         self._timer = loop.call_later(0, lambda: None)
+        loop.call_later(AFTER_S, load_the_rest)
         self.labels = LabelKeeper(self._journal)
         self.labels.on_change = self._node.label
         self._spawn(self.labels.follow())

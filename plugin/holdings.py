@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from plugin.allocation import NoHoldings
 from plugin.errors import KubeletError
 from plugin.metrics.attribution import uuid_of
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

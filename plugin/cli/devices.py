@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
@@ -26,6 +26,7 @@ from plugin.metrics.attribution import holders_by_uuid
 from plugin.release.record import remembered_inventory
 from plugin.release.store import read_release
 from plugin.settings.load import load
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,6 +9,7 @@ from plugin.settings.table import CONFIG_FILE_FLAG, SETTINGS
 
 if TYPE_CHECKING:
     import argparse
+    from types import SimpleNamespace
 
     from plugin.settings.load import Given
 
@@ -36,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             )
 
 
-def given_by(arguments: argparse.Namespace) -> Given:
+def given_by(arguments: argparse.Namespace | SimpleNamespace) -> Given:
     """Return what the command line and the environment of this process say."""
     from plugin.settings.load import Given  # noqa: PLC0415 - not needed for --version
 

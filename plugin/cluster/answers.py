@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from plugin.cluster.conditions import OWN_KINDS
 from plugin.cluster.labels import owners_of
 from plugin.cluster.model import Condition
 from plugin.errors import ClusterError
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from plugin.cluster.requests import Request

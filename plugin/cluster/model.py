@@ -6,7 +6,9 @@ Times for people are UTC (RFC 3339, whole seconds); what is compared is monotoni
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

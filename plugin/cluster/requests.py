@@ -8,11 +8,12 @@ Events: v1, in namespace `default`, like the kubelet's own of its node.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from plugin.cluster.conditions import transition_time
 from plugin.cluster.labels import FIELD_MANAGER
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

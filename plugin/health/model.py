@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,6 @@ from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.kubelet import api
 from plugin.kubelet.messages import container_response, device_list, plugin_options
 from plugin.kubelet.witness import Unwitnessed
-from plugin.preference.choice import prefer
-from plugin.preference.search import Limits
 from plugin.rpc.serving import ServerStream, Unary
 from plugin.rpc.status import CallError, Code
 
@@ -69,6 +67,9 @@ class DevicePluginService:
         self, request: api.PreferredAllocationRequest
     ) -> api.PreferredAllocationResponse:
         """Choose among the devices that are free."""
+        from plugin.preference.choice import prefer  # noqa: PLC0415 - loaded after the first list (plugin.later)
+        from plugin.preference.search import Limits  # noqa: PLC0415 - see above
+
         responses = []
         deadline = time.monotonic() + _PREFERENCE_S
         table = self._board.current.table

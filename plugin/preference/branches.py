@@ -8,10 +8,10 @@ was found is walked with real GPUs. Shapes are numbers: 0 is nothing, 1 a single
 from __future__ import annotations
 
 from math import comb
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from plugin.preference.division import arranged
-from plugin.values import dataclass
+from plugin.values import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

@@ -7,9 +7,10 @@ once. Good for few GPUs: eight need some hundred steps at most, whatever their s
 from __future__ import annotations
 
 from math import comb
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from plugin.preference.division import arranged, group_score
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import typing
 from dataclasses import FrozenInstanceError, asdict, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from plugin import values
+from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,3 +156,51 @@ def test_a_class_without_fields_is_a_value_too(make: Callable[[type], type]) -> 
 def test_what_can_be_changed_is_not_made_here() -> None:
     with pytest.raises(TypeError, match="standard library"):
         values.dataclass(frozen=False)
+
+
+class Pair(NamedTuple):
+    """Two places."""
+
+    first: int
+    second: str = "none"
+
+    @property
+    def both(self) -> str:
+        return f"{self.first} and {self.second}"
+
+
+class Standard(typing.NamedTuple):
+    """Two places."""
+
+    first: int
+    second: str = "none"
+
+
+@pytest.mark.parametrize("kind", [Pair, Standard], ids=["ours", "the one of typing"])
+def test_named_tuples_are_those_of_typing(kind: type[typing.Any]) -> None:
+    value = kind(1)
+
+    assert value == (1, "none")
+    assert isinstance(value, tuple)
+    assert value._replace(second="b") == kind(1, "b")
+    assert kind._fields == ("first", "second")
+    assert kind._field_defaults == {"second": "none"}
+    assert hash(value) == hash((1, "none"))
+    assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301 - our own
+    assert (kind.__name__, kind.__qualname__, kind.__module__) == (kind.__qualname__, kind.__name__, __name__)
+    assert kind.__doc__ == "Two places."
+    assert repr(value) == f"{kind.__name__}(first=1, second='none')"
+    with pytest.raises(TypeError):
+        kind()
+    with pytest.raises(AttributeError):
+        value.first = 2
+
+
+def test_named_tuples_have_methods() -> None:
+    assert Pair(1).both == "1 and none"
+
+
+def test_a_default_before_a_place_without_one_is_refused() -> None:
+    text = "class Wrong(NamedTuple):\n    first: int = 1\n    second: int"
+    with pytest.raises(TypeError, match="default"):
+        exec(text, {"NamedTuple": NamedTuple, "__name__": __name__})  # noqa: S102 - mypy would refuse it as a class

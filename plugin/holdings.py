@@ -1,8 +1,8 @@
 """Which pod has a device, as the kubelet's pod resources interface says: a view that is kept, and asked again in doubt.
 
 The kubelet names no pod when it allocates, and devices that a pod may use again itself (of its own init containers) are
-not listed while it may. So a device that is listed now is another pod's; docs/device-plugin.md has the cases. A view
-that is old only ever leads to a question, and no answer to none of them counts against a pod.
+not listed while it may. So a device that is listed now is another pod's; docs/device-plugin/explain.md has the cases.
+A view that is old only ever leads to a question, and no answer to none of them counts against a pod.
 """
 
 from __future__ import annotations

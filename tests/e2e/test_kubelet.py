@@ -1,6 +1,6 @@
 """What happens between the real kubelet and the daemon: whatever breaks, the GPUs are offered again, or all the time.
 
-How long each takes is in docs/device-plugin.md. Restarts under running pods are in test_restarts.py.
+How long each takes is in docs/device-plugin/kubelet.md. Restarts under running pods are in test_restarts.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who has a device already: the cases of docs/device-plugin.md, against books that follow the kubelet's source."""
+"""Who has a device already: the cases of docs/device-plugin/explain.md, against books as the kubelet's source has."""
 
 from __future__ import annotations
 

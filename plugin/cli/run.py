@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from plugin.log import Journal, configure
@@ -23,6 +24,18 @@ def _prepare_process() -> None:
     # The daemon speaks over unix sockets only. asyncio imports OpenSSL wherever it is there, and does
     # without where it is not: 4 MiB per node (measured by bench/plugin.py).
     sys.modules.setdefault("ssl", None)  # type: ignore[arg-type] # None is how an import is made to fail
+
+
+def _import_nvml() -> None:
+    """Import NVML without what pynvml imports and never calls: `find_library` brings 6 ms of modules with it."""
+    name = "ctypes.util"
+    stand_in = ModuleType(name)
+    stand_in.__dict__["find_library"] = None
+    is_ours = sys.modules.setdefault(name, stand_in) is stand_in
+    import plugin.nvml.library  # noqa: F401, PLC0415 - see above
+
+    if is_ours:
+        del sys.modules[name]
 
 
 class _Sources:
@@ -60,7 +73,7 @@ def run_daemon(given: Given, *, debug: bool) -> int:
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
-    import plugin.nvml.library  # noqa: F401, PLC0415 - before the freeze below
+    _import_nvml()
     from plugin.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
     from plugin.kubelet.link import Timing  # noqa: PLC0415 - after _prepare_process
     from plugin.notify import notify  # noqa: PLC0415 - after _prepare_process

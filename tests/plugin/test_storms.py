@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -37,7 +38,7 @@ GARBAGE = (
 )
 
 
-POOL = 7  # threads that are kept: asyncio's for files (two cores: 6), and the one of the history
+POOL = min(32, (os.cpu_count() or 1) + 4) + 1  # threads that are kept: asyncio's for files, and the history's
 
 
 def is_as_before(node: Node, before: tuple[int, int]) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.daemons.process import cpu_s, switches
 from lab.kubelet import Kubelet
 from lab.nvml import install, models
 from lab.nvml.machine import GPU_IS_LOST, Machine
@@ -49,13 +50,8 @@ STATES: dict[str, Machine | None] = {
 
 
 def spent(pid: int) -> tuple[int, float]:
-    """Return voluntary context switches of all threads, and seconds of CPU."""
-    switches = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        lines = status.read_text().splitlines()
-        switches += next(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return switches, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return how often its threads have gone to sleep, and seconds of CPU."""
+    return switches(pid), cpu_s(pid)
 
 
 def start(folder: Path, machine: Machine | None, *, is_released: bool) -> subprocess.Popen[bytes]:
@@ -94,8 +90,8 @@ def main() -> None:
         time.sleep(seconds)
         print("| state | wake-ups a second | CPU of a core |\n|---|---|---|")
         for title, daemon in daemons.items():
-            switches, cpu_s = (now - then for now, then in zip(spent(daemon.pid), before[title], strict=True))
-            print(f"| {title} | {switches / seconds:.1f} | {100 * cpu_s / seconds:.2f} % |")
+            woken, busy_s = (now - then for now, then in zip(spent(daemon.pid), before[title], strict=True))
+            print(f"| {title} | {woken / seconds:.1f} | {100 * busy_s / seconds:.2f} % |")
 
 
 if __name__ == "__main__":

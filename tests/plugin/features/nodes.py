@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugin.features.host import HostFacts
+from plugin.features.labels import make_labels
 from plugin.inventory import Inventory, next_inventory
 from plugin.snapshot import GpuFacts, MigFacts, MigSize, Snapshot
 from plugin.topology.facts import GpuLinks, LinkFacts
@@ -52,3 +53,18 @@ def inventory_of(
     """Return the inventory of these GPUs; `fabrics` in their order."""
     links = LinkFacts(tuple(GpuLinks(one.uuid, (), fabric) for one, fabric in zip(gpus, fabrics, strict=False)))
     return next_inventory(Inventory(), Snapshot(driver, tuple(gpus), (), cuda, links), DictTree())
+
+
+PAIR = (a100(0), a100(1))
+
+
+def labels_of(
+    gpus: Sequence[GpuFacts] = PAIR,
+    host: HostFacts = HOST,
+    *,
+    strategy: str = "none",
+    fabrics: Sequence[str | None] = (),
+) -> dict[str, str]:
+    """Return the labels without their prefix."""
+    made = make_labels(inventory_of(gpus, fabrics=fabrics), host, mig_strategy=strategy)
+    return {name.removeprefix("nvidia.com/"): value for name, value in made.items()}

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.health.model import Change, Class, Counters, Policy, Reading, Verdict
-from plugin.health.xid import plan_policy
+from plugin.health.model import Change, Class, Reading, Verdict
 from tests.plugin.health.looks import BUSY, GONE, IDLE, MIG, A, B, Node, was_reset
 
 if TYPE_CHECKING:
@@ -299,128 +298,6 @@ def test_a_gpu_that_is_not_looked_at_keeps_what_is_open() -> None:
     assert node.why("GPU-gone") == node.why(A) != ""
 
 
-# Verdicts
-
-
-def test_a_verdict_wins_over_findings_both_ways() -> None:
-    node = Node()
-    node.verdicts = {A: UNHEALTHY}
-    (change,) = node.look()
-    assert (change.change, change.reason) == (Change.VERDICT, "set unhealthy by hand: smells of smoke")
-    node.look(after_s=10_000)
-    assert node.why() == "set unhealthy by hand: smells of smoke"
-    node.verdicts = {A: HEALTHY}
-    node.look(79)
-    assert node.why() == ""
-    node.verdicts = {}
-    node.look()
-    assert node.why().startswith("xid 79")
-
-
-def test_who_calls_a_gpu_healthy_vouches_for_what_was_open() -> None:
-    node = Node()
-    node.look(79)
-    node.verdicts = {A: HEALTHY}
-    closed = [change for change in node.look() if change.change is Change.CLOSED]
-    assert [(change.cause, change.reason) for change in closed] == [("xid 79", "set healthy by hand")]
-    node.verdicts = {}
-    node.look()
-    assert node.why() == ""
-
-
-def test_who_clears_a_verdict_of_unhealthy_vouches_for_nothing() -> None:
-    node = Node()
-    node.look(48)
-    node.verdicts = {A: UNHEALTHY}
-    node.look()
-    node.verdicts = {}
-    node.look()
-    assert node.why().startswith("xid 48")
-
-
-# Policy
-
-
-@pytest.mark.parametrize(
-    ("policy", "xid", "condemns"),
-    [
-        pytest.param(Policy(skipped_xids=frozenset({48})), 48, False, id="a skipped one"),
-        pytest.param(Policy(skips_all_xids=True), 79, False, id="all skipped"),
-        pytest.param(Policy(enforced_xids=frozenset({31})), 31, True, id="an enforced error of applications"),
-        pytest.param(
-            Policy(enforced_xids=frozenset({79}), skipped_xids=frozenset({79}), skips_all_xids=True),
-            79,
-            True,
-            id="enforced stands above skipped",
-        ),
-        pytest.param(plan_policy(["all"], []), 79, False, id="DISABLE=all"),
-        pytest.param(plan_policy(["xids"], []), 79, False, id="DISABLE=xids"),
-        pytest.param(plan_policy(["48", "79"], []), 79, False, id="DISABLE names it"),
-        pytest.param(plan_policy(["48"], []), 79, True, id="DISABLE names another one"),
-        pytest.param(plan_policy(["all"], ["79"]), 79, True, id="ENABLE stands above DISABLE=all"),
-        pytest.param(plan_policy(["all"], ["79"]), 48, False, id="ENABLE leaves the others disabled"),
-        pytest.param(plan_policy(["79"], ["all"]), 79, True, id="ENABLE=all stands above DISABLE"),
-        pytest.param(plan_policy([], ["xids"]), 13, True, id="ENABLE=xids condemns for errors of applications"),
-    ],
-)
-def test_an_operator_decides_which_numbers_count(policy: Policy, xid: int, *, condemns: bool) -> None:
-    node = Node(policy)
-    node.look(xid)
-    assert bool(node.why()) == condemns
-    assert f"xid {xid}" in {finding.cause for finding in node.state.gpus[A].findings}
-
-
-@pytest.mark.parametrize(
-    ("disabled", "is_condemned"),
-    [
-        pytest.param((), True, id="nothing is disabled"),
-        pytest.param(("xids",), True, id="xids is no word for the rest"),
-        pytest.param(("all",), False, id="all is"),
-    ],
-)
-def test_all_disables_the_checks_of_memory_and_links_too(disabled: tuple[str, ...], *, is_condemned: bool) -> None:
-    node = Node(plan_policy(disabled, []))
-    for _ in range(3):
-        node.look(a=IDLE._replace(rows_failed=True))
-    assert bool(node.why()) == is_condemned
-    assert [finding.cause for finding in node.state.gpus[A].findings] == ["rows failed"]
-
-
-def test_a_gpu_that_does_not_answer_is_condemned_whatever_is_disabled() -> None:
-    node = Node(plan_policy(["all"], []))
-    node.look(a=GONE)
-    assert node.why().startswith("lost")
-    assert node.look(a=GONE) == ()
-
-
-def test_what_is_disabled_later_closes_what_is_open_and_tells_it_once() -> None:
-    node = Node()
-    node.look(79, a=IDLE._replace(rows_failed=True))
-    node.policy = plan_policy(["all"], [])
-    told = [node.look(a=IDLE._replace(rows_failed=True)) for _ in range(3)]
-    assert node.why() == ""
-    assert [(change.change, change.cause, change.reason) for change in told[0] if change.change is Change.CLOSED] == [
-        (Change.CLOSED, cause, "not checked: DP_DISABLE_HEALTHCHECKS") for cause in ("xid 79", "rows failed")
-    ]
-    assert told[1:] == [(), ()]
-
-
-def test_what_is_enabled_again_condemns_when_it_is_seen() -> None:
-    node = Node(plan_policy(["all"], []))
-    node.look(48, a=IDLE._replace(rows_failed=True))
-    node.policy = Policy()
-    node.look(a=IDLE._replace(rows_failed=True))
-    assert node.why().startswith("rows failed")
-
-
-def test_counters_that_a_gpu_does_not_have_are_no_reset() -> None:
-    node = Node()
-    node.look(48)
-    node.look(a=IDLE._replace(counters=Counters()))
-    node.look()
-    assert node.why() != ""
-
-
 # What the driver itself asks for
 
 
@@ -455,65 +332,6 @@ def test_a_gpu_of_which_the_driver_asks_nothing_any_more_is_healthy() -> None:
     (change,) = node.look(a=IDLE._replace(recovery_action=0))
     assert (change.change, change.reason) == (Change.CLOSED, "the driver asks for nothing any more")
     assert node.why(A) == ""
-
-
-# A GPU that comes and goes
-
-
-def come_and_go(node: Node, times: int) -> None:
-    for _ in range(times):
-        node.look(a=GONE)
-        node.look(after_s=301)
-        assert node.why(A) == ""
-
-
-def test_a_gpu_that_quiet_brought_back_three_times_in_a_day_needs_more_than_quiet() -> None:
-    node = Node()
-    come_and_go(node, 3)
-    node.look(74)
-    assert node.why(A) == ("xid 74: nvlink error; quiet has brought it back 3 times in a day; needs a reset of the GPU")
-    node.look(after_s=100_000)
-    assert node.why(A)
-    node.look(a=was_reset())
-    assert node.why(A) == ""
-    node.look(a=was_reset(), after_s=5)
-    node.look(74, a=was_reset())
-    assert node.why(A).endswith("needs a quiet time, and nobody using it")
-
-
-@pytest.mark.parametrize("forgets", ["a boot", "a verdict", "a day"])
-def test_what_quiet_did_is_forgotten_after(forgets: str) -> None:
-    node = Node()
-    come_and_go(node, 3)
-    if forgets == "a boot":
-        node.boot()
-    elif forgets == "a verdict":
-        node.verdicts[A] = HEALTHY
-        node.look()
-        node.verdicts.clear()
-    node.look(after_s=90_000 if forgets == "a day" else 5)
-    node.look(74)
-    assert node.why(A).endswith("needs a quiet time, and nobody using it")
-
-
-def test_a_gpu_that_comes_back_by_resets_is_not_counted() -> None:
-    node = Node()
-    energy = 10**9
-    for _ in range(5):
-        node.look(74)
-        energy -= 1
-        node.look(a=IDLE._replace(counters=IDLE.counters._replace(energy_mj=energy)))
-        assert node.why(A) == ""
-    assert node.gpus[A].returns == ()
-
-
-def test_a_driver_that_tells_another_number_each_time_fills_nothing_and_hides_nothing() -> None:
-    node = Node()
-    node.look(79)
-    for number in range(1000, 2000):
-        node.look(number)
-    assert len(node.gpus[A].findings) <= 64
-    assert node.why(A).startswith("xid 79")
 
 
 # Limits of heat and power

@@ -55,10 +55,9 @@ def _add_explain_verb(verbs: Any, configured: argparse.ArgumentParser) -> None: 
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= _MAX_LAST:
-        raise ValueError
-    return value
+    if not (text.isascii() and text.isdigit() and int(text) <= _MAX_LAST):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to {_MAX_LAST}")
+    return int(text)
 
 
 def _add_health_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse does not name its type
@@ -94,7 +93,10 @@ def _add_release_verbs(verbs: Any, configured: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 1 <= value <= _MAX_TIMEOUT_S:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from 1 to {_MAX_TIMEOUT_S}")
     return value

@@ -113,3 +113,23 @@ def test_a_driver_without_gpus_is_an_expected_failure(tmp_path: Path) -> None:
 
 def test_columns_are_as_wide_as_they_need_to_be() -> None:
     assert format_table([("A", "B"), ("long", "x")]) == "A     B\nlong  x"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        pytest.param(["explain", "--last", "5000"], "from 0 to 1000", id="more allocations than are kept"),
+        pytest.param(["explain", "--last", "-1"], "from 0 to 1000", id="less than none"),
+        pytest.param(["explain", "--last", "few"], "from 0 to 1000", id="no number of allocations"),
+        pytest.param(["release", "--timeout", "0"], "from 1 to 600", id="no time at all"),
+        pytest.param(["verify", "--expect", "-", "--timeout", "nan"], "from 1 to 600", id="a time that is no number"),
+        pytest.param(["resume", "--timeout", "soon"], "from 1 to 600", id="a word for a time"),
+    ],
+)
+def test_a_number_that_cannot_be_is_told_with_its_limits(
+    words: list[str], wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert wanted in capsys.readouterr().err

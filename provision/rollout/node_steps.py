@@ -67,8 +67,8 @@ class NodeSteps:
         if followed.failure is not None:
             return StepOutcome(failure=followed.failure)
         try:
-            answer = msgspec.convert(followed.values.get(DAEMON_RESULT), _Released)
-        except msgspec.ValidationError as error:
+            answer = msgspec.json.decode(followed.values.get(DAEMON_RESULT, b"null"), type=_Released)
+        except (msgspec.DecodeError, RecursionError) as error:
             return _failed(f"the node daemon's answer to release cannot be read: {error}")
         if not answer.released:
             return _failed("the node daemon has not let go of the GPUs")

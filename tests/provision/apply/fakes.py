@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,7 +124,7 @@ class FakeFleet:
             yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
-        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": facts})
+        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
 
     def _install(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]
@@ -155,7 +156,7 @@ class FakeFleet:
         answer: dict[str, object] = {"released": True, "holders": node.holders}
         if verb == "release":
             node.holders = []
-        yield TaskDone(name, verb, Outcome.OK, values={"daemon": node.answer or answer})
+        yield TaskDone(name, verb, Outcome.OK, values={"daemon": json.dumps(node.answer or answer).encode()})
 
 
 @dataclass

@@ -63,5 +63,6 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if plan.problems:
         hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
         return {"failed": True, "msg": "; ".join(hints)}
-    # Registered by whoever wants it, never a fact: those a node could set. Files in it may hold passwords.
-    return {"changed": False, "plan": values, "_ansible_no_log": True}
+    # Registered by whoever wants it, never a fact: those a node could set. Files in it may hold
+    # passwords, so that it is not printed with -v.
+    return {"changed": False, "plan": values, "_ansible_verbose_override": True}

@@ -8,16 +8,16 @@ mean for a declaration belongs to ``provision.planner``.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from provision.fleet import grammar, strict_json
+from provision import strict_json
+from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.errors import FactsError
-from provision.fleet.strict_json import MalformedError
-from provision.fleet.text import presentable
+from provision.strict_json import MalformedError
+from provision.text import presentable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -230,21 +230,10 @@ def parse_facts(data: bytes | str | Mapping[str, Any], *, node: str = "") -> Nod
     """
     raw = b""
     try:
-        raw = _as_bytes(data)
+        raw = strict_json.as_bytes(data)
         return strict_json.decode(raw, NodeFacts, limit_bytes=MAX_BYTES)
     except MalformedError as error:
         raise _error(node or _hostname(raw), _with_key(str(error), raw)) from error
-
-
-def _as_bytes(data: bytes | str | Mapping[str, Any]) -> bytes:
-    """Return a document that is already parsed, or is text, as what a node sends."""
-    if isinstance(data, bytes):
-        return data
-    try:
-        text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
-        return text.encode()
-    except (TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise MalformedError(f"not a document of JSON: {presentable(str(error))}") from error
 
 
 def _hostname(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""JSON that a node sent, read into a type: within limits, and so that every reader sees the same document.
+"""JSON that somebody else wrote, read into a type: within limits, and so that every reader sees the same document.
 
 msgspec by itself skips what it does not know unread and lets the last of two equal keys win.
 """
@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from provision.fleet.text import presentable
+from provision.text import presentable
 
 T = TypeVar("T")
 
@@ -34,6 +34,17 @@ def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
         reason = presentable(str(error))
         raise MalformedError(reason[:1].lower() + reason[1:]) from error
     return value
+
+
+def as_bytes(data: object) -> bytes:
+    """Return a document that is text, or is parsed already, as it would have been sent; raises `MalformedError`."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
+        return text.encode()
+    except (TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise MalformedError(f"not a document of JSON: {presentable(str(error))}") from error
 
 
 def _require_unique(pairs: list[tuple[str, object]]) -> None:

@@ -48,6 +48,10 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
     """Run `grapnel` and return its exit code: 0 done, 1 expected failure, 2 usage, 70 a bug."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     is_debug = "--debug" in arguments
+    if is_debug:
+        from provision.cli.debug import show_bugs  # noqa: PLC0415 - start-up time
+
+        show_bugs()
     try:
         code = _dispatch(arguments, load)
         sys.stdout.flush()

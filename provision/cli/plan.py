@@ -15,11 +15,11 @@ from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.machinery import Machinery, Playbooks
 from provision.apply.model import Failure
+from provision.apply.planning.bounded import BoundedPlanner
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.errors import ExitCode, GrapnelError
 from provision.payload import store
-from provision.planner.plan import plan_node
 from provision.report import (
     make_console,
     open_view,
@@ -137,8 +137,7 @@ def build_machinery(
 
 def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
     payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
-    nodes = {node.name: node for node in fleet.nodes}
-    return lambda name, facts: plan_node(facts, nodes[name].stack, payload, name=name)
+    return BoundedPlanner({node.name: node.stack for node in fleet.nodes}, payload)
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

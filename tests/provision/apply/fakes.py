@@ -20,6 +20,7 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from provision.apply.machinery import Planner
     from provision.apply.model import Progress
 
 COLLECTION = Path("/collection")
@@ -171,13 +172,18 @@ class Watcher:
         self.threads.add(threading.current_thread().name)
 
 
+def pure(plan: Callable[[str, NodeFacts], NodePlan]) -> Planner:
+    """Return a planner that is done at once, so that nobody can cancel it."""
+    return lambda node, facts, _cancel: plan(node, facts)
+
+
 def machinery(
     fleet: FakeFleet,
     plan: Callable[[str, NodeFacts], NodePlan] = plan_packages,
     *,
     check: bool = False,
 ) -> Machinery:
-    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION, check=check))
+    return Machinery(runner=fleet, plan=pure(plan), playbooks=Playbooks(collection=COLLECTION, check=check))
 
 
 def scope_of(cluster: FakeCluster, **sections: dict[str, object]) -> Scope:

@@ -17,7 +17,7 @@ from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cluster import LocalCluster
 from provision.runner import AnsibleRunner
-from tests.provision.apply.fakes import plan_drain, plan_packages, raw_facts
+from tests.provision.apply.fakes import plan_drain, plan_packages, pure, raw_facts
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
@@ -99,4 +99,4 @@ def main(folder: Path, plan: Planner) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), plan_drain if sys.argv[2:] == ["rollout"] else plan_packages))
+    sys.exit(main(Path(sys.argv[1]), pure(plan_drain if sys.argv[2:] == ["rollout"] else plan_packages)))

@@ -46,10 +46,13 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_scope(args: argparse.Namespace, fleet: Fleet) -> Scope:
-    """Return the nodes and their cluster; a journal on this machine stands in where they are in none."""
+def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, frozenset[str]] | None = None) -> Scope:
+    """Return the nodes and their cluster; a journal on this machine stands in where they are in none.
+
+    ``addresses`` are those of the nodes; the resolver is asked where they are not given and a cluster wants them.
+    """
     from provision.cluster import LocalCluster, Machine, connect, journal_path  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
@@ -68,7 +71,6 @@ def open_scope(args: argparse.Namespace, fleet: Fleet) -> Scope:
         machines=machines,
     )
     if not isinstance(cluster, LocalCluster):
-        addresses = resolve({node.endpoint.network_host for node in fleet.nodes})
-        for node in fleet.nodes:
-            machines[node.name] = Machine(addresses=addresses.get(node.endpoint.network_host, frozenset()))
+        found = resolve_nodes(fleet.nodes) if addresses is None else addresses
+        machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 SSH_PORT: Final = 22
 _SSH: Final = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh"})
@@ -34,6 +34,10 @@ class Endpoint:
     def network_host(self) -> str:
         """The host that a connection over the network goes to, empty for one that takes another way."""
         return self.host if self.kind == "ssh" else ""
+
+    def spellings(self, addresses: Collection[str]) -> tuple[str, ...]:
+        """Return its own spelling, and those by the addresses that the resolver has for its host."""
+        return (str(self), *(f"{address}:{self.port}" for address in sorted(addresses) if address != self.host))
 
     def __str__(self) -> str:
         """Return what locks and messages call it."""

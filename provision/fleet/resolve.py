@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.fleet.model import FleetNode
+
 RESOLVE_S: Final = 10.0  # for all hosts together
 _AT_ONCE: Final = 32
 
@@ -36,6 +38,12 @@ def resolve(hosts: Collection[str], *, timeout_s: float = RESOLVE_S) -> dict[str
             host, addresses = answers.get(timeout=max(0.0, deadline - time.monotonic()))
             found[host] = addresses
     return found
+
+
+def resolve_nodes(nodes: Collection[FleetNode]) -> dict[str, frozenset[str]]:
+    """Return the addresses that are connected to, by the names of nodes; none for one that is reached otherwise."""
+    found = resolve({node.endpoint.network_host for node in nodes})
+    return {node.name: found.get(node.endpoint.network_host, frozenset()) for node in nodes}
 
 
 def _work(asked: queue.SimpleQueue[str], answers: queue.SimpleQueue[tuple[str, frozenset[str]]]) -> None:

@@ -11,12 +11,11 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from provision import __version__
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.terminal import print_error
+from provision.cli.terminal import print_error, print_traceback
 from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
         sys.stdout.flush()
     except GrapnelError as error:
         if is_debug:
-            traceback.print_exc()
+            print_traceback(error)
         print_error(error)
         return error.exit_code
     except BrokenPipeError:
@@ -123,7 +122,7 @@ def _reader_went_away() -> int:
 
 def _report_bug(error: Exception, *, is_debug: bool) -> int:
     if is_debug:
-        traceback.print_exc()
+        print_traceback(error)
     hint = "run it again with --debug and report what it prints"
     print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if is_debug else hint))
     return ExitCode.BUG

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-_ENDS = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
+_ENDS = ("ok", "failed", "skipped", "unreachable")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ansible-playbook on one node: when its first play began, and its tasks."""
+    """One run of ansible-playbook on one node: when its first task began, and its tasks."""
 
     playbook: str
     node: str
@@ -43,12 +43,12 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def _read_run(folder: Path) -> Run | None:
-    paths = sorted(folder.glob("job_events/*.json"), key=lambda path: int(path.name.partition("-")[0]))
-    events: list[dict[str, Any]] = [json.loads(path.read_text()) for path in paths]
-    ends = [event["event_data"] for event in events if event["event"] in _ENDS]
-    nodes = {end["host"] for end in ends}
+    events: list[dict[str, Any]] = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    begun = {(one["node"], one["id"]): one["time"] for one in events if one["event"] == "started"}
+    ends = [one for one in events if one["event"] in _ENDS]
+    nodes = {end["node"] for end in ends}
     if len(nodes) != 1:
         return None  # the facts of all nodes at once
-    tasks = tuple(Task(end["task"], float(end.get("duration") or 0)) for end in ends)
-    began = datetime.fromisoformat(events[0]["created"])
-    return Run(folder.name.partition("-")[0], nodes.pop(), began.replace(tzinfo=began.tzinfo or UTC), tasks)
+    tasks = tuple(Task(end["task"], end["time"] - begun[end["node"], end["id"]]) for end in ends)
+    began = datetime.fromtimestamp(events[0]["time"], UTC)
+    return Run(folder.name.partition("-")[0], nodes.pop(), began, tasks)

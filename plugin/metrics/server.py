@@ -9,6 +9,7 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
+from plugin.metrics.clients import Clients
 from plugin.metrics.exposition import CONTENT_TYPE
 from plugin.metrics.request import Answer, refusal, refuse
 
@@ -29,7 +30,7 @@ class MetricsServer:
         self._journal = journal
         self._patience_s = patience_s  # for a client to send its request, and again to take its answer
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[object]] = set()
+        self._clients: Clients[asyncio.Task[object]] = Clients(_MAX_CLIENTS)
 
     async def start(self, host: str, port: int) -> None:
         """Serve on an address of this machine, given in digits. Raises OSError."""
@@ -46,19 +47,19 @@ class MetricsServer:
             return
         self._server.close()
         self._server = None
-        for client in self._clients:
+        clients = self._clients.all()
+        for client in clients:
             client.cancel()
-        if self._clients:
-            await asyncio.wait(set(self._clients))
+        if clients:
+            await asyncio.wait(clients)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= _MAX_CLIENTS:
-            writer.transport.abort()  # an answer to somebody who still writes would be lost
-            return
         client = cast("asyncio.Task[object]", asyncio.current_task())  # there always is one in a coroutine
-        self._clients.add(client)
+        crowding = self._clients.add(client, writer.get_extra_info("peername")[0])
+        if crowding is not None:
+            crowding.cancel()
         try:
-            answer = await self._reply(reader)
+            answer = await self._reply(reader, client)
             if answer is not None:
                 # Without a mark of its own, `drain` returns while up to 64 KiB wait for a client that never reads.
                 writer.transport.set_write_buffer_limits(0)
@@ -68,11 +69,11 @@ class MetricsServer:
         except (OSError, asyncio.TimeoutError):  # noqa: UP041 - the same class only from Python 3.11 on
             writer.transport.abort()  # a client that went, or does not read, is nobody's loss
         except asyncio.CancelledError:
-            writer.transport.abort()  # hung up by `close`; asyncio would report a cancelled handler as a fault
+            writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
         finally:
             self._clients.discard(client)
 
-    async def _reply(self, reader: asyncio.StreamReader) -> Answer | None:
+    async def _reply(self, reader: asyncio.StreamReader, client: asyncio.Task[object]) -> Answer | None:
         """Return the answer, None for a client that went without a whole request, or has one without end."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._patience_s)
@@ -80,6 +81,7 @@ class MetricsServer:
             return refusal(HTTPStatus.REQUEST_TIMEOUT, f"no request within {self._patience_s:g} s")
         except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
             return None
+        self._clients.asked(client)
         refused = refuse(head)
         if refused is not None:
             return refused

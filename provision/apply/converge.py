@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provision.apply.errors import CanceledError, RunError
+from provision.apply.errors import CanceledError
+from provision.apply.failure import failure_of
 from provision.apply.follow import AGAIN, follow
 from provision.apply.gate import find_obstacle, find_refusal
 from provision.apply.gather import gather_facts
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from provision.apply.machinery import Machinery
     from provision.apply.model import Observer
+    from provision.fleet.facts import NodeFacts
     from provision.planner.model import NodePlan
 
 MAX_PASSES = 3
@@ -40,20 +42,45 @@ class _Tally:
 def assess(
     machinery: Machinery, nodes: Iterable[str], observe: Observer, cancel: threading.Event
 ) -> dict[str, Assessment | Failure]:
-    """Return facts and plan of every node, all asked in one run; changes nothing."""
+    """Return facts and plan of every node, all asked in one run; changes nothing.
+
+    Raises RunError when Ansible could not run at all, CanceledError when it was interrupted; what goes wrong about
+    one node is its failure.
+    """
     request = machinery.playbooks.facts(nodes)
     answers = gather_facts(machinery.runner, request, observe, cancel)
     return {
-        node: answer if isinstance(answer, Failure) else Assessment(answer, machinery.plan(node, answer))
+        node: answer if isinstance(answer, Failure) else _plan(machinery, node, answer, cancel)
         for node, answer in answers.items()
     }
+
+
+def _plan(machinery: Machinery, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
+    try:
+        return Assessment(facts, machinery.plan(node, facts, cancel))
+    except CanceledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"planning {node}")
 
 
 def converge(
     machinery: Machinery, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> NodeResult:
-    """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures are in the result."""
+    """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures are in the result, bugs as well.
+
+    ``observe`` is called on this thread and raises nothing.
+    """
     tally = _Tally(node)
+    try:
+        return _converge(machinery, tally, assessment, observe, cancel)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return tally.failed(failure_of(error, f"applying the plan of {node}"))
+
+
+def _converge(
+    machinery: Machinery, tally: _Tally, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> NodeResult:
     while True:
         plan = assessment.plan
         refusal = find_obstacle(plan) if machinery.playbooks.check else find_refusal(assessment)
@@ -68,7 +95,7 @@ def converge(
             return tally.failed(failure)
         if machinery.playbooks.check:
             return tally.result(Status.CHECKED)
-        again = _reassess(machinery, node, observe, cancel)
+        again = reassess(machinery, tally.node, observe, cancel)
         if isinstance(again, Failure):
             return tally.failed(again)
         if again.plan == plan:
@@ -88,13 +115,12 @@ def _carry_out(
     return followed.failure
 
 
-def _reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+def reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+    """Return one node's facts and plan, and whatever goes wrong as its failure; ``observe`` raises nothing."""
     try:
         return assess(machinery, [node], observe, cancel)[node]
-    except CanceledError:
-        return Failure(Status.CANCELED, AGAIN)
-    except RunError as error:
-        return Failure(Status.FAILED, error.message)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"looking at {node}")
 
 
 def _left_over(plan: NodePlan, passes: int) -> Failure:

@@ -2,7 +2,7 @@
 
 GrapnelError
 ├── RunError        1   Ansible could not run at all: playbook, collection or inventory
-├── LockedError     1   another apply of this inventory is running
+├── LockedError     1   another apply of one of these machines is running
 └── CanceledError   130 interrupted before anything was changed
 """
 
@@ -18,7 +18,7 @@ class RunError(GrapnelError):
 
 
 class LockedError(GrapnelError):
-    """Another apply of this inventory is running."""
+    """Another apply of one of these machines is running."""
 
 
 class CanceledError(GrapnelError):

@@ -38,8 +38,8 @@ def apply_all(
 ) -> tuple[NodeResult, ...]:
     """Converge the nodes that need it, ``parallel`` at once; return every node's result in the given order.
 
-    ``observe`` is called on this thread only. When ``cancel`` is set, running nodes are ended and no other
-    begins.
+    ``observe`` is called on this thread only; what it raises ends the apply. When ``cancel`` is set, running nodes are
+    ended and no other begins.
     """
     results = {node: result for node, answer in answers.items() if (result := settled(node, answer))}
     events: queue.SimpleQueue[Progress | Future[NodeResult]] = queue.SimpleQueue()

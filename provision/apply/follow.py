@@ -19,10 +19,10 @@ AGAIN = "apply again to finish"
 
 @dataclass(slots=True)
 class Followed:
-    """What a run came to; ``values`` are the kept keys of all its tasks."""
+    """What a run came to; ``values`` are the kept keys of all its tasks, as JSON."""
 
     changes: int = 0
-    values: dict[str, object] = field(default_factory=dict)
+    values: dict[str, bytes] = field(default_factory=dict)
     failure: Failure | None = None
 
 

@@ -51,11 +51,8 @@ def _answer(done: TaskDone) -> NodeFacts | Failure | None:
         return Failure(Status.FAILED, done.message, done.task, done.tail)
     if RESULT not in done.values:
         return None
-    facts = done.values[RESULT]
-    if not isinstance(facts, dict):
-        return Failure(Status.FAILED, "the facts are not a mapping", done.task)
     try:
-        return parse_facts(facts, node=done.node)
+        return parse_facts(done.values[RESULT], node=done.node)
     except FactsError as error:
         return Failure(Status.FAILED, error.message, done.task)
 

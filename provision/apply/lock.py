@@ -1,75 +1,127 @@
-"""One apply at a time of one inventory, by one user, on one machine.
+"""One apply at a time of one machine, by one user.
 
-A flock: the kernel drops it with the process that holds it, so an apply that was killed blocks nothing. The
-file's text only serves the message; the file itself stays, because removing it would race with the next
-holder.
+Every apply has a file in the user's state folder that lists its machines, and holds it locked while it runs: whoever
+begins reads the others' first. The kernel drops a lock with the process that holds it, so an apply that was killed
+blocks nobody; its file stays, and says whose leftovers are to be ended. A machine is what is connected to,
+whatever inventories call it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+import msgspec
 
 from provision.apply.errors import LockedError
-from provision.fleet.sources import inventory_key
 from provision.runner import end_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 LEASH = "GRAPNEL_APPLY"
 _GRACE_S = 5.0
+_SUFFIX = ".apply"
 
 
-def lock_path(inventories: Iterable[str], environment: Mapping[str, str], here: Path) -> Path:
-    """Return where the lock of an inventory lies; see `inventory_key` for what an inventory is."""
-    return _folder(environment) / f"apply-{inventory_key(inventories, here)}.lock"
+class _Record(msgspec.Struct, frozen=True):
+    """What the file of an apply says: ``machines`` are all spellings of what it connects to."""
+
+    pid: int
+    inventory: str
+    machines: frozenset[str]
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
-    runtime = environment.get("XDG_RUNTIME_DIR")
-    if runtime and os.access(runtime, os.W_OK):
-        return Path(runtime) / "grapnel"
-    home = Path(environment.get("HOME") or "~").expanduser()
-    return Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state") / "grapnel"
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an apply wants for itself: the spellings of each machine, the inventory's own first, by its name there.
 
-
-@contextlib.contextmanager
-def hold_lock(path: Path, subject: str) -> Iterator[None]:
-    """Hold the lock for ``subject``, the inventory's name in the message of LockedError."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise _locked(file.read().strip(), subject, path) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-
-
-@contextlib.contextmanager
-def be_only_apply(
-    inventories: Sequence[str], environment: Mapping[str, str], here: Path
-) -> Iterator[Mapping[str, str]]:
-    """Hold the lock of an inventory; gives the variables that every process of the apply has to carry.
-
-    An apply that was killed leaves its ansible-playbook behind, in the middle of a task: it is ended first.
+    ``inventory`` is for messages.
     """
-    path = lock_path(inventories, environment, here)
-    with hold_lock(path, ", ".join(inventories) or "the inventory of ansible.cfg"):
-        end_processes(LEASH, str(path), grace_s=_GRACE_S)
+
+    inventory: str
+    machines: Mapping[str, Sequence[str]]
+
+    @property
+    def key(self) -> str:
+        """16 digits that stand for the machines."""
+        spelled = sorted(spellings[0] for spellings in self.machines.values())
+        return hashlib.sha256("\n".join(spelled).encode()).hexdigest()[:16]
+
+    def overlap(self, record: _Record) -> list[str]:
+        """Return the names of machines that are in the record as well."""
+        return [name for name, spellings in self.machines.items() if not record.machines.isdisjoint(spellings)]
+
+    def to_record(self) -> _Record:
+        """Return what is written down."""
+        return _Record(os.getpid(), self.inventory, frozenset().union(*self.machines.values()))
+
+
+@contextlib.contextmanager
+def be_only_apply(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Keep other applies off the machines; gives the variables that every process of this one has to carry.
+
+    An apply that was killed leaves its ansible-playbook behind, in the middle of a task: where it had one of these
+    machines it is ended first, whatever its inventory. Raises LockedError.
+    """
+    folder = applies_folder(environment)
+    path = folder / f"{claim.key}{_SUFFIX}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        gate = (folder / "lock").open("a")
+    except OSError as error:
+        raise LockedError(
+            f"applies cannot be kept apart in {folder}: {(error.strerror or str(error)).lower()}"
+        ) from error
+    with contextlib.ExitStack() as stack:
+        with gate:  # held for moments, and for as long as it takes to end what a killed apply left
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            for other in sorted(folder.glob(f"*{_SUFFIX}")):
+                _clear(other, claim)
+            file = stack.enter_context(path.open("wb"))
+            stack.callback(path.unlink, missing_ok=True)  # while it is still locked: the next one makes its own
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(msgspec.json.encode(claim.to_record()))
+            file.flush()
         yield {LEASH: str(path)}
 
 
-def _locked(holder: str, subject: str, path: Path) -> LockedError:
-    who = f"process {holder}" if holder else "another process"
+def applies_folder(environment: Mapping[str, str]) -> Path:
+    """Return where the files of applies lie: the same for all sessions of a user, with or without a desktop."""
+    home = Path(environment.get("HOME") or "~").expanduser()
+    return Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state") / "grapnel" / "applies"
+
+
+def _clear(path: Path, claim: Claim) -> None:
+    """Raise LockedError when an apply of these machines runs; end what is left of one that was killed."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:  # it has ended meanwhile
+        record = _read(file)
+        overlap = claim.overlap(record)
+        if not overlap:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _locked(overlap, record) from None
+        end_processes(LEASH, str(path), grace_s=_GRACE_S)
+        path.unlink(missing_ok=True)
+
+
+def _read(file: IO[bytes]) -> _Record:
+    try:
+        return msgspec.json.decode(file.read(), type=_Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # it was killed before it had written it, and had begun nothing
+        return _Record(0, "", frozenset())
+
+
+def _locked(names: list[str], record: _Record) -> LockedError:
+    who = f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more are"
     return LockedError(
-        f"{subject} is being applied by {who}",
-        hint=f"wait for it, or end it: its nodes are safe to be applied again (lock: {path})",
+        f"{who} being applied by process {record.pid} (inventory {record.inventory})",
+        hint="wait for it, or end it: its nodes are safe to be applied again",
     )

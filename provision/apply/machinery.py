@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from provision.apply.gather import RESULT
-from provision.fleet.facts import NodeFacts
 from provision.planner.model import NodePlan, Role, role_variables
 from provision.runner import RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import threading
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from provision.apply.model import PlaybookRunner
-
-Planner = Callable[[str, NodeFacts], NodePlan]
+    from provision.fleet.facts import NodeFacts
 
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
 DAEMON_TIMEOUT_S = 600
 DAEMON_RESULT = "daemon"
+
+
+class Planner(Protocol):
+    """Makes one node's plan: `provision.apply.planning.BoundedPlanner`, or a function in tests."""
+
+    def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event, /) -> NodePlan:
+        """Return the plan of a node; CanceledError soon after ``cancel`` is set, other exceptions are the node's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,7 @@ class Playbooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machinery:
-    """The moving parts of an apply. ``plan`` is pure: name and facts of a node in, its plan out."""
+    """The moving parts of an apply."""
 
     runner: PlaybookRunner
     plan: Planner

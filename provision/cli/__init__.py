@@ -11,12 +11,11 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from provision import __version__
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.terminal import print_error
+from provision.cli.terminal import print_error, print_traceback
 from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
@@ -48,12 +47,16 @@ def main(argv: Sequence[str] | None = None, *, load: Callable[[str], Verb] = imp
     """Run `grapnel` and return its exit code: 0 done, 1 expected failure, 2 usage, 70 a bug."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     is_debug = "--debug" in arguments
+    if is_debug:
+        from provision.cli.debug import show_bugs  # noqa: PLC0415 - start-up time
+
+        show_bugs()
     try:
         code = _dispatch(arguments, load)
         sys.stdout.flush()
     except GrapnelError as error:
         if is_debug:
-            traceback.print_exc()
+            print_traceback(error)
         print_error(error)
         return error.exit_code
     except BrokenPipeError:
@@ -119,7 +122,7 @@ def _reader_went_away() -> int:
 
 def _report_bug(error: Exception, *, is_debug: bool) -> int:
     if is_debug:
-        traceback.print_exc()
+        print_traceback(error)
     hint = "run it again with --debug and report what it prints"
     print_error(GrapnelError(f"a bug: {type(error).__name__}: {error}", hint="" if is_debug else hint))
     return ExitCode.BUG

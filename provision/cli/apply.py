@@ -11,24 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import LEASH, be_only_apply
+from provision.apply.lock import LEASH, Claim, be_only_apply
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_machinery, look, machinery_arguments, show_overview
 from provision.cli.terminal import print_error
 from provision.errors import ExitCode, UsageError
+from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, show
 from provision.rollout.carry_out import Job, carry_out
 from provision.rollout.engine import Seams
 from provision.rollout.node_steps import NodeSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from provision.apply.machinery import Machinery
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
+    from provision.fleet.model import Fleet
     from provision.rollout.prepare import Prepared
 
 SUMMARY: Final = "bring nodes to their declaration"
@@ -59,11 +61,18 @@ def run(args: argparse.Namespace) -> int:
     if not consent and not sys.stdin.isatty():
         raise UsageError("apply asks before it changes machines, and there is nobody to ask", hint="add --yes")
     fleet = load_fleet(args)
-    with be_only_apply(fleet.inventories, os.environ, Path.cwd()) as environment:
+    addresses = resolve_nodes(fleet.nodes)
+    with be_only_apply(claim_of(fleet, addresses), os.environ) as environment:
         machinery = build_machinery(args, fleet, check=args.check, environment=environment)
-        scope = open_scope(args, fleet)
+        scope = open_scope(args, fleet, addresses)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
         return apply_nodes(machinery, scope, parallel=parallel, consent=consent)
+
+
+def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
+    """Return the machines of a fleet, for which other applies have to wait."""
+    inventory = ", ".join(fleet.inventories) or "the inventory of ansible.cfg"
+    return Claim(inventory, {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes})
 
 
 def apply_nodes(machinery: Machinery, scope: Scope, *, parallel: int, consent: bool) -> int:
@@ -98,7 +107,10 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
 
 
 def _holder(machinery: Machinery) -> str:
-    """Return who holds the lease: the same name after a crash, so that nobody has to wait for it to run out."""
+    """Return who holds the lease: the same name for the same machines, so that after a crash nobody has to wait.
+
+    Two that run at once never have the same one: the lock keeps them apart.
+    """
     lock = Path(machinery.playbooks.environment.get(LEASH, "apply")).stem
     user = os.environ.get("USER") or os.getuid()
     return f"{user}@{socket.gethostname()}/{lock}"

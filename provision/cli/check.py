@@ -5,15 +5,15 @@ Changes nothing and asks no machine. Without an inventory the file is checked al
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cli.options import common_arguments, inventories_of
-from provision.cli.terminal import print_findings, wants_colour
+from provision.cli.terminal import print_findings, say, wants_colour
 from provision.errors import DeclarationError, ExitCode, GrapnelError, UsageError
+from provision.printable import printable_json
 
 if TYPE_CHECKING:
     import argparse
@@ -69,8 +69,8 @@ def _check_file(args: argparse.Namespace) -> int:
         _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings))
         return ExitCode.DONE
     print_findings(warnings)
-    print(f"{args.file}: ok{_count(warnings)}")
-    print(f"  {summarise(declaration.stack.spec)}")
+    say(f"{args.file}: ok{_count(warnings)}")
+    say(f"  {summarise(declaration.stack.spec)}")
     print("  the file alone was checked: no inventory is here, and --inventory names none")
     return ExitCode.DONE
 
@@ -86,9 +86,9 @@ def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
         _print_json(ok=True, file=str(args.file), nodes=names, findings=_describe(fleet.warnings))
         return ExitCode.DONE
     print_findings(fleet.warnings)
-    print(f"{args.file}: ok for {_nodes(len(fleet.nodes))}{_count(fleet.warnings)}")
+    say(f"{args.file}: ok for {_nodes(len(fleet.nodes))}{_count(fleet.warnings)}")
     for line in _group(fleet):
-        print(f"  {line}")
+        say(f"  {line}")
     return ExitCode.DONE
 
 
@@ -97,7 +97,7 @@ def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
 
     node = find_node(fleet, args.explain)
     if args.json:
-        print(json.dumps(describe_node(node), indent=2))
+        print(printable_json(describe_node(node)))
     else:
         print(render_node(node, colour=wants_colour(sys.stdout)))
     return ExitCode.DONE
@@ -151,4 +151,4 @@ def _describe(findings: Iterable[Finding]) -> list[dict[str, object]]:
 
 
 def _print_json(**fields: object) -> None:
-    print(json.dumps({"schema": SCHEMA, **fields}, indent=2))
+    print(printable_json({"schema": SCHEMA, **fields}))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from provision.cluster.model import Cluster
+    from provision.cluster import Cluster, Machine
     from provision.fleet.model import Fleet
     from provision.spec.model import StackSpec
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class Scope:
     """What a command is about: the nodes' declarations in the inventory's order, and where their state lives.
 
-    ``hostnames`` are filled in as the nodes are asked; the cluster finds machines by them. ``clock`` and
+    ``machines`` are what the cluster finds them by; their own words are filled in as they are asked. ``clock`` and
     ``poll_s`` are the rollout's.
     """
 
     stacks: Mapping[str, StackSpec]
     cluster: Cluster
-    hostnames: dict[str, str] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
 
@@ -46,9 +46,13 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_scope(args: argparse.Namespace, fleet: Fleet) -> Scope:
-    """Return the nodes and their cluster; a journal on this machine stands in where they are in none."""
-    from provision.cluster import LocalCluster, connect, journal_path  # noqa: PLC0415 - start-up time
+def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, frozenset[str]] | None = None) -> Scope:
+    """Return the nodes and their cluster; a journal on this machine stands in where they are in none.
+
+    ``addresses`` are those of the nodes; the resolver is asked where they are not given and a cluster wants them.
+    """
+    from provision.cluster import LocalCluster, Machine, connect, journal_path  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
@@ -57,13 +61,16 @@ def open_scope(args: argparse.Namespace, fleet: Fleet) -> Scope:
     journal = journal_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     if args.no_cluster:
         return Scope(stacks=stacks, cluster=LocalCluster(journal))
-    hostnames: dict[str, str] = {}
+    machines: dict[str, Machine] = {}
     cluster = connect(
         args.kubeconfig,
         args.context,
         os.environ,
         journal=journal,
         resources={stack.plugin.resource for stack in stacks.values()},
-        hostnames=hostnames,
+        machines=machines,
     )
-    return Scope(stacks=stacks, cluster=cluster, hostnames=hostnames)
+    if not isinstance(cluster, LocalCluster):
+        found = resolve_nodes(fleet.nodes) if addresses is None else addresses
+        machines.update({name: Machine(addresses=each) for name, each in found.items()})
+    return Scope(stacks=stacks, cluster=cluster, machines=machines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from provision.cli.terminal import paint
 from provision.errors import UsageError
 from provision.fleet.model import Level
+from provision.printable import printable
 from provision.spec.validate import nearest
 
 if TYPE_CHECKING:
@@ -34,10 +35,13 @@ def find_node(fleet: Fleet, name: str) -> FleetNode:
 
 def render_node(node: FleetNode, *, colour: bool = False) -> str:
     """Return the table, in the order of the model; values of the defaults are dim."""
-    rows = [(key, _show(origin.value), _who(origin), _overridden(origin)) for key, origin in node.origins.items()]
+    rows = [
+        tuple(map(printable, (key, _show(origin.value), _who(origin), _overridden(origin))))
+        for key, origin in node.origins.items()
+    ]
     widths = [max(len(row[column]) for row in (_HEAD, *rows)) for column in range(len(_HEAD))]
     lines = [
-        f"{node.name}, weakest group first: {', '.join(node.groups)}",
+        printable(f"{node.name}, weakest group first: {', '.join(node.groups)}"),
         "",
         paint(_line(_HEAD, widths), "1", colour=colour),
     ]

@@ -15,11 +15,12 @@ from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.machinery import Machinery, Playbooks
 from provision.apply.model import Failure
+from provision.apply.planning.bounded import BoundedPlanner
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
+from provision.cluster.model import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.payload import store
-from provision.planner.plan import plan_node
 from provision.report import (
     make_console,
     open_view,
@@ -112,13 +113,20 @@ def look(
     """Gather the nodes' facts in one run, plan each of them, and sort them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = assess(machinery, scope.stacks, view, cancel)
-    known = {node: one.facts.node.hostname for node, one in answers.items() if not isinstance(one, Failure)}
-    scope.hostnames.update(known)
+    for node, answer in answers.items():
+        if not isinstance(answer, Failure):
+            scope.machines[node] = in_its_own_words(scope.machines.get(node, Machine()), answer)
     views = scope.cluster.observe(tuple(scope.stacks))
     prepared = prepare(answers, scope.stacks, views)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     return answers, replace(prepared, runtime_classes=missing)
+
+
+def in_its_own_words(machine: Machine, answer: Assessment) -> Machine:
+    """Return a machine with what it says of itself."""
+    said = answer.facts.node
+    return replace(machine, hostname=said.hostname, machine_id=said.machine_id)
 
 
 def build_machinery(
@@ -137,8 +145,7 @@ def build_machinery(
 
 def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
     payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
-    nodes = {node.name: node for node in fleet.nodes}
-    return lambda name, facts: plan_node(facts, nodes[name].stack, payload, name=name)
+    return BoundedPlanner({node.name: node.stack for node in fleet.nodes}, payload)
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

@@ -1,17 +1,23 @@
-"""How failures and findings look on a terminal: plain words, colour only where a person is watching."""
+"""How failures and findings look on a terminal: plain words, colour only where a person is watching.
+
+Whatever is printed without ``rich`` is printed here, so that nothing of it reaches the terminal but visible characters.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from provision.errors import DeclarationError, GrapnelError
+from provision.printable import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from provision.spec.findings import Finding
+
+_INDENT: Final = "    "  # no line but the first begins as one of grapnel's own does
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -24,14 +30,27 @@ def paint(text: str, style: str, *, colour: bool) -> str:
     return f"\033[{style}m{text}\033[0m" if colour else text
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print words that may come from elsewhere, on standard output unless told; further lines are indented."""
+    print(printable_lines(text, indent=_INDENT), file=stream or sys.stdout, flush=True)
+
+
 def print_error(error: GrapnelError) -> None:
     """Print an expected failure: its findings, its message and its hint."""
     colour = wants_colour(sys.stderr)
     if isinstance(error, DeclarationError):
         print_findings(error.findings)
-    print(f"grapnel: {paint('error:', '1;31', colour=colour)} {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"  {paint('hint:', '1;36', colour=colour)} {error.hint}", file=sys.stderr)
+    message, hint = (printable_lines(text, indent=_INDENT) for text in (error.message, error.hint))
+    print(f"grapnel: {paint('error:', '1;31', colour=colour)} {message}", file=sys.stderr)
+    if hint:
+        print(f"  {paint('hint:', '1;36', colour=colour)} {hint}", file=sys.stderr)
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print where an error came from; its last lines quote whatever it is about."""
+    import traceback  # noqa: PLC0415 - start-up time: needed for --debug only
+
+    say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

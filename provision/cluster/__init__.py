@@ -6,6 +6,15 @@
 from provision.cluster.connect import connect
 from provision.cluster.journal import journal_path
 from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.model import Cluster, Eviction, EvictionOutcome, NodeProblem
+from provision.cluster.model import Cluster, Eviction, EvictionOutcome, Machine, NodeProblem
 
-__all__ = ["Cluster", "Eviction", "EvictionOutcome", "LocalCluster", "NodeProblem", "connect", "journal_path"]
+__all__ = [
+    "Cluster",
+    "Eviction",
+    "EvictionOutcome",
+    "LocalCluster",
+    "Machine",
+    "NodeProblem",
+    "connect",
+    "journal_path",
+]

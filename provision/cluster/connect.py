@@ -13,7 +13,7 @@ from provision.cluster.local_cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from provision.cluster.model import Cluster
+    from provision.cluster.model import Cluster, Machine
 
 
 def connect(  # noqa: PLR0913 - what the command line, the declaration and the facts know; all but two by keyword
@@ -23,12 +23,12 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     *,
     journal: Path,
     resources: Collection[str],
-    hostnames: Mapping[str, str],
+    machines: Mapping[str, Machine],
 ) -> Cluster:
     """Return where node state lives, having made sure that it answers.
 
     ``journal`` is the file that is used where there is neither a kubeconfig nor a cluster around this process.
-    ``resources`` and ``hostnames``: see `KubernetesCluster`. Raises ClusterError.
+    ``resources`` and ``machines``: see `KubernetesCluster`. Raises ClusterError.
     """
     paths = find_kubeconfig(kubeconfig, environ)
     if not paths and context is not None:
@@ -42,7 +42,7 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
 
     api = Api(Transport(access, key_folder=_key_folder(environ)))
     api.greet()
-    return KubernetesCluster(api, resources=resources, hostnames=hostnames)
+    return KubernetesCluster(api, resources=resources, machines=machines)
 
 
 def _key_folder(environ: Mapping[str, str]) -> Path | None:

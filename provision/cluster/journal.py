@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from provision import strict_json
 from provision.cluster.errors import JournalError
 from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
+from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA: Final = "grapnel.dev/journal/v1alpha1"
+_LIMIT_BYTES: Final = 64 << 20
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,15 +49,14 @@ def journal_path(key: str, environ: Mapping[str, str]) -> Path:
 def read_journal(path: Path) -> dict[str, Entry]:
     """Return what is remembered, nothing when there is no file. Raises JournalError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Journal).nodes
+        return strict_json.decode(path.read_bytes(), Journal, limit_bytes=_LIMIT_BYTES).nodes
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise JournalError(f"journal {path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        reason = str(error)
+    except MalformedError as error:
         raise JournalError(
-            f"journal {path} cannot be read: {reason[:1].lower()}{reason[1:]}",
+            f"journal {path} cannot be read: {error}",
             hint="it says which nodes an upgrade has taken out of service: look after them, then move the file away",
         ) from error
 

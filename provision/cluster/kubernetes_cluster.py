@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from provision.cluster.api import Api
-    from provision.cluster.model import Eviction
+    from provision.cluster.model import Eviction, Machine
     from provision.rollout.model import GpuPod, Record
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
@@ -38,16 +38,16 @@ _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
-    ``hostnames`` are those of the machines, by their names in the inventory, as far as they are known; it is
-    looked at anew by every `observe`. ``resources`` are the declared resource names.
+    ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
+    ``resources`` are the declared resource names.
     """
 
-    def __init__(self, api: Api, *, resources: Collection[str], hostnames: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, *, resources: Collection[str], machines: Mapping[str, Machine]) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self._check)  # for whatever changes something
         self._resources = frozenset(resources)
-        self._hostnames = hostnames
+        self._machines = machines
         self._seen: dict[str, Node] = {}
         self._tenure: Tenure | None = None
 
@@ -129,7 +129,7 @@ class KubernetesCluster:
             nodes = [node for node in map(self._get, known) if node is not None]
         else:
             nodes = self._api.list_all(_NODES, Node)
-        return match_nodes(names, self._hostnames, nodes, self.name)
+        return match_nodes(names, self._machines, nodes, self.name)
 
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is known of a machine of the inventory besides its name.
+
+    ``addresses`` are where the operator connects to. ``hostname`` and ``machine_id`` are the machine's own words, empty
+    until it has been asked.
+    """
+
+    addresses: frozenset[str] = frozenset()
+    hostname: str = ""
+    machine_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProblem:
     """Why nothing can be decided about one node: not in the cluster, an ambiguous name, a broken record."""
 

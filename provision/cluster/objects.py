@@ -50,10 +50,25 @@ class NodeSpec(_Object, frozen=True, kw_only=True):
     unschedulable: bool = False
 
 
+class NodeAddress(_Object, frozen=True, kw_only=True):
+    """``type`` is "InternalIP", "ExternalIP", "Hostname" or a DNS name's."""
+
+    type: str
+    address: str
+
+
+class NodeInfo(_Object, frozen=True, kw_only=True, rename={"machine_id": "machineID"}):
+    """``machine_id`` is what the kubelet read from ``/etc/machine-id``."""
+
+    machine_id: str = ""
+
+
 class NodeStatus(_Object, frozen=True, kw_only=True):
-    """What the kubelet says of its node."""
+    """What the kubelet says of its node: nobody else has looked."""
 
     conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(_Object, frozen=True, kw_only=True):

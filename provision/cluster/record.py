@@ -5,19 +5,25 @@ The contract is ``docs/contracts/node-state``.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
 
+from provision import strict_json
 from provision.cluster.errors import RecordError
 from provision.rollout.model import Phase, Record
+from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
 MAX_REASON: Final = 2000  # characters; all annotations of an object share 256 KiB, and people read this one
+_LIMIT_BYTES: Final = 256 << 10
+# Far enough from the ends of what a datetime can say that every limit can be added to a moment.
+_EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
-# The pattern says for JSON schema what ``tz`` says for msgspec: a moment without a zone is none.
-Moment = Annotated[datetime, msgspec.Meta(tz=True, extra_json_schema={"pattern": "(Z|[+-][0-9]{2}:[0-9]{2})$"})]
+# The pattern says for JSON schema what ``tz`` and `RecordDocument` say for msgspec: with a zone, in a year that can be.
+_MOMENT: Final = "^2[01][0-9]{2}-.*(Z|[+-][0-9]{2}:[0-9]{2})$"
+Moment = Annotated[datetime, msgspec.Meta(tz=True, extra_json_schema={"pattern": _MOMENT})]
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -32,6 +38,11 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+
+    def __post_init__(self) -> None:
+        for moment in (self.began, self.since):
+            if not _EARLIEST <= moment < _LATEST:
+                raise ValueError(f"{moment:%Y-%m-%d} is not a day of an upgrade")
 
 
 def document_of(record: Record) -> RecordDocument:
@@ -71,10 +82,10 @@ def encode_record(record: Record) -> str:
 def decode_record(text: str | bytes) -> Record:
     """Return the record that was written down; raises RecordError, which says what is wrong with it."""
     try:
-        return record_of(msgspec.json.decode(text, type=RecordDocument))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        message = str(error)
-        raise RecordError(message[:1].lower() + message[1:]) from error
+        data = text if isinstance(text, bytes) else text.encode()
+        return record_of(strict_json.decode(data, RecordDocument, limit_bytes=_LIMIT_BYTES))
+    except (MalformedError, UnicodeEncodeError) as error:
+        raise RecordError(str(error)) from error
 
 
 def _presentable(reason: str) -> str:

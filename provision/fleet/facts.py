@@ -1,135 +1,168 @@
 """What is true of one node now: the values that the collection's facts module returns, parsed once.
 
 The contract is ``docs/contracts/node-facts``. Unknown fields are ignored (a newer module may say more), known ones are
-checked for their type. What the facts mean for a declaration belongs to ``provision.planner``.
+checked for their type, their size and their grammar: whoever is root of the node may have written them. Text that a
+user of the node chooses (names of processes, of units) never makes facts wrong, it is made presentable. What the facts
+mean for a declaration belongs to ``provision.planner``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
+from provision import strict_json
+from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.errors import FactsError
+from provision.strict_json import MalformedError
+from provision.text import presentable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# An Ubuntu machine with NVIDIA's repository knows 200 packages in 30 versions each: 2.4 MB.
+MAX_BYTES: Final = 4 << 20
+_COMMAND: Final = 128
+_MESSAGE: Final = 2000
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
     """A tolerant value: fields it does not know are ignored."""
 
 
+def _tidy(value: _Value, name: str, limit: int) -> None:
+    """Make a text presentable that somebody on the node chose."""
+    text = getattr(value, name)
+    if text is not None:
+        msgspec.structs.force_setattr(value, name, presentable(text, limit))
+
+
 class OperatingSystem(_Value, frozen=True, kw_only=True):
     """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``."""
 
-    id: str
-    version_id: str = ""
-    codename: str = ""
+    id: grammar.Label
+    version_id: grammar.Label = ""
+    codename: grammar.Label = ""
 
 
 class NodeIdentity(_Value, frozen=True, kw_only=True):
     """Which machine this is and what it runs; ``python`` is "major.minor" of ``/usr/bin/python3``."""
 
-    hostname: str
-    machine_id: str
-    boot_id: str
-    kernel: str
-    architecture: str
-    python: str
+    hostname: grammar.Hostname
+    machine_id: grammar.Word
+    boot_id: grammar.Word
+    kernel: grammar.Word
+    architecture: grammar.Word
+    python: grammar.PythonVersion
     os: OperatingSystem
 
 
 class Gpu(_Value, frozen=True, kw_only=True, rename={"class_": "class"}):
     """One PCI function of a GPU vendor, ids in lower-case hexadecimal without ``0x``."""
 
-    address: str
-    vendor: str
-    device: str
-    class_: str
-    numa_node: int | None = None
+    address: grammar.PciAddress
+    vendor: grammar.PciId
+    device: grammar.PciId
+    class_: grammar.PciId
+    numa_node: grammar.NumaNode | None = None
 
 
 class KernelModule(_Value, frozen=True, kw_only=True):
     """The kernel module ``nvidia`` as it is loaded; ``on_disk`` is the version that modprobe would load now."""
 
     loaded: bool = False
-    version: str | None = None
-    flavour: str | None = None
-    refcount: int = 0
-    holders: tuple[str, ...] = ()
-    on_disk: str | None = None
+    version: grammar.Version | None = None
+    flavour: grammar.Word | None = None
+    refcount: grammar.Count = 0
+    holders: Annotated[tuple[grammar.Word, ...], Meta(max_length=64)] = ()
+    on_disk: grammar.Version | None = None
 
 
 class InstalledPackage(_Value, frozen=True, kw_only=True):
     """One package that dpkg knows; ``status`` is dpkg's word, ``installed`` when all is well."""
 
-    version: str
-    source: str
+    version: grammar.Version
+    source: grammar.PackageName
     hold: bool = False
-    status: str = "installed"
+    status: grammar.Word = "installed"
 
 
 class AvailablePackage(_Value, frozen=True, kw_only=True):
     """One version of a package that apt could install; ``depends`` are the names it needs, first alternatives."""
 
-    version: str
-    source: str
-    depends: tuple[str, ...] = ()
+    version: grammar.Version
+    source: grammar.PackageName
+    depends: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=512)] = ()
+
+
+_Versions = Annotated[tuple[AvailablePackage, ...], Meta(max_length=512)]
 
 
 class LockHolder(_Value, frozen=True, kw_only=True):
     """The process that holds the package manager's lock."""
 
-    pid: int
+    pid: grammar.Pid
     command: str
+
+    def __post_init__(self) -> None:
+        _tidy(self, "command", _COMMAND)
 
 
 class PackageManager(_Value, frozen=True, kw_only=True):
     """State of apt and dpkg; ``interrupted`` means that dpkg has to be repaired before it does anything else."""
 
-    name: str
+    name: grammar.Word
     interrupted: bool = False
-    lists_age_s: float | None = None
+    lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None
+
+    def __post_init__(self) -> None:
+        _tidy(self, "lists_error", _MESSAGE)
 
 
 class FileState(_Value, frozen=True, kw_only=True):
     """One file; ``content`` is None when it is too large or not UTF-8."""
 
-    mode: str
-    uid: int
-    gid: int
-    sha256: str
-    content: str | None = None
+    mode: grammar.Mode
+    uid: grammar.UserId
+    gid: grammar.UserId
+    sha256: grammar.Sha256
+    content: grammar.FileText | None = None
 
 
 class Service(_Value, frozen=True, kw_only=True):
     """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``)."""
 
-    load: str = "not-found"
-    active: str = "inactive"
-    enabled: str = ""
-    started_monotonic_us: int | None = None
+    load: grammar.Word = "not-found"
+    active: grammar.Word = "inactive"
+    enabled: grammar.Word = ""
+    started_monotonic_us: grammar.Microseconds | None = None
 
 
 class Engine(_Value, frozen=True, kw_only=True):
     """A container engine; ``config_error`` is its own parser's message about its present configuration."""
 
-    binary: str
-    version: str
+    binary: grammar.AbsolutePath
+    version: grammar.Word
     config_error: str | None = None
+
+    def __post_init__(self) -> None:
+        _tidy(self, "config_error", _MESSAGE)
 
 
 class Release(_Value, frozen=True, kw_only=True):
     """What of grapnel is installed: the digest of the archive it came from."""
 
-    digest: str
+    digest: grammar.Word
 
 
 class Inventory(_Value, frozen=True, kw_only=True):
     """What the node's own driver inventory says."""
 
-    driver_version: str | None = None
+    driver_version: grammar.Version | None = None
 
 
 class DeviceHolder(_Value, frozen=True, kw_only=True):
@@ -138,13 +171,19 @@ class DeviceHolder(_Value, frozen=True, kw_only=True):
     ``is_driver_service``: it belongs to the driver and is stopped and started again when the module is exchanged.
     """
 
-    pid: int
+    pid: grammar.Pid
     command: str
-    devices: tuple[str, ...] = ()
+    devices: Annotated[tuple[str, ...], Meta(max_length=1024)] = ()
     unit: str | None = None
-    pod_uid: str | None = None
-    container_id: str | None = None
+    pod_uid: grammar.Word | None = None
+    container_id: grammar.Word | None = None
     is_driver_service: bool = False
+
+    def __post_init__(self) -> None:
+        _tidy(self, "command", _COMMAND)
+        _tidy(self, "unit", _COMMAND)
+        devices = tuple(presentable(device, _COMMAND) for device in self.devices)
+        msgspec.structs.force_setattr(self, "devices", devices)
 
 
 class NodeFacts(_Value, frozen=True, kw_only=True):
@@ -152,17 +191,17 @@ class NodeFacts(_Value, frozen=True, kw_only=True):
 
     schema: Literal["grapnel.dev/facts/v1alpha1"]
     node: NodeIdentity
-    gpus: tuple[Gpu, ...] = ()
+    gpus: Annotated[tuple[Gpu, ...], Meta(max_length=1024)] = ()
     module: KernelModule = KernelModule()
-    packages: dict[str, InstalledPackage] = {}
-    available: dict[str, tuple[AvailablePackage, ...]] = {}
+    packages: Annotated[dict[grammar.PackageName, InstalledPackage], Meta(max_length=4096)] = {}
+    available: Annotated[dict[grammar.PackageName, _Versions], Meta(max_length=4096)] = {}
     package_manager: PackageManager
-    files: dict[str, FileState | None] = {}
-    services: dict[str, Service | None] = {}
-    engines: dict[str, Engine | None] = {}
-    releases: dict[str, Release | None] = {}
+    files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
+    services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
+    engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
+    releases: Annotated[dict[grammar.Word, Release | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None
-    device_holders: tuple[DeviceHolder, ...] = ()
+    device_holders: Annotated[tuple[DeviceHolder, ...], Meta(max_length=16384)] = ()
 
     def file(self, path: str) -> FileState | None:
         """Return the state of a file, None when it is absent (or was not asked for)."""
@@ -186,26 +225,58 @@ class NodeFacts(_Value, frozen=True, kw_only=True):
 def parse_facts(data: bytes | str | Mapping[str, Any], *, node: str = "") -> NodeFacts:
     """Parse the facts of one node.
 
-    ``node`` is the inventory's name, used in messages only. Raises `FactsError` that names the node and the path of
-    the first value that is wrong, like ``$.packages["libcuda1"].hold``.
+    ``node`` is the inventory's name, used in messages only. Raises `FactsError`, whatever the data are: it names the
+    node and the path of the first value that is wrong, like ``$.packages["libcuda1"].hold``.
     """
+    raw = b""
     try:
-        if isinstance(data, (bytes, str)):
-            data = msgspec.json.decode(data)
-        return msgspec.convert(data, NodeFacts)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise _error(_name_of(data, node), str(error)) from error
+        raw = strict_json.as_bytes(data)
+        return strict_json.decode(raw, NodeFacts, limit_bytes=MAX_BYTES)
+    except MalformedError as error:
+        raise _error(node or _hostname(raw), _with_key(str(error), raw)) from error
 
 
-def _name_of(data: object, node: str) -> str:
-    """Name the node in a message even if its facts are broken."""
-    identity = data.get("node") if isinstance(data, Mapping) else None
-    hostname = identity.get("hostname") if isinstance(identity, Mapping) else None
-    return node or (hostname if isinstance(hostname, str) else "a node without a name")
+def _hostname(raw: bytes) -> str:
+    """Return what a node whose facts are wrong calls itself, for a message."""
+    try:
+        return msgspec.json.decode(raw, type=_Named).node.hostname
+    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
+        return "a node without a name"
+
+
+class _Named(msgspec.Struct):
+    node: _Name
+
+
+class _Name(msgspec.Struct):
+    hostname: grammar.Hostname
+
+
+_BY_KEY: Final[Mapping[str, Any]] = {
+    "packages": InstalledPackage,
+    "available": _Versions,
+    "files": FileState | None,
+    "services": Service | None,
+    "engines": Engine | None,
+    "releases": Release | None,
+}
+
+
+def _with_key(reason: str, raw: bytes) -> str:
+    """Return a reason with the key in its path that msgspec leaves out: ``$.files[...].mode``."""
+    field = reason.partition("`$.")[2].partition("[...]")[0]
+    if field not in _BY_KEY:
+        return reason
+    entries = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[field]
+    for key, value in msgspec.json.decode(entries, type=dict[str, msgspec.Raw]).items():
+        try:
+            msgspec.json.decode(value, type=_BY_KEY[field])
+        except msgspec.ValidationError:
+            return reason.replace("[...]", f'["{presentable(key, 64)}"]', 1)
+    return reason
 
 
 def _error(node: str, reason: str) -> FactsError:
-    reason = reason[:1].lower() + reason[1:]
     return FactsError(
         f"facts of {node}: {reason}",
         hint="the collection on this machine and the controller may be of different releases: update both",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from provision.errors import InventoryError
+from provision.fleet.endpoint import Endpoint, parse_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,7 @@ class Host:
 
     name: str
     groups: tuple[str, ...]
+    endpoint: Endpoint
     stack: object = None
 
 
@@ -59,10 +61,15 @@ def parse_inventory(text: str) -> Inventory:
     stacks = {name: group.vars[VARIABLE] for name, group in groups.items() if group.vars.get(VARIABLE) is not None}
     order = _order(groups)
     hosts = (
-        Host(name, tuple(sorted(members, key=order.__getitem__)), meta.hostvars.get(name, {}).get(VARIABLE))
+        _host(name, sorted(members, key=order.__getitem__), groups, meta.hostvars.get(name, {}))
         for name, members in _memberships(groups).items()
     )
     return Inventory(tuple(sorted(hosts, key=lambda host: _natural(host.name))), stacks)
+
+
+def _host(name: str, members: list[str], groups: Mapping[str, _Group], own: Mapping[str, Any]) -> Host:
+    variables = {key: value for group in members if group in groups for key, value in groups[group].vars.items()}
+    return Host(name, tuple(members), parse_endpoint(name, {**variables, **own}), own.get(VARIABLE))
 
 
 def _order(groups: Mapping[str, _Group]) -> dict[str, tuple[int, int, str]]:

@@ -19,6 +19,8 @@ from provision.spec.validate import Source, convert, tidy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from provision.fleet.inventory import Host
+
 BUILT_IN: Final = "built in"
 
 
@@ -89,10 +91,10 @@ def said(level: Level, content: object, source: Source, prefix: KeyPath) -> Cont
     return Contribution(level, tidied if isinstance(tidied, dict) else {}, source, prefix)
 
 
-def merge_node(name: str, groups: Sequence[str], contributions: Sequence[Contribution]) -> FleetNode:
+def merge_node(host: Host, contributions: Sequence[Contribution]) -> FleetNode:
     """Return a node with its effective declaration; the contributions are given weakest first."""
     merge = Merge()
     for each in (defaults(), *contributions):
         merge.add(each)
     origins = {dotted(path): origin for path, origin in merge.origins.items()}
-    return FleetNode(name, tuple(groups), convert(merge.content, StackSpec), origins)
+    return FleetNode(host.name, host.groups, convert(merge.content, StackSpec), origins, host.endpoint)

@@ -127,7 +127,7 @@ def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[Fle
     for host in inventory.hosts:
         own = said(Level.HOST, host.stack, Variable(f"host {host.name}"), ())
         chain = [file, *(groups[name] for name in host.groups if name in groups), own]
-        yield merge_node(host.name, host.groups, chain)
+        yield merge_node(host, chain)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from provision.fleet.endpoint import Endpoint
     from provision.spec.findings import Finding, Place
     from provision.spec.model import GpuStack, StackSpec
 
@@ -40,13 +41,15 @@ class Origin:
 class FleetNode:
     """A machine of the inventory; `groups` in the order in which they are merged, weakest first.
 
-    `origins` maps every dotted key of the effective declaration ("driver.version") to who set it.
+    `origins` maps every dotted key of the effective declaration ("driver.version") to who set it. `endpoint` is where
+    Ansible connects to.
     """
 
     name: str
     groups: tuple[str, ...]
     stack: StackSpec
     origins: Mapping[str, Origin]
+    endpoint: Endpoint
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ The only importer of ``rich``. Decides how something looks, never what is true: 
 ``provision.planner`` and ``provision.apply``.
 """
 
+from provision.report.console import make_console
 from provision.report.document import plans_document
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
-from provision.report.terminal import make_console, show
+from provision.report.terminal import show
 
 __all__ = [
     "LiveView",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from provision.apply.model import Failure
+from provision.printable import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,4 +37,4 @@ def plans_document(answers: Answers, rollout: Mapping[str, object] | None = None
     document: dict[str, object] = {"schema": SCHEMA, "plans": plans, "failures": failures}
     if rollout is not None:
         document["rollout"] = rollout
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return printable_json(document)

@@ -12,11 +12,11 @@ from rich.console import Group
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
-from rich.text import Text
 
 from provision.apply.model import NodeFinished, NodeTask, NodeWaits, PassStarted, PhaseEntered, Status
+from provision.report.console import Text
 from provision.report.plain import PlainView
-from provision.report.terminal import STATUS_STYLES, count, duration, names, phase_words, task_name
+from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
 from provision.runner import TaskDone
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class LiveView:
             with self._turn:
                 self._live.refresh()
 
-    def _print(self, line: Text) -> None:
+    def _print(self, line: RenderableType) -> None:
         """Print a line above the picture."""
         with self._turn:
             self._console.print(line)
@@ -123,7 +123,7 @@ class LiveView:
         elif isinstance(progress, NodeWaits):
             self._wait(progress)
         else:
-            self._print(Text.assemble("· ", (f"{progress.node}  " if progress.node else ""), progress.text))
+            self._print(hanging(Text(f"· {progress.node}  " if progress.node else "· "), Text(progress.text)))
 
     def _line(self, node: str) -> _Line:
         return self._running.setdefault(node, _Line(self._clock()))
@@ -199,8 +199,8 @@ class LiveView:
         took = f"  {duration(self._clock() - line.since)}" if line else ""
         mark = Text("✓ " if status.is_good else "✗ ", STATUS_STYLES[status])
         head, colon, rest = words.partition(":")
-        what = Text.assemble((node, "bold cyan"), "  ", (head, STATUS_STYLES[status]), f"{colon}{rest}")
-        self._print(Text.assemble(mark, what, (took, "dim")))
+        what = Text.assemble((head, STATUS_STYLES[status]), f"{colon}{rest}", (took, "dim"))
+        self._print(hanging(Text.assemble(mark, (f"{node}  ", "bold cyan")), what))
 
 
 def open_view(console: Console, nodes: Sequence[str], clock: Clock) -> View:

@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.table import Table
-from rich.text import Text
 
 from provision.apply.model import Failure
 from provision.planner.model import Action, Disruption
-from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, names, short
+from provision.report.console import Text
+from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,12 +80,12 @@ def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[Ren
     with_versions = [len(item.target) for item in plan.items if _versions(item)]
     target_width = min(max(with_versions, default=0), TARGET_WIDTH)
     for (role, reason), items in groupby(plan.items, key=lambda item: (item.role, item.reason)):
-        yield _hanging(Text.assemble((f"{role}: ", "bold"), (reason, "")), INDENT)
+        yield hanging(INDENT, Text.assemble((f"{role}: ", "bold"), (reason, "")))
         yield _items(list(items), target_width)
     for problem in plan.problems:
         yield from _problem(problem)
     if refusal:
-        yield _hanging(Text(f"refused: {refusal}", "bold yellow"), INDENT)
+        yield hanging(INDENT, Text(f"refused: {refusal}", "bold yellow"))
 
 
 def _heading(nodes: list[str], plan: NodePlan) -> RenderableType:
@@ -136,21 +136,12 @@ def _cost(item: Item) -> Text:
 
 
 def _problem(problem: Problem) -> Iterator[RenderableType]:
-    yield _hanging(Text.assemble(("problem: ", "bold red"), problem.message, (f" ({problem.code})", "dim")), INDENT)
+    yield hanging(INDENT, Text.assemble(("problem: ", "bold red"), problem.message, (f" ({problem.code})", "dim")))
     if problem.hint:
-        yield _hanging(Text.assemble(("hint: ", "cyan"), problem.hint), 2 * INDENT)
+        yield hanging(2 * INDENT, Text.assemble(("hint: ", "cyan"), problem.hint))
 
 
 def _failure(node: str, failure: Failure) -> RenderableType:
     where = f" in '{failure.task}'" if failure.task else ""
     head = (f"{failure.status.value}{where}: ", STATUS_STYLES[failure.status])
-    return Text.assemble((f"{node}  ", "bold cyan"), head, failure.message)
-
-
-def _hanging(text: Text, indent: int) -> RenderableType:
-    """Text whose further lines begin below the first."""
-    grid = Table.grid()
-    grid.add_column(width=indent)
-    grid.add_column(overflow="fold")
-    grid.add_row("", text)
-    return grid
+    return hanging(Text(f"{node}  ", "bold cyan"), Text.assemble(head, failure.message))

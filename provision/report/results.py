@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from provision.apply.model import NodeResult, Status, Upgrade
-from provision.report.terminal import STATUS_STYLES, count, duration, names
+from provision.report.console import Text
+from provision.report.terminal import CELL_WIDTH, STATUS_STYLES, count, duration, hanging, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,9 @@ def render_results(results: Sequence[NodeResult], elapsed_s: float) -> Iterator[
     for result in results:
         if result.failure is not None and result.failure.tail:
             yield ""
-            yield Text(f"{result.node}: output of '{result.failure.task}'", "bold")
-            yield Padding(Text("\n".join(result.failure.tail), "dim"), (0, 0, 0, 2))
+            yield hanging(Text(f"{result.node}: ", "bold"), Text(f"output of '{result.failure.task}'", "bold"))
+            for line in result.failure.tail:
+                yield Padding(Text(line.expandtabs(), "dim"), (0, 0, 0, 2))
     out = [result.node for result in results if result.upgrade is not None and result.upgrade.is_out]
     if out:
         yield ""
@@ -55,7 +56,7 @@ def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
     if alike:
         yield ""
     for reason, nodes in alike.items():
-        yield Text.assemble((f"{names(nodes)}: ", "bold cyan"), reason)
+        yield hanging(Text(f"{names(nodes)}: ", "bold cyan"), Text(reason))
 
 
 def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType:
@@ -64,7 +65,7 @@ def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType
     table.add_column("result", no_wrap=True)
     table.add_column("changes", no_wrap=True, justify="right")
     if rolled_out:
-        table.add_column("driver", no_wrap=True)
+        table.add_column("driver", no_wrap=True, max_width=CELL_WIDTH)
         table.add_column("out of service", justify="right", no_wrap=True)
     else:
         table.add_column("", overflow="fold")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.table import Table
-from rich.text import Text
 
-from provision.report.terminal import count, names
+from provision.report.console import Text
+from provision.report.terminal import CELL_WIDTH, count, names
 from provision.rollout.advance import evictable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", min_width=3)
     grid.add_column(style="bold cyan", no_wrap=True)
-    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, max_width=CELL_WIDTH)
     grid.add_column(overflow="fold")
     for place, name in enumerate(prepared.rollout, 1):
         grid.add_row(f"{place}.", name, _versions(states[name]), _about(states[name]))

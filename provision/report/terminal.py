@@ -1,11 +1,11 @@
-"""The console, and the few words that all views share."""
+"""The few words that all views share, and how they look."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.table import Table
 
 from provision.apply.model import Status
 from provision.planner.model import Action, Disruption
@@ -14,11 +14,14 @@ from provision.rollout.model import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from provision.apply.model import PhaseEntered
+    from provision.report.console import Text
 
 NAMES_SHOWN = 12
+HEAD_WIDTH = 40  # what a name may take of a line before the text behind it
+CELL_WIDTH = 40  # what a node's own words may take of a table that it shares with others
 _DIGEST = re.compile(r"^(?:sha256:)?[0-9a-f]{40,}$")
 _MINUTE_S = 60
 
@@ -58,15 +61,25 @@ ACTION_STYLES = {
 }
 
 
-def make_console(stream: TextIO, *, width: int | None = None) -> Console:
-    """Return a console; colour follows the stream and NO_COLOR, the width the terminal (80 where there is none)."""
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-
-
 def show(console: Console, parts: Iterable[RenderableType]) -> None:
     """Print renderables one below the other."""
     for part in parts:
         console.print(part)
+
+
+def hanging(head: Text | int, text: Text) -> RenderableType:
+    """Return text behind a head, or an indent, whose further lines begin where its first does.
+
+    Nothing that a node says can then begin a line as if it were another node's.
+    """
+    grid = Table.grid()
+    if isinstance(head, int):
+        grid.add_column(width=head)
+    else:
+        grid.add_column(no_wrap=True, max_width=HEAD_WIDTH)
+    grid.add_column(overflow="fold")
+    grid.add_row("" if isinstance(head, int) else head, text)
+    return grid
 
 
 def names(nodes: Sequence[str]) -> str:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.apply.failure import failure_of
 from provision.apply.model import Failure, NodeWaits, Note, PhaseEntered, Progress
 from provision.cluster.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.cluster.model import EvictionOutcome, NodeProblem
 from provision.rollout.decide import decide
 from provision.rollout.model import Phase
 from provision.rollout.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     import threading
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from provision.cluster.model import Cluster
     from provision.rollout.policy import Policy
     from provision.rollout.snapshot import NodeState
-    from provision.rollout.step import StepOutcome, Steps
+    from provision.rollout.step import Steps
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
@@ -76,6 +78,14 @@ class _StepEnded:
     node: str
     phase: Phase
     future: Future[StepOutcome]
+
+    @property
+    def outcome(self) -> StepOutcome:
+        """How the step ended; an exception is a failure of its node and of no other."""
+        try:
+            return self.future.result()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+            return StepOutcome(failure=failure_of(error, f"carrying out {self.phase} on {self.node}"))
 
 
 class Engine:
@@ -244,7 +254,7 @@ class Engine:
             return
 
     def _end_step(self, event: _StepEnded) -> None:
-        outcome, node = event.future.result(), self._nodes[event.node]
+        outcome, node = event.outcome, self._nodes[event.node]
         failure = outcome.failure
         step = StepResult(
             phase=event.phase,

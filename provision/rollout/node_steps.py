@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from provision.apply.converge import assess, converge
-from provision.apply.errors import CanceledError, RunError
-from provision.apply.follow import AGAIN, Followed, follow
+from provision.apply.converge import converge, reassess
+from provision.apply.follow import Followed, follow
 from provision.apply.machinery import DAEMON_RESULT
 from provision.apply.model import Failure, Note, Status
+from provision.fleet.errors import AnswerError
+from provision.fleet.released import parse_released
 from provision.rollout.model import Phase
 from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
@@ -26,20 +25,6 @@ if TYPE_CHECKING:
     from provision.spec.model import Driver, StackSpec
 
 EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
-
-
-class _Holder(msgspec.Struct, frozen=True):
-    """A process as the daemon's ``release`` tells it; fields it does not need are ignored."""
-
-    pid: int
-    command: str = ""
-    unit: str | None = None
-    pod_uid: str | None = None
-
-
-class _Released(msgspec.Struct, frozen=True):
-    released: bool
-    holders: tuple[_Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +52,9 @@ class NodeSteps:
         if followed.failure is not None:
             return StepOutcome(failure=followed.failure)
         try:
-            answer = msgspec.convert(followed.values.get(DAEMON_RESULT), _Released)
-        except msgspec.ValidationError as error:
-            return _failed(f"the node daemon's answer to release cannot be read: {error}")
+            answer = parse_released(followed.values.get(DAEMON_RESULT))
+        except AnswerError as error:
+            return _failed(error.message)
         if not answer.released:
             return _failed("the node daemon has not let go of the GPUs")
         return StepOutcome(
@@ -81,12 +66,7 @@ class NodeSteps:
 
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Look at the node again, as it has changed since it was planned for, and bring it to its declaration."""
-        try:
-            looked = assess(self.machinery, [node], observe, cancel)[node]
-        except CanceledError:
-            looked = Failure(Status.CANCELED, AGAIN)
-        except RunError as error:
-            looked = Failure(Status.FAILED, error.message)
+        looked = reassess(self.machinery, node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
         result = converge(self.machinery, node, looked, observe, cancel)

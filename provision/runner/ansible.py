@@ -1,68 +1,81 @@
-"""Carries a run out with ansible-runner.
+"""Carries a run out with ansible-runner, whose share is the process: its environment, end, time limit and workspace.
 
-ansible-runner calls its event handler in the middle of reading Ansible's output, and breaks when that takes
-long (ansible-runner issue 1343). So the run has a thread of its own whose handler only enqueues; the caller
-reads typed events from the queue as slowly as it likes.
+ansible-runner would take events out of the output, where whatever a node prints can pass for one. So the output goes
+to a file, as text for people, and events come through a channel of their own (``channel``), written by our callback.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import re
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from provision.runner.environment import MARKER, build_environment, forced_by_ansible_runner
+from provision.runner.channel import KEYS_VARIABLE, VARIABLE, open_channel
+from provision.runner.environment import CALLBACK, CALLBACK_FOLDER, MARKER, build_environment, forced_by_ansible_runner
+from provision.runner.frames import FrameError
 from provision.runner.model import Event, NodeStats, RunFinished, RunRequest, RunStatus
 from provision.runner.processes import end_processes
-from provision.runner.translate import condense, parse_complaint, parse_event, parse_stats
+from provision.runner.translate import Translator, condense
 from provision.runner.workspace import IDENT, Workspace, keep_artifacts, open_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from provision.runner.channel import Channel
 
 # How often ansible-runner asks whether it is to stop.
 _POLL_S = 0.5
 _GRACE_S = 3.0
 _NO_NODES = re.compile(r"leaves us with no hosts to target|Could not match supplied host pattern")
-_RAW = Mapping[str, Any]
+_INTO_FILE = 'exec "$@" >"$0" 2>&1'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ended:
     """ansible-runner's own word on how the run ended; ``error`` when it broke."""
 
-    status: str
-    return_code: int | None
+    status: str = "error"
+    return_code: int | None = None
     error: Exception | None = None
 
 
 @dataclass(slots=True)
-class _Record:
-    """What is known of a run while its events pass by."""
+class _Process:
+    """ansible-playbook under ansible-runner, with what replaces ansible-runner's own events and output."""
 
-    tasks: int = 0
-    stats: dict[str, NodeStats] | None = None
-    complaints: list[str] = field(default_factory=list)
+    arguments: dict[str, Any]
+    variables: dict[str, str]
+    output: Path
+    ended: _Ended = field(default_factory=_Ended)
 
-    def note(self, raw: _RAW) -> None:
-        stats = parse_stats(raw)
-        if stats is not None:
-            self.stats = stats
-        complaint = parse_complaint(raw)
-        if complaint:
-            self.complaints.append(complaint)
+    def execute(self, channel: Channel, is_to_stop: Callable[[], bool]) -> None:
+        """Run to the end, on a thread of its own."""
+        from ansible_runner import interface  # noqa: PLC0415 - half a second that --help need not wait for
+
+        try:
+            runner = interface.init_runner(cancel_callback=is_to_stop, **self.arguments)
+            for name in forced_by_ansible_runner(os.environ):
+                runner.config.env.pop(name, None)
+            runner.config.env.update(self.variables)
+            runner.config.command = ["/bin/sh", "-c", _INTO_FILE, str(self.output), *runner.config.command]
+            runner.run()
+            self.ended.status, self.ended.return_code = runner.status, runner.rc
+        except Exception as error:  # noqa: BLE001 - whatever the library raises has to reach the reader
+            self.ended.error = error
+        finally:
+            channel.finish()
 
 
 @dataclass(frozen=True, slots=True)
 class AnsibleRunner:
     """Runs playbooks of the ``grapnel.node`` collection, or any other playbook.
 
-    ``collection`` is the root of that collection; ``keep`` the folder that receives output and events of
-    every run.
+    ``collection`` is the root of that collection; ``keep`` the folder that receives output and events of every run.
     """
 
     collection: Path | None = None
@@ -80,7 +93,6 @@ class AnsibleRunner:
 
 def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, keep: Path | None) -> Iterator[Event]:
     marker = uuid.uuid4().hex
-    events: queue.SimpleQueue[_RAW | _Ended] = queue.SimpleQueue()
     closed = threading.Event()
 
     def is_to_stop() -> bool:
@@ -90,25 +102,30 @@ def _run(request: RunRequest, workspace: Workspace, cancel: threading.Event, kee
         return True
 
     workspace.write_variables(request.extra_vars)
-    arguments = _arguments(request, workspace, marker, keep)
-    thread = threading.Thread(target=_execute, args=(arguments, events, is_to_stop), name=f"run-{marker[:8]}")
-    thread.start()
-    record = _Record()
-    try:
-        while not isinstance(raw := events.get(), _Ended):
-            record.note(raw)
-            event = parse_event(raw, request.keep)
-            if event is not None:
-                record.tasks += 1
-                yield event
-    finally:
-        closed.set()
-        thread.join()
-        end_processes(MARKER, marker, grace_s=0 if cancel.is_set() else _GRACE_S)
-    yield _finish(raw, record, _keep(request, workspace, keep))
+    process = _Process(_arguments(request, workspace, marker), _own_variables(request, workspace), workspace.output)
+    ended, translator = process.ended, Translator(frozenset(request.nodes))
+    with open_channel(workspace.events) as channel:
+        thread = threading.Thread(target=process.execute, args=(channel, is_to_stop), name=f"run-{marker[:8]}")
+        thread.start()
+        try:
+            while (got := channel.frames.get()) is not None:
+                if isinstance(got, FrameError):
+                    closed.set()  # nothing more can be known of the run
+                    thread.join()
+                    ended.error = got
+                    continue
+                if keep is not None:
+                    workspace.log_event(got.header)
+                if (event := translator.translate(got)) is not None:
+                    yield event
+        finally:
+            closed.set()
+            thread.join()
+            end_processes(MARKER, marker, grace_s=0 if cancel.is_set() else _GRACE_S)
+    yield _finish(ended, translator, workspace, _keep(request, workspace, keep))
 
 
-def _arguments(request: RunRequest, workspace: Workspace, marker: str, keep: Path | None) -> dict[str, Any]:
+def _arguments(request: RunRequest, workspace: Workspace, marker: str) -> dict[str, Any]:
     environment = build_environment(
         os.environ, request.environment, marker=marker, executables=Path(sys.executable).parent
     )
@@ -125,62 +142,63 @@ def _arguments(request: RunRequest, workspace: Workspace, marker: str, keep: Pat
         "envvars": environment,
         "fact_cache_type": "as-configured",  # anything but "jsonfile" leaves the user's fact cache alone
         "quiet": True,
-        "settings": {"pexpect_timeout": _POLL_S, "suppress_output_file": keep is None},
+        "settings": {"pexpect_timeout": _POLL_S, "suppress_output_file": True},
     }
 
 
-def _execute(
-    arguments: dict[str, Any], events: queue.SimpleQueue[_RAW | _Ended], is_to_stop: Callable[[], bool]
-) -> None:
-    from ansible_runner import interface  # noqa: PLC0415 - half a second that --help need not wait for
-
-    keep_events = not arguments["settings"]["suppress_output_file"]
-
-    def enqueue(raw: _RAW) -> bool:
-        events.put(raw)
-        return keep_events
-
-    try:
-        runner = interface.init_runner(event_handler=enqueue, cancel_callback=is_to_stop, **arguments)
-        for name in forced_by_ansible_runner(os.environ):
-            runner.config.env.pop(name, None)
-        runner.run()
-    except Exception as error:  # noqa: BLE001 - whatever the library raises has to reach the reader
-        events.put(_Ended("error", None, error))
-    else:
-        events.put(_Ended(runner.status, runner.rc))
+def _own_variables(request: RunRequest, workspace: Workspace) -> dict[str, str]:
+    """Return what replaces ansible-runner's own choice of a callback."""
+    folders = [str(CALLBACK_FOLDER), os.environ.get("ANSIBLE_CALLBACK_PLUGINS", "")]
+    return {
+        "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
+        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(filter(None, folders)),
+        VARIABLE: str(workspace.events),
+        KEYS_VARIABLE: ",".join(sorted(request.keep)),
+    }
 
 
-def _finish(ended: _Ended, record: _Record, artifacts: Path | None) -> RunFinished:
-    status = _status(ended, record)
-    message = "" if status is RunStatus.SUCCESSFUL else _message(status, ended, record)
-    return RunFinished(status, record.stats or {}, message, artifacts)
+def _finish(ended: _Ended, translator: Translator, workspace: Workspace, artifacts: Path | None) -> RunFinished:
+    spoken = workspace.read_output()
+    status = _status(ended, translator, spoken)
+    message = "" if status is RunStatus.SUCCESSFUL else _message(status, ended, translator, spoken)
+    stats: dict[str, NodeStats] = dict(translator.stats or {})
+    return RunFinished(status, stats, message, artifacts)
 
 
-def _status(ended: _Ended, record: _Record) -> RunStatus:
+def _status(ended: _Ended, translator: Translator, spoken: str) -> RunStatus:
     if ended.status == "canceled":
         return RunStatus.CANCELED
     if ended.status == "timeout":
         return RunStatus.TIMED_OUT
-    if ended.error is not None:
+    if ended.error is not None or translator.strangers:
         return RunStatus.ERROR
-    if not record.tasks and any(_NO_NODES.search(text) for text in record.complaints):
-        return RunStatus.NO_NODES
-    if ended.return_code == 0:
-        return RunStatus.SUCCESSFUL if record.tasks else RunStatus.NO_NODES
-    return RunStatus.FAILED if record.tasks else RunStatus.ERROR
+    if not translator.tasks:  # nothing of a node is in the output
+        is_for_nobody = translator.has_no_hosts or ended.return_code == 0 or _NO_NODES.search(spoken)
+        return RunStatus.NO_NODES if is_for_nobody else RunStatus.ERROR
+    return RunStatus.SUCCESSFUL if ended.return_code == 0 else RunStatus.FAILED
 
 
-def _message(status: RunStatus, ended: _Ended, record: _Record) -> str:
-    if ended.error is not None:
-        return f"ansible-runner: {type(ended.error).__name__}: {ended.error}"
+def _message(status: RunStatus, ended: _Ended, translator: Translator, spoken: str) -> str:
     if status is RunStatus.CANCELED:
         return "canceled"
     if status is RunStatus.TIMED_OUT:
         return "took longer than its time limit"
-    errors = [text for text in record.complaints if text.startswith(("[ERROR]", "ERROR!"))]
-    spoken = [*errors, *record.complaints]
-    return condense(spoken[0]) if spoken else f"ansible-playbook ended with status {ended.return_code}"
+    if isinstance(ended.error, FrameError):
+        return f"the events of ansible-playbook cannot be read: {ended.error}"
+    if ended.error is not None:
+        return f"ansible-runner: {type(ended.error).__name__}: {ended.error}"
+    if translator.strangers:
+        return f"ansible-playbook ran tasks on {', '.join(sorted(translator.strangers))}, which it was not asked to"
+    if translator.tasks:
+        return f"ansible-playbook ended with status {ended.return_code}"
+    return _complaint(spoken) or f"ansible-playbook ended with status {ended.return_code}"
+
+
+def _complaint(spoken: str) -> str:
+    """Return what Ansible says of itself when it ends before any task: its first error, else its first words."""
+    paragraphs = [part.strip() for part in re.split(r"\n(?=\[|ERROR!|PLAY|\s*$)", spoken) if part.strip()]
+    errors = [part for part in paragraphs if part.startswith(("[ERROR]", "ERROR!"))]
+    return condense((errors or paragraphs or [""])[0])
 
 
 def _keep(request: RunRequest, workspace: Workspace, folder: Path | None) -> Path | None:

@@ -1,27 +1,30 @@
 """The environment of ansible-playbook: the user's own, plus what grapnel depends on. Pure.
 
-A variable that the user set stays as it is; the exceptions are named in ``FIXED``: events are read from the
-output of one callback and would be lost with another.
+A variable that the user set stays as it is; the exceptions are named in ``FIXED``: events come from one callback,
+which replaces the user's, and what nodes answer must become neither variables nor a log of its own.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 MARKER = "GRAPNEL_RUN"
+CALLBACK = "grapnel_events"
+CALLBACK_FOLDER = Path(__file__).parent / "callback_plugins"
 
 FIXED = {
-    "ANSIBLE_STDOUT_CALLBACK": "default",  # ansible-runner's callback derives from this one
+    "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
     "ANSIBLE_NOCOWS": "true",
     "ANSIBLE_NOCOLOR": "true",
     "ANSIBLE_RETRY_FILES_ENABLED": "false",
-    # ansible-runner empties results above 700 kB; the facts of a node with a full package list may be larger.
-    "MAX_EVENT_RES": str(64 * 1024 * 1024),
+    # A result may carry facts of any name; as variables they would be in force for the tasks that follow.
+    "ANSIBLE_INJECT_FACT_VARS": "false",
+    "ANSIBLE_VERBOSITY": "0",  # from 1 on every answer is printed, with the configuration files in it
 }
 DEFAULTS = {
     "ANSIBLE_PIPELINING": "true",  # saves a file transfer per task

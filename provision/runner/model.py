@@ -59,8 +59,8 @@ class TaskDone:
     """A task ended on a node.
 
     ``message`` is one line, empty unless something went wrong; ``tail`` the last lines of what the task
-    printed, ``values`` the result's keys that the request asked to keep. ``ignored`` says that the playbook
-    goes on in spite of the failure.
+    printed, ``values`` the result's keys that the request asked to keep, each as the JSON that came: whoever wants it
+    decodes it by type. ``ignored`` says that the playbook goes on in spite of the failure.
     """
 
     node: str
@@ -69,7 +69,7 @@ class TaskDone:
     role: str = ""
     message: str = ""
     tail: tuple[str, ...] = ()
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, bytes] = field(default_factory=dict)
     ignored: bool = False
 
 

@@ -1,4 +1,7 @@
-"""Raw events of ansible-runner → typed events. Pure: dictionaries in, values out.
+"""Frames of a run → typed events. Pure: what the channel carried in, values out.
+
+An event belongs to the node that Ansible ran the task on, and a task that was begun on a node ends there once.
+Whatever does not keep to that, or cannot be decoded, is a failure of that node.
 
 Ansible's messages are written for its own terminal output. Here they become one line without the parts that
 say nothing ("Task failed:", the name of the connection plug-in, warnings of the ssh client).
@@ -7,18 +10,25 @@ say nothing ("Task failed:", the name of the connection plug-in, warnings of the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
+from provision.runner.frames import BROKEN, Answer, decode_answer, decode_counts
 from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
 
-TAIL_LINES = 12
-_ENDINGS = {
-    "runner_on_ok": Outcome.OK,
-    "runner_on_failed": Outcome.FAILED,
-    "runner_on_async_failed": Outcome.FAILED,
-    "runner_on_skipped": Outcome.SKIPPED,
-    "runner_on_unreachable": Outcome.UNREACHABLE,
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from provision.runner.frames import Frame, Header
+
+TAIL_LINES: Final = 12
+_LINE_LENGTH: Final = 1000
+_OUTCOMES: Final = {
+    "ok": Outcome.OK,
+    "failed": Outcome.FAILED,
+    "skipped": Outcome.SKIPPED,
+    "unreachable": Outcome.UNREACHABLE,
 }
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(
@@ -30,63 +40,85 @@ _PREFIX = re.compile(
 _SSH_CHATTER = re.compile(r"^(?:Warning: Permanently added|\*\* |debug\d: |Shared connection to )")
 
 
-def parse_event(raw: Mapping[str, Any], keep: frozenset[str]) -> TaskStarted | TaskDone | None:
-    """Return the typed event, or None for the many that say nothing about a task on a node."""
-    kind = raw.get("event", "")
-    data = raw.get("event_data") or {}
-    node, task = data.get("host"), data.get("task")
-    if not isinstance(node, str) or not isinstance(task, str):
+@dataclass(slots=True)
+class Translator:
+    """The events of one run. ``nodes`` are those that it is for, empty where that is every node of the inventory."""
+
+    nodes: Collection[str] = ()
+    stats: Mapping[str, NodeStats] | None = None
+    has_no_hosts: bool = False
+    tasks: int = 0
+    strangers: set[str] = field(default_factory=set)
+    _open: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def translate(self, frame: Frame) -> TaskStarted | TaskDone | None:
+        """Return the event of a frame, None for one that says nothing about a task on a node of the run."""
+        header = frame.header
+        if header.event == "stats":
+            self.stats = _parse_stats(frame.body)
+        elif header.event == "no-hosts":
+            self.has_no_hosts = True
+        elif self.nodes and header.node not in self.nodes:
+            self.strangers.add(header.node)
+        else:
+            self.tasks += 1
+            return self._start(header) if header.event == "started" else self._end(header, frame.body)
         return None
-    role = data.get("role") or ""
-    if kind == "runner_on_start":
-        return TaskStarted(node, task, role)
-    if kind not in _ENDINGS:
-        return None
-    result = data.get("res") or {}
-    outcome = _ENDINGS[kind]
-    if outcome is Outcome.OK and result.get("changed"):
+
+    def _start(self, header: Header) -> TaskStarted:
+        self._open[header.node, header.id] += 1
+        return TaskStarted(header.node, header.task, header.role)
+
+    def _end(self, header: Header, body: bytes) -> TaskDone:
+        if not self._open[header.node, header.id]:
+            return _refusal(header, "it answered for a task that does not run on it")
+        self._open[header.node, header.id] -= 1
+        if header.refused:
+            return _refusal(header, f"its answer was refused: {header.refused}")
+        try:
+            return _done(header, decode_answer(body))
+        except BROKEN as error:
+            return _refusal(header, f"its answer was refused: {error}")
+
+
+def _refusal(header: Header, reason: str) -> TaskDone:
+    """Return the failure of a node whose event is not believed."""
+    return TaskDone(header.node, header.task, Outcome.FAILED, header.role, reason)
+
+
+def _done(header: Header, answer: Answer) -> TaskDone:
+    outcome = _OUTCOMES[header.event]
+    if outcome is Outcome.OK and header.changed:
         outcome = Outcome.CHANGED
     went_wrong = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
     return TaskDone(
-        node=node,
-        task=task,
-        role=role,
+        node=header.node,
+        task=header.task,
+        role=header.role,
         outcome=outcome,
-        message=_result_message(result) if went_wrong else "",
-        tail=_tail(result) if went_wrong else (),
-        values={key: result[key] for key in sorted(keep) if key in result},
-        ignored=bool(data.get("ignore_errors")),
+        message=_message(answer) if went_wrong else "",
+        tail=_tail(answer) if went_wrong else (),
+        values={key: bytes(value) for key, value in answer.values.items()},
+        ignored=header.ignored,
     )
 
 
-def parse_stats(raw: Mapping[str, Any]) -> dict[str, NodeStats] | None:
-    """Return the counts per node of the closing statistics event, None for any other event."""
-    if raw.get("event") != "playbook_on_stats":
-        return None
-    data = raw.get("event_data") or {}
+def _parse_stats(body: bytes) -> Mapping[str, NodeStats]:
+    try:
+        counts = decode_counts(body)
+    except BROKEN:
+        return {}
     return {
-        node: NodeStats(
-            ok=data.get("ok", {}).get(node, 0),
-            changed=data.get("changed", {}).get(node, 0),
-            failed=data.get("failures", {}).get(node, 0),
-            unreachable=data.get("dark", {}).get(node, 0),
-        )
-        for node in sorted(data.get("processed", {}))
+        node: NodeStats(ok=one.ok, changed=one.changed, failed=one.failures, unreachable=one.unreachable)
+        for node, one in sorted(counts.items())
     }
-
-
-def parse_complaint(raw: Mapping[str, Any]) -> str:
-    """Return what an event prints outside any task (Ansible's own errors), without colours; mostly empty."""
-    if raw.get("event") not in ("verbose", "error", "warning", "system_warning"):
-        return ""
-    return _COLOUR.sub("", str(raw.get("stdout") or "")).strip()
 
 
 def condense(text: str) -> str:
     """Return Ansible's message as one line: the first one that says what is wrong."""
     lines = [_without_prefixes(line.strip()) for line in _COLOUR.sub("", text).splitlines()]
     telling = [line for line in lines if line and not _SSH_CHATTER.match(line)]
-    return next(iter(telling or lines), "").rstrip(".")
+    return _shortened(next(iter(telling or lines), "").rstrip("."))
 
 
 def _without_prefixes(line: str) -> str:
@@ -95,23 +127,24 @@ def _without_prefixes(line: str) -> str:
     return line
 
 
-def _result_message(result: Mapping[str, Any]) -> str:
-    if "censored" in result:
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LINE_LENGTH else f"{line[: _LINE_LENGTH - 1]}…"
+
+
+def _message(answer: Answer) -> str:
+    if answer.censored:
         return "the task hides its output (no_log)"
-    failed_items = [item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")]
-    if failed_items:
-        return _result_message(failed_items[0])
     for key in ("msg", "module_stderr", "stderr", "exception"):
-        text = result.get(key)
-        if isinstance(text, str) and text.strip():
+        text = answer.texts.get(key, "")
+        if text.strip():
             return condense(text)
-    return f"ended with status {result['rc']}" if "rc" in result else "failed without a message"
+    return "failed without a message" if answer.status is None else f"ended with status {answer.status}"
 
 
-def _tail(result: Mapping[str, Any]) -> tuple[str, ...]:
+def _tail(answer: Answer) -> tuple[str, ...]:
     for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
-        text = result.get(key)
-        if isinstance(text, str) and text.strip():
-            lines = [_COLOUR.sub("", line).rstrip() for line in text.splitlines()]
+        text = answer.texts.get(key, "")
+        if text.strip():
+            lines = [_shortened(_COLOUR.sub("", line).rstrip()) for line in text.splitlines()]
             return tuple([line for line in lines if line][-TAIL_LINES:])
     return ()

@@ -1,28 +1,35 @@
 """The temporary folder of one run, and what is kept of it.
 
-Mode 0700, removed when the run is over. The playbook is reached through a link, and the collection lies in
-the ``collections`` folder beside that link, where Ansible looks without ANSIBLE_COLLECTIONS_PATH: a path
-that the user has set in ansible.cfg goes on to work.
+Mode 0700, removed when the run is over; what a run that was killed has left is removed by the next one. The playbook is
+reached through a link, and the collection lies in the ``collections`` folder beside that link, where Ansible looks
+without ANSIBLE_COLLECTIONS_PATH: a path that the user has set in ansible.cfg goes on to work.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from provision.runner.variables import render_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-IDENT = "run"
-# ansible-runner writes the whole environment of the controller, tokens included, into "command".
-_NEVER_KEPT = ("command", "fact_cache")
+    from provision.runner.frames import Header
+
+IDENT: Final = "run"
+_PREFIX: Final = "grapnel-run-"
+_LOCK: Final = "lock"
+_READ_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +40,32 @@ class Workspace:
     playbook: Path
 
     @property
-    def artifacts(self) -> Path:
-        """Where ansible-runner leaves output and events."""
-        return self.root / "artifacts" / IDENT
+    def output(self) -> Path:
+        """Where ansible-playbook's output goes: text for people, in which anything may stand."""
+        return self.root / "output"
+
+    @property
+    def events(self) -> Path:
+        """The named pipe of the events."""
+        return self.root / "events"
+
+    @property
+    def log(self) -> Path:
+        """Where the events are written down that are to be kept, without the nodes' answers: they may hold secrets."""
+        return self.root / "events.jsonl"
+
+    def log_event(self, header: Header) -> None:
+        """Write an event down as a line of JSON."""
+        with self.log.open("ab") as stream:
+            stream.write(msgspec.json.encode(header) + b"\n")
+
+    def read_output(self) -> str:
+        """Return the beginning of the output, empty when there is none."""
+        try:
+            with self.output.open("rb") as stream:
+                return stream.read(_READ_BYTES).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
 
     def write_variables(self, variables: Mapping[str, object]) -> None:
         """Write the extra variables where ansible-runner looks for them; a long argument overflows too."""
@@ -56,7 +86,11 @@ class Workspace:
 @contextlib.contextmanager
 def open_workspace(playbook: Path, collection: Path | None) -> Iterator[Workspace]:
     """Make the folder of a run, remove it afterwards whatever happens."""
-    with tempfile.TemporaryDirectory(prefix="grapnel-", ignore_cleanup_errors=True) as folder:
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
+        _held(Path(folder, _LOCK)),
+    ):
         project = Path(folder) / "project"
         project.mkdir()
         link = project / playbook.name
@@ -71,13 +105,33 @@ def open_workspace(playbook: Path, collection: Path | None) -> Iterator[Workspac
         yield Workspace(Path(folder), link)
 
 
-def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path | None:
-    """Copy output and events to ``folder``/``name``, or the next free name; None when there are none."""
-    if not workspace.artifacts.is_dir():
-        return None
+@contextlib.contextmanager
+def _held(lock: Path) -> Iterator[None]:
+    """Hold a lock that the kernel drops with the process."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove the folders of our own runs that were killed: nobody holds their locks."""
+    for folder in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or made or removed this moment
+            status = folder.lstat()
+            if status.st_uid != os.geteuid() or not (folder / _LOCK).is_file() or folder.is_symlink():
+                continue
+            with (folder / _LOCK).open("r") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+
+
+def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path:
+    """Copy output and events to ``folder``/``name``, or the next free name."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = _free_folder(folder, name)
-    shutil.copytree(workspace.artifacts, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_NEVER_KEPT))
+    for source in (workspace.output, workspace.log):
+        if source.is_file():
+            shutil.copyfile(source, kept / source.name)
     return kept
 
 

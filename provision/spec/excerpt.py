@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from provision.printable import printable
 from provision.spec.findings import Finding, Place, Severity, in_reading_order
 
 if TYPE_CHECKING:
@@ -29,16 +30,17 @@ def render_finding(finding: Finding, *, colour: bool = False) -> str:
         return f"\033[{style}m{text}\033[0m" if colour else text
 
     style = _STYLES[finding.severity]
-    subject = f" {paint(finding.key, _BOLD)}:" if finding.key else ""
-    lines = [f"{finding.place}: {paint(f'{finding.severity.value}:', style)}{subject} {finding.message}"]
+    subject = f" {paint(printable(finding.key), _BOLD)}:" if finding.key else ""
+    place, message = printable(str(finding.place)), printable(finding.message)
+    lines = [f"{place}: {paint(f'{finding.severity.value}:', style)}{subject} {message}"]
     if finding.place.line and finding.place.text:
         number, gap = f"{finding.place.line:>5}", " " * 5
         text, pointer = _excerpt(finding.place)
         lines += [paint(f"{number} | ", _DIM) + text, paint(f"{gap} | ", _DIM) + paint(pointer, style)]
     if finding.nodes:
-        lines.append(f"      = nodes: {few(finding.nodes)}")
+        lines.append(f"      = nodes: {printable(few(finding.nodes))}")
     if finding.hint:
-        lines.append(f"      = {paint('hint:', _HINT)} {finding.hint}")
+        lines.append(f"      = {paint('hint:', _HINT)} {printable(finding.hint)}")
     return "\n".join(lines)
 
 
@@ -52,7 +54,7 @@ def _excerpt(place: Place) -> tuple[str, str]:
 
 
 def _visible(char: str) -> str:
-    """Return a character that takes its cells and does nothing else to the terminal."""
+    """Return a character that takes its cells and does nothing else to the terminal: carets stand below the line."""
     return " " if char == "\t" else char if char.isprintable() else "\N{REPLACEMENT CHARACTER}"
 
 

@@ -1,4 +1,4 @@
-"""What ansible-runner keeps of a run, as the bench reads it."""
+"""What is kept of a run, as the bench reads it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def keep(folder: Path, began: str, *ends: tuple[str, str, float]) -> None:
-    """Write a run's events; the names of the files sort otherwise than their numbers."""
-    events = [{"event": "playbook_on_start", "created": began, "event_data": {}}]
-    for host, task, took in ends:
-        data = {"host": host, "task": task, "duration": took}
-        events.append({"event": "runner_on_ok", "created": began, "event_data": data})
-    folder.joinpath("job_events").mkdir(parents=True)
-    for number, event in enumerate(events, start=9):
-        folder.joinpath("job_events", f"{number}-x.json").write_text(json.dumps(event))
+def keep(folder: Path, began: float, *ends: tuple[str, str, float]) -> None:
+    """Write a run's events, one task after the other."""
+    events, now = [], began
+    for node, task, took in ends:
+        about = {"node": node, "task": task, "id": f"id of {task}"}
+        events.append({"event": "started", "time": now, **about})
+        now += took
+        events.append({"event": "ok", "time": now, **about})
+    folder.mkdir()
+    folder.joinpath("events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
 
 
 def test_runs_on_one_node_are_read_in_their_order(tmp_path: Path) -> None:
-    keep(tmp_path / "apply-n1", "2026-11-21T11:06:30.5", ("n1", "Install", 2.5), ("n1", "Hold", 0.25))
-    keep(tmp_path / "facts-n1-2", "2026-11-21T11:06:20", ("n1", "Gather facts", 1.0))
-    keep(tmp_path / "facts-nodes", "2026-11-21T11:06:10", ("n1", "Gather facts", 1.0), ("n2", "Gather facts", 1.0))
+    keep(tmp_path / "apply-n1", 30.5, ("n1", "Install", 2.5), ("n1", "Hold", 0.25))
+    keep(tmp_path / "facts-n1-2", 20.0, ("n1", "Gather facts", 1.0))
+    keep(tmp_path / "facts-nodes", 10.0, ("n1", "Gather facts", 1.0), ("n2", "Gather facts", 1.0))
 
     facts, apply = read_runs(tmp_path)
 

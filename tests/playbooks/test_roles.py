@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -9,6 +9,9 @@ import yaml
 
 from provision.payload.sources import find_sources
 from provision.planner.model import DriverVariables, NodeDaemonVariables, RuntimeVariables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 VARIABLES = {"driver": DriverVariables, "runtime": RuntimeVariables, "node_daemon": NodeDaemonVariables}
@@ -61,6 +64,50 @@ def test_every_role_is_a_table_of_contents() -> None:
 
 def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
     (block,) = (task["block"] for task in read("roles/runtime/tasks/hook.yml"))
-    (linked,) = (task["loop"] for task in block if "ansible.builtin.file" in task)
+    (linked,) = (task["loop"] for task in block if "loop" in task)
 
     assert linked == [unit.name for unit in find_sources(Path(__file__).parents[2]).hook_units]
+
+
+# What runs on the controller alone, or says what runs next.
+ON_THE_CONTROLLER = {
+    "ansible.builtin.assert",
+    "ansible.builtin.fail",
+    "ansible.builtin.import_role",
+    "ansible.builtin.import_tasks",
+    "ansible.builtin.include_role",
+    "ansible.builtin.include_tasks",
+    "ansible.builtin.meta",
+    "ansible.builtin.set_fact",
+}
+
+
+def tasks_of(content: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - YAML is of any type
+    for task in content or []:
+        if isinstance(task, dict):
+            inner = [key for key in ("block", "rescue", "always", "tasks", "handlers") if key in task]
+            if not inner and "hosts" not in task:
+                yield task
+            for key in inner:
+                yield from tasks_of(task[key])
+
+
+WITH_TASKS = [
+    str(path.relative_to(PLAYBOOKS))
+    for path in sorted([*PLAYBOOKS.glob("*.yml"), *PLAYBOOKS.glob("tasks/*.yml"), *PLAYBOOKS.glob("roles/*/*/*.yml")])
+    if path.parent.name not in ("meta", "defaults") and path.name != "galaxy.yml"
+]
+
+
+@pytest.mark.parametrize("path", WITH_TASKS)
+def test_every_answer_of_a_node_passes_an_action_that_checks_it(path: str) -> None:
+    for task in tasks_of(read(path)):
+        (module,) = (key for key in task if "." in key)
+        assert module in ON_THE_CONTROLLER or is_checked(module), f"{task['name']}: {module}"
+
+
+def is_checked(module: str) -> bool:
+    name = module.removeprefix("grapnel.node.")
+    action = PLAYBOOKS / "plugins" / "action" / f"{name}.py"
+    text = action.read_text() if action.is_file() else ""
+    return "(CheckedAction)" in text or "_requires_connection = False" in text

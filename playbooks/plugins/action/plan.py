@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import limit_memory, refuse_planted_facts
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
 
 _ARGUMENTS = {
@@ -30,9 +31,15 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(_ARGUMENTS)
+        refuse_planted_facts(task_vars)
         require_grapnel()
+        limit_memory()
         plain = json.loads(json.dumps(arguments))  # Ansible's strings carry their origin, which no parser expects
-        return {**result, **_plan(str(task_vars["inventory_hostname"]), plain)}
+        name = str(task_vars["inventory_hostname"])
+        try:
+            return {**result, **_plan(name, plain)}
+        except Exception as error:  # noqa: BLE001 - what the facts of one node do ends no other's plan
+            return {**result, "failed": True, "msg": f"a bug in planning {name}: {type(error).__name__}: {error}"}
 
 
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -48,12 +55,14 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         asked = Path(arguments["payload"]) if arguments["payload"] else None
         payload = load_payload(payload_folder(asked, os.environ, Path(arguments["stack_file"])))
-        facts = parse_facts(arguments["facts"], node=name)
+        facts = parse_facts(json.dumps(arguments["facts"]), node=name)
         plan = plan_node(facts, msgspec.convert(arguments["stack"], StackSpec), payload, name=name)
     except GrapnelError as error:
         return failure(error)
     values = msgspec.to_builtins(plan)
     if plan.problems:
         hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
-        return {"failed": True, "msg": "; ".join(hints), "plan": values}
-    return {"changed": False, "plan": values, "ansible_facts": {"grapnel_plan": values}}
+        return {"failed": True, "msg": "; ".join(hints)}
+    # Registered by whoever wants it, never a fact: those a node could set. Files in it may hold
+    # passwords, so that it is not printed with -v.
+    return {"changed": False, "plan": values, "_ansible_verbose_override": True}

@@ -135,8 +135,6 @@ def main() -> None:
     except (OSError, DaemonError) as error:
         module.fail_json(msg=str(error), installed=installed, daemon={})
     held_by = [describe_holder(holder) for holder in result.get("holders", [])]
-    for line in held_by:
-        module.warn(f"a GPU is still held: {line}")
     failed = failed_checks(result) if call.verb == "verify" else []
     if failed:
         msg = f"the driver is not as expected: {'; '.join(failed)}"

@@ -93,8 +93,6 @@ def main() -> None:
     before = look(host)
     changed = is_change and not before.is_as_wanted(version)
     obstacles = obstacles_to(host, before, version, (DAEMON_UNIT,)) if module.check_mode else []
-    for line in obstacles:
-        module.warn(f"kernel module {before.version} could not be exchanged now: {line}")
     try:
         require_on_disk(before, version)
         if changed and not module.check_mode:

@@ -10,7 +10,7 @@ short_description: Plan what a node needs to become what is declared
 version_added: 0.1.0
 description:
   - Computes the node plan on the controller, with the Python package C(provision) of grapnel.
-  - Fails with all problems of the plan and their hints. The plan is also the fact C(grapnel_plan).
+  - Fails with all problems of the plan and their hints. The plan is returned, to be registered, and not a fact.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -37,11 +37,12 @@ EXAMPLES = r"""
   grapnel.node.plan:
     facts: "{{ node.facts }}"
     stack: "{{ declaration.stacks[inventory_hostname] }}"
+  register: planned
 """
 
 RETURN = r"""
 plan:
   description: The plan, in the form of docs/contracts/node-plan.
-  returned: always
+  returned: success
   type: dict
 """

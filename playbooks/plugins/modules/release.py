@@ -9,8 +9,8 @@ module: release
 short_description: Install a release of the hook or the node daemon
 version_added: 0.1.0
 description:
-  - Unpacks an archive beside the releases that are there and makes it the current one by renaming a link. A kill at any
-    moment leaves the former release working.
+  - Sends an archive of the payload, unpacks it beside the releases that are there, and makes it the current one by
+    renaming a link. A kill at any moment leaves the former release working.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -24,7 +24,9 @@ options:
     type: str
     required: true
   archive:
-    description: Tar archive on the node.
+    description:
+      - Tar archive on the controller. Its folder has to be a payload (docs/contracts/payload) whose manifest names it
+        with this digest, and that has to be the digest of its content. No other file is sent.
     type: path
     required: true
   unit:
@@ -45,7 +47,7 @@ EXAMPLES = r"""
   grapnel.node.release:
     part: hook
     digest: 4f2b8c1d9a0711e3b6a4d2f80c5597ab41de86f2370a9b5c8e1d64f7023c9ab5
-    archive: /var/cache/grapnel-hook.tar
+    archive: /home/me/site/dist/payload/hook-4f2b8c1d9a07.tar
 """
 
 RETURN = r"""

@@ -105,21 +105,52 @@ def test_a_page_that_cannot_be_made_does_not_end_the_server() -> None:
     assert [answer.split(b" ")[1] for answer in asyncio.run(scenario())] == [b"500", b"500"]
 
 
-def test_clients_that_say_nothing_keep_others_out_for_a_while_and_no_longer() -> None:
-    async def scenario() -> tuple[bytes, bytes]:
-        async with serving(patience_s=0.5) as (_, port):
-            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
-            turned_away = await exchange(port, SCRAPE)
-            for reader, _ in silent:
-                await reader.read()  # until it is told that it waited too long
+def test_clients_that_say_nothing_keep_nobody_out() -> None:
+    async def scenario() -> tuple[bytes, int]:
+        async with serving(patience_s=60) as (server, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+            await clients(server, 16)
             served = await exchange(port, SCRAPE)
             for _, writer in silent:
                 await hang_up(writer)
-            return turned_away, served
+            return served, len(server._clients)
 
-    turned_away, served = asyncio.run(scenario())
-    assert turned_away == b""
+    served, left = asyncio.run(asyncio.wait_for(scenario(), 20))
     assert served.split(b" ")[1] == b"200"
+    assert left <= 16
+
+
+def test_a_client_that_says_nothing_is_told_so_after_a_while() -> None:
+    async def scenario() -> bytes:
+        async with serving(patience_s=0.1) as (_, port):
+            return await exchange(port, b"")
+
+    assert asyncio.run(scenario()).split(b" ")[1] == b"408"
+
+
+@pytest.mark.parametrize("request_", [b"", SCRAPE], ids=["say nothing", "never read"])
+def test_a_scraper_keeps_its_place_while_another_machine_opens_connections(request_: bytes) -> None:
+    async def large() -> bytes:
+        return b"a" * (8 << 20)
+
+    async def scenario() -> tuple[bytes, bytes]:
+        async with serving(large, patience_s=60) as (_, port):
+            reader, scraper = await asyncio.open_connection("127.0.0.1", port)
+            greedy = []
+            for _ in range(40):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+                writer.transport.pause_reading()
+                writer.write(request_)
+                greedy.append(writer)
+                await asyncio.sleep(0)
+            scraper.write(SCRAPE)
+            slow, quick = await reader.read(), await exchange(port, SCRAPE)
+            for writer in (scraper, *greedy):
+                writer.transport.abort()
+            return slow, quick
+
+    for answer in asyncio.run(asyncio.wait_for(scenario(), 60)):
+        assert answer.split(b" ", 2)[1] == b"200"
 
 
 def test_a_client_that_does_not_read_is_hung_up_on() -> None:

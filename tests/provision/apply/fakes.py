@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from provision.apply.machinery import Planner
     from provision.apply.model import Progress
 
 COLLECTION = Path("/collection")
@@ -123,7 +125,7 @@ class FakeFleet:
             yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
-        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": facts})
+        yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
 
     def _install(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]
@@ -155,7 +157,7 @@ class FakeFleet:
         answer: dict[str, object] = {"released": True, "holders": node.holders}
         if verb == "release":
             node.holders = []
-        yield TaskDone(name, verb, Outcome.OK, values={"daemon": node.answer or answer})
+        yield TaskDone(name, verb, Outcome.OK, values={"daemon": json.dumps(node.answer or answer).encode()})
 
 
 @dataclass
@@ -170,13 +172,18 @@ class Watcher:
         self.threads.add(threading.current_thread().name)
 
 
+def pure(plan: Callable[[str, NodeFacts], NodePlan]) -> Planner:
+    """Return a planner that is done at once, so that nobody can cancel it."""
+    return lambda node, facts, _cancel: plan(node, facts)
+
+
 def machinery(
     fleet: FakeFleet,
     plan: Callable[[str, NodeFacts], NodePlan] = plan_packages,
     *,
     check: bool = False,
 ) -> Machinery:
-    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION, check=check))
+    return Machinery(runner=fleet, plan=pure(plan), playbooks=Playbooks(collection=COLLECTION, check=check))
 
 
 def scope_of(cluster: FakeCluster, **sections: dict[str, object]) -> Scope:

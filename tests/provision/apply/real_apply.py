@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.apply.lock import be_only_apply
+from provision.apply.lock import Claim, be_only_apply
 from provision.apply.machinery import Machinery, Playbooks
 from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cluster import LocalCluster
 from provision.runner import AnsibleRunner
-from tests.provision.apply.fakes import plan_drain, plan_packages, raw_facts
+from tests.provision.apply.fakes import plan_drain, plan_packages, pure, raw_facts
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ DAEMON_PLAY = """
 """
 
 
+CLAIM = Claim("hosts", {"n1": ["10.0.0.1:22"]})
+
+
 def lay_out(folder: Path) -> None:
     import json  # noqa: PLC0415 - the process under test does not need it
 
@@ -91,7 +94,7 @@ def lay_out(folder: Path) -> None:
 
 def main(folder: Path, plan: Planner) -> int:
     hosts = str(folder / "hosts")
-    with be_only_apply([hosts], {**os.environ, "XDG_RUNTIME_DIR": str(folder)}, folder) as environment:
+    with be_only_apply(CLAIM, {**os.environ, "XDG_STATE_HOME": str(folder)}) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
         machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
         scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "journal.json"))
@@ -99,4 +102,4 @@ def main(folder: Path, plan: Planner) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), plan_drain if sys.argv[2:] == ["rollout"] else plan_packages))
+    sys.exit(main(Path(sys.argv[1]), pure(plan_drain if sys.argv[2:] == ["rollout"] else plan_packages)))

@@ -170,18 +170,6 @@ def test_progress_is_told_in_order_and_on_one_thread() -> None:
     assert {one.result.node for one in watcher.seen if isinstance(one, NodeFinished)} == {"n1", "n2"}
 
 
-def test_a_bug_in_one_thread_is_not_swallowed() -> None:
-    fleet = FakeFleet({"n1": FakeNode(), "n2": FakeNode()})
-
-    def crash(node: str, _cancel: threading.Event) -> None:
-        if node == "n1":
-            raise ZeroDivisionError
-
-    fleet.on_install = crash
-    with pytest.raises(ZeroDivisionError):
-        apply(machinery(fleet), fleet, parallel=2)
-
-
 @pytest.mark.parametrize(
     ("status", "error"),
     [

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from provision.apply.lock import LEASH, lock_path
-from provision.runner import end_processes
+from provision.apply.lock import LEASH, Claim, be_only_apply
 from provision.runner.processes import find_processes
-from tests.provision.apply.real_apply import lay_out
+from tests.provision.apply.real_apply import CLAIM, lay_out
 
 pytestmark = pytest.mark.functional
 
@@ -42,8 +41,7 @@ def wait_for_first_pass(process: subprocess.Popen[str]) -> None:
 
 
 def children(folder: Path) -> list[int]:
-    lock = lock_path([str(folder / "hosts")], {"XDG_RUNTIME_DIR": str(folder)}, folder)
-    return find_processes(LEASH, str(lock))
+    return find_processes(LEASH, str(folder / "grapnel" / "applies" / f"{CLAIM.key}.apply"))
 
 
 def wait_for_module(folder: Path) -> None:
@@ -108,7 +106,7 @@ def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
     assert children(tmp_path) == []
 
 
-def test_what_a_killed_apply_left_running_is_ended(tmp_path: Path) -> None:
+def test_what_a_killed_apply_left_running_is_ended_by_one_of_another_inventory_with_its_machine(tmp_path: Path) -> None:
     lay_out(tmp_path)
     with start(tmp_path) as process:
         wait_for_first_pass(process)
@@ -116,9 +114,9 @@ def test_what_a_killed_apply_left_running_is_ended(tmp_path: Path) -> None:
         process.kill()
     orphans = children(tmp_path)
     assert orphans
-    lock = lock_path([str(tmp_path / "hosts")], {"XDG_RUNTIME_DIR": str(tmp_path)}, tmp_path)
-    end_processes(LEASH, str(lock), grace_s=5)
-    assert children(tmp_path) == []
+    other = Claim("other inventory", {"first": ["gpu-1:22", "10.0.0.1:22"], "second": ["10.0.0.2:22"]})
+    with be_only_apply(other, {"XDG_STATE_HOME": str(tmp_path)}):
+        assert children(tmp_path) == []
 
 
 def test_a_second_apply_of_the_same_inventory_is_turned_away(tmp_path: Path) -> None:

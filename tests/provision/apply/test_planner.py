@@ -47,7 +47,7 @@ class SimulatedFleet:
 
 
 def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> Machinery:
-    def plan(name: str, facts: NodeFacts) -> NodePlan:
+    def plan(name: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
         return plan_node(facts, stack, PAYLOAD, name=name)
 
     return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))

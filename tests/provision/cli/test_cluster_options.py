@@ -11,6 +11,7 @@ from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cluster import LocalCluster
 from provision.cluster.errors import KubeconfigError
 from provision.errors import UsageError
+from provision.fleet.endpoint import Endpoint
 from provision.fleet.model import Fleet, FleetNode
 from provision.spec.model import GpuStack
 from tests.provision.samples import make_stack
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 STACK = make_stack()
 FLEET = Fleet(
     declaration=GpuStack(api_version="grapnel.dev/v1alpha1", kind="GpuStack", spec=STACK),
-    nodes=(FleetNode("n1", (), STACK, {}),),
+    nodes=(FleetNode("n1", (), STACK, {}, Endpoint("10.0.0.1")),),
     inventories=("/srv/inventory",),
 )
 

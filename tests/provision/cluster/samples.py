@@ -16,9 +16,16 @@ NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 RECORD = Record(phase=Phase.DRAIN, target="535.309.01", origin="535.261.03", began=NOW, since=NOW)
 
 
-def node(name: str, **labels: str) -> Node:
+def node(name: str, *addresses: str, machine_id: str = "", **labels: str) -> Node:
     """Return a Node as the API server gives it."""
-    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
+    status = {
+        "addresses": [
+            {"type": "Hostname", "address": name},
+            *({"type": "InternalIP", "address": each} for each in addresses),
+        ],
+        "nodeInfo": {"machineID": machine_id},
+    }
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": status}, Node)
 
 
 def pod(name: str = "web", **changes: Any) -> Pod:  # noqa: ANN401 - parts of an object of the API

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lab.cluster import ControlPlane
+    from provision.cluster import Machine
 
 GPU = "nvidia.com/gpu"
 READY = [{"type": "Ready", "status": "True"}]
+NODE_INFO = (
+    *("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
+    *("operatingSystem", "architecture", "osImage", "systemUUID"),
+)
 
 
 class Stage:
@@ -40,7 +45,7 @@ class Stage:
         self,
         kubeconfig: Path | None = None,
         *,
-        hostnames: Mapping[str, str] | None = None,
+        machines: Mapping[str, Machine] | None = None,
         resources: Collection[str] = (),
     ) -> KubernetesCluster:
         """Connect as a person does who names a kubeconfig; the administrator's unless told."""
@@ -50,19 +55,25 @@ class Stage:
             {},
             journal=self.control_plane.folder / "journal.json",
             resources=resources or [GPU],
-            hostnames=hostnames or {},
+            machines=machines or {},
         )
         assert isinstance(cluster, KubernetesCluster)
         return cluster
 
-    def make_node(self, **labels: str) -> str:
+    def make_node(self, *, address: str = "", machine_id: str = "", **labels: str) -> str:
         """Make a ready node with a name that no other test uses; return the name."""
         name = f"node-{next(self._numbers)}"
         node = {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
-            "status": {"capacity": {GPU: "4"}, "allocatable": {GPU: "4", "pods": "100"}, "conditions": READY},
+            "status": {
+                "capacity": {GPU: "4"},
+                "allocatable": {GPU: "4", "pods": "100"},
+                "conditions": READY,
+                "addresses": [{"type": "InternalIP", "address": address}] if address else [],
+                "nodeInfo": {"machineID": machine_id, **dict.fromkeys(NODE_INFO, "")},
+            },
         }
         self.kubectl("create", "-f", "-", data=node)
         return name

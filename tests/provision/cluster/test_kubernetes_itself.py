@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster import EvictionOutcome, NodeProblem
+from provision.cluster import EvictionOutcome, Machine, NodeProblem
 from provision.cluster.errors import ConflictError, RuntimeClassError
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 from tests.provision.cluster.stage import wait_until
@@ -160,10 +160,17 @@ def test_a_node_that_is_not_there_is_a_problem(stage: Stage, cluster: Kubernetes
     assert isinstance(cluster.observe([node])[node], NodeProblem)
 
 
-def test_a_machine_is_found_by_its_hostname(stage: Stage) -> None:
-    node = stage.make_node()
+def test_a_machine_is_found_by_an_address_of_its_node_and_not_by_what_it_says(stage: Stage) -> None:
+    node = stage.make_node(address="10.99.0.1", machine_id="a" * 32)
+    there = Machine(addresses=frozenset({"10.99.0.1"}), machine_id="a" * 32)
+    liar = Machine(addresses=frozenset({"10.99.0.2"}), hostname=node, machine_id="a" * 32)
 
-    assert view(stage.connect(hostnames={"rack7-gpu1": node.upper()}), "rack7-gpu1").name == "rack7-gpu1"
+    cluster = stage.connect(machines={"rack7-gpu1": there, "rack7-gpu2": liar})
+
+    seen = cluster.observe([node, "rack7-gpu2"])
+    assert isinstance(seen[node], NodeView)
+    assert isinstance(seen["rack7-gpu2"], NodeProblem)
+    assert view(cluster, "rack7-gpu1").name == "rack7-gpu1"
 
 
 @pytest.mark.parametrize("nodes", [1, 5], ids=["asked for by node", "from the list of all"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -29,12 +29,13 @@ WORDS = {
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
+    "time-at-the-end-of-all-days": "9999-12-31 is not a day of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
     "time-without-zone": "expected `datetime` with a timezone component - at `$.began`",
     "without-schema": "object missing required field `schema`",
     "without-target": "object missing required field `target`",
 }
-moments = st.datetimes(timezones=st.just(UTC))
+moments = st.datetimes(datetime(2000, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - the strategy adds it
 records = st.builds(
     Record,
     phase=st.sampled_from(Phase),

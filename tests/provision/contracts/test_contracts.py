@@ -58,17 +58,35 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
 @samples(BAD, "node-facts")
 def test_bad_facts_name_node_and_path(sample: Path) -> None:
     expected = {
-        "hold-is-a-word": "facts of n1: expected `bool`, got `str` - at `$.packages[...].hold`",
-        "on-disk-is-a-number": "facts of n1: expected `str | null`, got `float` - at `$.module.on_disk`",
-        "schema-of-the-future": "facts of n1: invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
-        "without-node": "facts of n7: object missing required field `node`",
+        "age-is-a-text": "expected `float | null`, got `str` - at `$.package_manager.lists_age_s`",
+        "file-below-no-root": r"expected `str` matching regex '^/[^\\x00-\\x1f\\x7f-\\x9f]*$(?!\\n)' - "
+        "at `key` in `$.files`",
+        "hold-is-a-word": 'expected `bool`, got `str` - at `$.packages["libcuda1"].hold`',
+        "hostname-is-an-option": r"expected `str` matching regex '^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\\n)' - "
+        "at `$.node.hostname`",
+        "mode-is-not-octal": r"expected `str` matching regex '^[0-7]{4}$(?!\\n)' - "
+        'at `$.files["/etc/docker/daemon.json"].mode`',
+        "on-disk-is-a-number": "expected `str | null`, got `float` - at `$.module.on_disk`",
+        "process-without-a-number": "expected `int` >= 1 - at `$.device_holders[0].pid`",
+        "schema-of-the-future": "invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
+        "size-of-a-user-id": 'expected `int` <= 4294967295 - at `$.files["/etc/docker/daemon.json"].uid`',
+        "version-of-two-lines": r"expected `str` matching regex '^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~-]*)?$(?!\\n)'"
+        ' - at `$.packages["libcuda1"].version`',
+        "without-node": "object missing required field `node`",
     }
 
     with pytest.raises(FactsError) as raised:
-        parse_facts(sample.read_bytes(), node="n7" if sample.stem == "without-node" else "")
+        parse_facts(sample.read_bytes(), node="n7")
 
-    assert raised.value.message == expected[sample.stem]
+    assert raised.value.message == f"facts of n7: {expected[sample.stem]}"
     assert raised.value.hint
+
+
+def test_facts_without_a_name_from_the_inventory_are_named_by_themselves() -> None:
+    with pytest.raises(FactsError, match="facts of n1: expected `bool`"):
+        parse_facts(CONTRACTS.joinpath("node-facts/bad/hold-is-a-word.json").read_bytes())
+    with pytest.raises(FactsError, match="facts of a node without a name: "):
+        parse_facts(CONTRACTS.joinpath("node-facts/bad/hostname-is-an-option.json").read_bytes())
 
 
 @samples(GOOD, "node-plan")

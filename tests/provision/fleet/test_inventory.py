@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from provision.errors import InventoryError
+from provision.fleet.endpoint import Endpoint
 from provision.fleet.inventory import Host, parse_inventory
 
 
@@ -69,7 +70,7 @@ def test_variables_of_hosts_and_groups() -> None:
         }
     )
     inventory = parse_inventory(text)
-    assert inventory.hosts == (Host("n1", ("all",), {"driver": {}}),)
+    assert inventory.hosts == (Host("n1", ("all",), Endpoint("n1"), {"driver": {}}),)
     assert inventory.group_stacks == {"all": {"plugin": {}}}
 
 
@@ -77,3 +78,40 @@ def test_variables_of_hosts_and_groups() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(InventoryError, match="something else than an inventory"):
         parse_inventory(text)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected", "network_host"),
+    [
+        pytest.param({}, "n1:22", "n1", id="its name"),
+        pytest.param({"ansible_host": "10.0.0.1"}, "10.0.0.1:22", "10.0.0.1", id="an address"),
+        pytest.param({"ansible_ssh_host": "GPU-1", "ansible_port": "2222"}, "gpu-1:2222", "gpu-1", id="a port as text"),
+        pytest.param({"ansible_host": "h", "ansible_port": 2222}, "h:2222", "h", id="a port as a number"),
+        pytest.param(
+            {"ansible_host": "{{ inventory_hostname }}.example.org"},
+            "n1.example.org:22",
+            "n1.example.org",
+            id="own name",
+        ),
+        pytest.param({"ansible_host": "{{ bmc[rack] }}"}, "n1:22", "", id="a template that is not rendered here"),
+        pytest.param({"ansible_host": {"__ansible_vault": "x"}}, "n1:22", "n1", id="a secret"),
+        pytest.param({"ansible_connection": "local"}, "local", "", id="this machine"),
+        pytest.param({"ansible_connection": "paramiko"}, "n1:22", "n1", id="another client of ssh"),
+        pytest.param(
+            {"ansible_connection": "community.docker.docker"}, "community.docker.docker:n1", "", id="a plugin"
+        ),
+    ],
+)
+def test_where_ansible_connects_to(variables: dict[str, object], expected: str, network_host: str) -> None:
+    endpoint = parse(_meta={"hostvars": {"n1": variables}}, all={"hosts": ["n1"]})["n1"].endpoint
+
+    assert (str(endpoint), endpoint.network_host) == (expected, network_host)
+
+
+def test_a_host_says_where_to_connect_to_before_its_groups_do() -> None:
+    hosts = parse(
+        _meta={"hostvars": {"n1": {"ansible_host": "10.0.0.1"}}},
+        all={"children": ["gpu"], "vars": {"ansible_port": 1}},
+        gpu={"hosts": ["n1", "n2"], "vars": {"ansible_host": "{{ inventory_hostname }}.rack", "ansible_port": 2222}},
+    )
+    assert [str(host.endpoint) for host in hosts.values()] == ["10.0.0.1:2222", "n2.rack:2222"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from provision.fleet.endpoint import Endpoint
+from provision.fleet.inventory import Host
 from provision.fleet.levels import Contribution, Variable, merge_node, said
 from provision.fleet.model import FleetNode, Level, Origin
 from provision.spec.document import read_document
@@ -13,7 +15,7 @@ def group(name: str, content: object) -> Contribution:
 
 
 def merged(*contributions: Contribution) -> FleetNode:
-    return merge_node("n1", ("all",), contributions)
+    return merge_node(Host("n1", ("all",), Endpoint("n1")), contributions)
 
 
 def told(origin: Origin | None) -> list[tuple[str, object]]:

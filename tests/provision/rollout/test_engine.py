@@ -16,13 +16,15 @@ from provision.rollout.policy import Policy
 from tests.provision.rollout.fakes import (
     NEW,
     OLD,
+    Clock,
     FakeCluster,
     FakeNode,
     FakeSteps,
+    make_engine,
     record,
     view,
 )
-from tests.provision.rollout.process import Rollout, fleet, statuses
+from tests.provision.rollout.process import Rollout, fleet, states_of, statuses
 
 WAY = [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.DONE]
 STEPS = [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME]
@@ -223,13 +225,38 @@ def test_soaking_takes_its_time() -> None:
     assert second.began - first.since >= timedelta(minutes=2)
 
 
-def test_a_bug_in_a_step_is_not_swallowed() -> None:
-    def crash(_what: str) -> None:
+@pytest.mark.parametrize("bug", [TypeError, RecursionError, MemoryError, ZeroDivisionError])
+def test_a_bug_in_a_step_fails_its_node_and_ends_no_other(bug: type[Exception]) -> None:
+    together = threading.Barrier(3, timeout=60)
+
+    def crash(what: str) -> None:
+        if what.startswith("swap"):
+            together.wait()
+        if what == "swap n2":
+            raise bug("it broke")
+
+    cluster = fleet("n1", "n2", "n3")
+    rollout = Rollout(cluster, Policy(max_parallel=3, max_unavailable=3), steps=FakeSteps(cluster, crash))
+    results = rollout.run()
+    assert statuses(results) == ["converged", "failed", "converged"]
+    failed = results["n2"].failure
+    assert failed is not None
+    assert failed.message.startswith(f"a bug while carrying out swap on n2: {bug.__name__}: it broke")
+    assert failed.message.endswith("run it again with --debug and report what it prints")
+    assert not rollout.cancel.is_set()
+
+
+def test_a_bug_of_whoever_looks_on_ends_the_rollout() -> None:
+    def crash(_progress: object) -> None:
         raise ZeroDivisionError
 
-    cluster = fleet("n1")
+    cluster, cancel = fleet("n1"), threading.Event()
+    engine = make_engine(
+        cluster, FakeSteps(cluster), states_of(cluster), Policy(), Clock(), observe=crash, cancel=cancel
+    )
     with pytest.raises(ZeroDivisionError):
-        Rollout(cluster, steps=FakeSteps(cluster, crash)).end()
+        engine.run()
+    assert cancel.is_set()
 
 
 def test_a_finished_fleet_is_left_alone() -> None:

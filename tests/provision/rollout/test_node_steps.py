@@ -10,6 +10,8 @@ import jsonschema
 import pytest
 
 from provision.apply.model import Note, Status
+from provision.fleet.errors import AnswerError
+from provision.fleet.released import parse_released
 from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps, render_expectation
 from provision.rollout.snapshot import Holder
@@ -126,10 +128,39 @@ def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
 
 
 @pytest.mark.parametrize(
-    "holders",
-    [pytest.param([{"command": "x"}], id="a process without a number"), pytest.param("none", id="no list")],
+    ("holders", "path"),
+    [
+        pytest.param([{"command": "x"}], "`$.holders[0]`", id="a process without a number"),
+        pytest.param([{"pid": 10**18}], "`$.holders[0].pid`", id="no number of a process"),
+        pytest.param([{"pid": 7.0}], "`$.holders[0].pid`", id="a fraction of a process"),
+        pytest.param([{"pid": 7, "pod_uid": "u\x1b[2J"}], "`$.holders[0].pod_uid`", id="no uid of a pod"),
+        pytest.param([{"pid": 7}] * 20_000, "`$.holders`", id="more than a machine has"),
+        pytest.param("none", "`$.holders`", id="no list"),
+    ],
 )
-def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, object]]) -> None:
+def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, object]], path: str) -> None:
     outcome = carry_out(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
     assert outcome.failure is not None
     assert outcome.failure.message.startswith("the node daemon's answer to release cannot be read")
+    assert path in outcome.failure.message
+
+
+def test_names_of_holders_are_made_presentable() -> None:
+    node = FakeNode(holders=[{"pid": 7, "command": "\x1b[2Jtrain" + "x" * 500, "unit": "a\nb.service"}])
+    (holder,) = carry_out(node, Phase.RELEASE).holders
+    assert holder.command.startswith("\N{REPLACEMENT CHARACTER}[2Jtrain")
+    assert (len(holder.command), holder.unit) == (128, "a b.service")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b'{"released": true, "released": false}', id="a key twice"),
+        pytest.param(b'{"released": true, "z": ' + b"[" * 100_000, id="deep"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(None, id="no answer"),
+    ],
+)
+def test_an_answer_that_is_no_document_is_an_error(answer: bytes | None) -> None:
+    with pytest.raises(AnswerError, match="the node daemon's answer to release cannot be read"):
+        parse_released(answer)

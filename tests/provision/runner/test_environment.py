@@ -19,7 +19,7 @@ def test_defaults_give_way_to_the_user() -> None:
 
 def test_what_events_depend_on_does_not_give_way() -> None:
     built = build_environment({"ANSIBLE_STDOUT_CALLBACK": "json"}, {}, marker="m", executables=BIN)
-    assert built["ANSIBLE_STDOUT_CALLBACK"] == "default"
+    assert built["ANSIBLE_STDOUT_CALLBACK"] == "grapnel_events"
 
 
 def test_connection_settings_of_the_user_are_not_touched() -> None:

@@ -1,98 +1,150 @@
-"""Raw events as ansible-runner 2.4 with ansible-core 2.19 writes them."""
+"""What becomes of events: each belongs to the node that its task ran on."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from provision.runner.model import NodeStats, Outcome, TaskDone, TaskStarted
-from provision.runner.translate import condense, parse_complaint, parse_event, parse_stats
+from provision.runner.translate import Translator, condense
+from tests.provision.runner.frames import answer, frame
+
+if TYPE_CHECKING:
+    from provision.runner.frames import Frame
 
 
-def raw(kind: str, result: dict[str, Any] | None = None, **more: object) -> dict[str, Any]:
-    return {
-        "event": kind,
-        "event_data": {"host": "n1", "task": "write", "role": "runtime", "res": result, **more},
-    }
+def translate(*frames: Frame, nodes: tuple[str, ...] = ("n1", "n2")) -> list[TaskStarted | TaskDone]:
+    translator = Translator(nodes)
+    return [event for one in frames if (event := translator.translate(one)) is not None]
+
+
+def ended(one: Frame) -> TaskDone:
+    begun = frame("started", node=one.header.node, id=one.header.id)
+    _, done = translate(begun, one)
+    assert isinstance(done, TaskDone)
+    return done
 
 
 def test_start_of_a_task() -> None:
-    assert parse_event(raw("runner_on_start"), frozenset()) == TaskStarted("n1", "write", "runtime")
+    assert translate(frame("started")) == [TaskStarted("n1", "write", "runtime")]
 
 
 @pytest.mark.parametrize(
     ("event", "outcome"),
     [
-        pytest.param(raw("runner_on_ok", {"changed": False}), Outcome.OK, id="ok"),
-        pytest.param(raw("runner_on_ok", {"changed": True}), Outcome.CHANGED, id="changed"),
-        pytest.param(raw("runner_on_ok", {}), Outcome.OK, id="ok with an empty result"),
-        pytest.param(raw("runner_on_failed", {"msg": "no"}), Outcome.FAILED, id="failed"),
-        pytest.param(raw("runner_on_skipped", {"changed": False}), Outcome.SKIPPED, id="skipped"),
-        pytest.param(raw("runner_on_unreachable", {"msg": "no"}), Outcome.UNREACHABLE, id="unreachable"),
+        pytest.param(frame("ok", body=answer()), Outcome.OK, id="ok"),
+        pytest.param(frame("ok", body=answer(), changed=True), Outcome.CHANGED, id="changed"),
+        pytest.param(frame("failed", body=answer(msg="no")), Outcome.FAILED, id="failed"),
+        pytest.param(frame("skipped", body=answer()), Outcome.SKIPPED, id="skipped"),
+        pytest.param(frame("unreachable", body=answer(msg="no")), Outcome.UNREACHABLE, id="unreachable"),
     ],
 )
-def test_outcome_of_a_task(event: dict[str, Any], outcome: Outcome) -> None:
-    done = parse_event(event, frozenset())
-    assert isinstance(done, TaskDone)
-    assert done.outcome is outcome
+def test_outcome_of_a_task(event: Frame, outcome: Outcome) -> None:
+    assert ended(event).outcome is outcome
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("told", "message", "tail"),
     [
-        pytest.param({"event": "playbook_on_start", "event_data": {}}, id="no task"),
-        pytest.param({"event": "verbose", "stdout": "x"}, id="no data"),
-        pytest.param(raw("runner_item_on_ok", {}), id="one item of a loop"),
+        pytest.param(answer(msg="no package", stderr="a\nb\n"), "no package", ("a", "b"), id="message"),
+        pytest.param(answer(module_stderr="boom\nline 3"), "boom", ("boom", "line 3"), id="broken module"),
+        pytest.param(answer(censored=True), "the task hides its output (no_log)", (), id="no_log"),
+        pytest.param(answer(rc=4), "ended with status 4", (), id="status alone"),
+        pytest.param(answer(), "failed without a message", (), id="nothing"),
     ],
 )
-def test_other_events_say_nothing(event: dict[str, Any]) -> None:
-    assert parse_event(event, frozenset()) is None
-
-
-@pytest.mark.parametrize(
-    ("result", "message", "tail"),
-    [
-        pytest.param({"msg": "no package", "stderr": "a\nb\n"}, "no package", ("a", "b"), id="message"),
-        pytest.param({"module_stderr": "boom\nline 3"}, "boom", ("boom", "line 3"), id="broken module"),
-        pytest.param({"censored": "hidden"}, "the task hides its output (no_log)", (), id="no_log"),
-        pytest.param(
-            {
-                "msg": "One or more items failed",
-                "results": [{"failed": False}, {"failed": True, "msg": "2nd"}],
-            },
-            "2nd",
-            (),
-            id="item of a loop",
-        ),
-        pytest.param({"rc": 4}, "ended with status 4", (), id="status alone"),
-        pytest.param({}, "failed without a message", (), id="nothing"),
-    ],
-)
-def test_message_of_a_failure(result: dict[str, Any], message: str, tail: tuple[str, ...]) -> None:
-    done = parse_event(raw("runner_on_failed", result), frozenset())
-    assert isinstance(done, TaskDone)
+def test_message_of_a_failure(told: bytes, message: str, tail: tuple[str, ...]) -> None:
+    done = ended(frame("failed", body=told))
     assert (done.message, done.tail) == (message, tail)
 
 
 def test_tail_is_short() -> None:
-    done = parse_event(raw("runner_on_failed", {"stderr": "\n".join(map(str, range(100)))}), frozenset())
-    assert isinstance(done, TaskDone)
-    assert done.tail[0] == "88"
-    assert done.tail[-1] == "99"
+    done = ended(frame("failed", body=answer(stderr="\n".join(map(str, range(100))))))
+    assert (done.tail[0], done.tail[-1]) == ("88", "99")
 
 
-def test_only_what_was_asked_for_is_kept_of_a_result() -> None:
-    event = raw("runner_on_ok", {"facts": {"a": 1}, "invocation": {}})
-    done = parse_event(event, frozenset({"facts", "other"}))
-    assert isinstance(done, TaskDone)
-    assert done.values == {"facts": {"a": 1}}
+def test_a_message_has_an_end() -> None:
+    done = ended(frame("failed", body=answer(msg="x" * 60_000, stderr="y" * 60_000)))
+    assert len(done.message) == len(done.tail[0]) == 1000
+
+
+def test_kept_values_stay_as_they_came() -> None:
+    done = ended(frame("ok", body=answer(values={"facts": {"a": [1, None]}})))
+    assert json.loads(done.values["facts"]) == {"a": [1, None]}
 
 
 def test_ignored_failure_is_marked() -> None:
-    done = parse_event(raw("runner_on_failed", {"msg": "no"}, ignore_errors=True), frozenset())
+    assert ended(frame("failed", body=answer(msg="no"), ignored=True)).ignored
+
+
+def test_statistics_per_node() -> None:
+    translator = Translator()
+    counts = {"n1": {"ok": 3, "changed": 1, "rescued": 0}, "n2": {"unreachable": 1}}
+    assert translator.translate(frame("stats", body=json.dumps(counts).encode())) is None
+    assert translator.stats == {"n1": NodeStats(ok=3, changed=1), "n2": NodeStats(unreachable=1)}
+
+
+def test_an_event_about_a_node_that_the_run_is_not_for_says_nothing_of_it() -> None:
+    translator = Translator(("n1",))
+    assert translator.translate(frame("started", node="n2")) is None
+    assert translator.strangers == {"n2"}
+
+
+def test_a_second_answer_is_a_failure_of_its_node() -> None:
+    good = frame("ok", body=answer(values={"facts": 1}))
+    _, first, second = translate(frame("started"), good, good)
+    assert isinstance(first, TaskDone)
+    assert isinstance(second, TaskDone)
+    assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.FAILED)
+    assert "does not run on it" in second.message
+    assert second.values == {}
+
+
+def test_an_answer_for_a_task_of_another_node_is_a_failure_of_who_answered() -> None:
+    (_, done) = translate(frame("started", node="n1", id="t1"), frame("ok", node="n2", id="t1", body=answer()))
     assert isinstance(done, TaskDone)
-    assert done.ignored
+    assert (done.node, done.outcome) == ("n2", Outcome.FAILED)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"values":{"facts":' + b"[" * 90_000 + b"]" * 90_000 + b"}}", id="deep in a kept key"),
+        pytest.param(b'{"texts":{"msg":"\\ud800"}}', id="half a surrogate pair"),
+        pytest.param(b'{"texts":{"msg":"\xff"}}', id="not utf-8"),
+        pytest.param(b'{"texts":{"msg":1}}', id="number for text"),
+        pytest.param(b'{"texts":{"message":"x"}}', id="unknown text"),
+        pytest.param(b'{"event":"ok"}', id="unknown key"),
+        pytest.param(b'{"status":' + b"9" * 5000 + b"}", id="endless number"),
+    ],
+)
+def test_an_answer_that_cannot_be_decoded_is_a_failure_of_its_node_alone(body: bytes) -> None:
+    events = translate(
+        frame("started", node="n1"),
+        frame("started", node="n2"),
+        frame("ok", node="n1", body=body),
+        frame("ok", node="n2", body=answer(values={"facts": 1})),
+    )
+    bad, good = events[2:]
+    assert isinstance(bad, TaskDone)
+    assert isinstance(good, TaskDone)
+    assert (bad.node, bad.outcome) == ("n1", Outcome.FAILED)
+    assert bad.message.startswith("its answer was refused")
+    assert (good.node, good.outcome, good.values) == ("n2", Outcome.OK, {"facts": b"1"})
+
+
+@given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: answer(msg=text)))
+def test_whatever_a_node_answers_is_an_event_of_that_node(body: bytes) -> None:
+    done = ended(frame("failed", node="n2", body=body))
+    assert (done.node, done.outcome) == ("n2", Outcome.FAILED)
+    assert "\n" not in done.message
 
 
 @pytest.mark.parametrize(
@@ -115,16 +167,3 @@ def test_ignored_failure_is_marked() -> None:
 )
 def test_condensed_message(text: str, line: str) -> None:
     assert condense(text) == line
-
-
-def test_statistics_per_node() -> None:
-    counts = {"processed": {"n1": 1, "n2": 1}, "ok": {"n1": 3}, "changed": {"n1": 1}, "dark": {"n2": 1}}
-    stats = parse_stats({"event": "playbook_on_stats", "event_data": counts})
-    assert stats == {"n1": NodeStats(ok=3, changed=1), "n2": NodeStats(unreachable=1)}
-    assert parse_stats(raw("runner_on_ok", {})) is None
-
-
-def test_complaint_is_what_ansible_says_outside_a_task() -> None:
-    said = parse_complaint({"event": "verbose", "stdout": "\x1b[0;31m[ERROR]: no\x1b[0m\r\n"})
-    assert said == "[ERROR]: no"
-    assert parse_complaint({"event": "playbook_on_play_start", "stdout": "PLAY [all]"}) == ""

@@ -1,0 +1,13 @@
+"""Runs the module `configuration`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
+
+
+class ActionModule(CheckedAction):
+    """The action `grapnel.node.configuration`."""
+
+    RETURNS: ClassVar = {"paths": list, "steps": list}

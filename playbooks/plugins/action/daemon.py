@@ -1,0 +1,17 @@
+"""Runs the module `daemon`, and warns of whoever still holds a GPU."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
+
+
+class ActionModule(CheckedAction):
+    """The action `grapnel.node.daemon`."""
+
+    RETURNS: ClassVar = {"daemon": dict, "held_by": list, "taken": bool, "installed": bool}
+
+    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return a warning for each holder."""
+        return {"warnings": [f"a GPU is still held: {line}" for line in answer.get("held_by", [])]}

@@ -1,0 +1,18 @@
+"""Runs the module `kernel_module`, and warns of whoever would be in the way."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
+
+
+class ActionModule(CheckedAction):
+    """The action `grapnel.node.kernel_module`."""
+
+    RETURNS: ClassVar = {"previous": str, "modules": list, "obstacles": list}
+
+    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return a warning for each obstacle."""
+        said = f"kernel module {answer.get('previous')} could not be exchanged now"
+        return {"warnings": [f"{said}: {line}" for line in answer.get("obstacles", [])]}

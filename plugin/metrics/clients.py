@@ -1,0 +1,60 @@
+"""Who is connected, and who has to go when there is no room: never somebody who holds less than others do. Pure.
+
+Sixteen connections are soon held by somebody who says nothing. So a new one always gets in, and the oldest goes of the
+network that holds most, of those who have not asked for anything yet if there are any.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+
+class Clients(Generic[Key]):
+    """Connections, the oldest first. Not safe for threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._networks: dict[Key, bytes] = {}
+        self._silent: set[Key] = set()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._networks)
+
+    def all(self) -> tuple[Key, ...]:
+        """Return everybody."""
+        return tuple(self._networks)
+
+    def add(self, key: Key, host: str) -> Key | None:
+        """Let somebody in; return who has to go for that, who counts no longer."""
+        gone = self._crowding() if len(self._networks) >= self._most else None
+        if gone is not None:
+            self.discard(gone)
+        self._networks[key] = network_of(host)
+        self._silent.add(key)
+        return gone
+
+    def asked(self, key: Key) -> None:
+        """Remember that somebody has sent a request."""
+        self._silent.discard(key)
+
+    def discard(self, key: Key) -> None:
+        """Forget somebody who went."""
+        self._networks.pop(key, None)
+        self._silent.discard(key)
+
+    def _crowding(self) -> Key:
+        crowds = Counter(self._networks.values())
+        # Of equals `max` returns the first, which is the oldest.
+        return max(self._networks, key=lambda key: (crowds[self._networks[key]], key in self._silent))
+
+
+def network_of(host: str) -> bytes:
+    """Return what one machine has at its disposal: an IPv4 address, or the 64 bits before its own of an IPv6 one."""
+    if ":" not in host:
+        return host.encode()
+    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]

@@ -1,0 +1,26 @@
+"""An exception about one node becomes that node's failure; the others go on."""
+
+from __future__ import annotations
+
+import logging
+
+from provision.apply.errors import CanceledError
+from provision.apply.follow import AGAIN
+from provision.apply.model import Failure, Status
+from provision.bug import describe_bug
+from provision.errors import GrapnelError
+
+_LOG = logging.getLogger(__name__)
+
+
+def failure_of(error: Exception, doing: str) -> Failure:
+    """Return the failure of the node that ``error`` is about; ``doing`` is such as "planning n1".
+
+    What nobody expected is told as a bug, and its traceback to whoever listens to this logger.
+    """
+    if isinstance(error, CanceledError):
+        return Failure(Status.CANCELED, AGAIN)
+    if isinstance(error, GrapnelError):
+        return Failure(Status.FAILED, error.message)
+    _LOG.debug("a bug while %s", doing, exc_info=error)
+    return Failure(Status.FAILED, describe_bug(error, doing))

@@ -1,0 +1,100 @@
+"""Plans nodes in a worker process, one at a time, and goes on with a new worker after one that had to be ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.apply.errors import CanceledError
+from provision.apply.planning.errors import PlanningError
+from provision.apply.planning.limits import DEFAULT
+from provision.apply.planning.process import (
+    POLL_S,
+    CanceledWorkError,
+    EndedError,
+    LateError,
+    OversizeError,
+    WorkerProcess,
+)
+from provision.apply.planning.wire import Answer, Question, Setup, encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from provision.apply.planning.limits import Limits
+    from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
+    from provision.planner.model import NodePlan
+    from provision.spec.model import StackSpec
+
+_LOG = logging.getLogger(__name__)
+
+
+class BoundedPlanner:
+    """The planner of an apply. The first worker starts at once, so that it is ready when facts are.
+
+    ``stacks`` are the declarations of all nodes. May be called on several threads: one plan is made at a time.
+    """
+
+    def __init__(self, stacks: Mapping[str, StackSpec], payload: Payload, limits: Limits = DEFAULT) -> None:
+        self._stacks, self._limits = stacks, limits
+        self._setup = encode_frame(Setup(payload=payload, limits=limits))
+        self._turn = threading.Lock()
+        self._start()
+
+    def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event) -> NodePlan:
+        """Return a node's plan; raises PlanningError, and CanceledError soon after ``cancel`` is set."""
+        request = encode_frame(Question(node=node, stack=self._stacks[node], facts=facts))
+        with self._my_turn(node, cancel):
+            answer = self._ask(node, request, cancel)
+        if answer.trace:
+            _LOG.debug("%s\n%s", answer.error, answer.trace)
+        if answer.plan is None or answer.plan.node != node:
+            raise PlanningError(answer.error or f"planning {node} gave another node's plan")
+        return answer.plan
+
+    @property
+    def worker(self) -> WorkerProcess:
+        """The process that plans now."""
+        return self._worker
+
+    def _start(self) -> None:
+        self._worker, self._unsent = WorkerProcess(), self._setup
+
+    @contextlib.contextmanager
+    def _my_turn(self, node: str, cancel: threading.Event) -> Iterator[None]:
+        while not self._turn.acquire(timeout=POLL_S):
+            if cancel.is_set():
+                raise _canceled(node)
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _ask(self, node: str, request: bytes, cancel: threading.Event) -> Answer:
+        if not self._worker.is_alive:
+            self._start()
+        limits, doing = self._limits, f"planning {node}"
+        request, self._unsent = self._unsent + request, b""
+        try:
+            frame = self._worker.ask(request, cancel, wall_s=limits.wall_s, limit_bytes=limits.answer_bytes)
+            answer = msgspec.json.decode(frame, type=Answer)
+        except CanceledWorkError:
+            raise _canceled(node) from None
+        except LateError:
+            raise limits.too_slow(doing) from None
+        except OversizeError:
+            raise limits.too_long(doing) from None
+        except EndedError as error:
+            raise PlanningError(f"{doing}: the planner's process ended {error}") from None
+        if answer.is_last:
+            self._worker.end()
+        return answer
+
+
+def _canceled(node: str) -> CanceledError:
+    return CanceledError(f"canceled while {node} was planned", hint="nothing was changed")

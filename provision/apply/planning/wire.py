@@ -1,0 +1,49 @@
+"""What goes between the controller and the process that plans: frames of JSON, each behind its length.
+
+First `Setup`, once; then a `Question` and its `Answer`, again and again.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from provision.apply.planning.limits import Limits  # noqa: TC001
+from provision.fleet.facts import NodeFacts  # noqa: TC001 - msgspec resolves the annotations
+from provision.payload.model import Payload  # noqa: TC001
+from provision.planner.model import NodePlan  # noqa: TC001
+from provision.spec.model import StackSpec  # noqa: TC001
+
+LENGTH: Final = struct.Struct(">I")
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the same for every node."""
+
+    payload: Payload
+    limits: Limits
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One node: its name in the inventory, its declaration, what is true of it."""
+
+    node: str
+    stack: StackSpec
+    facts: NodeFacts
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan, or why there is none; ``trace`` belongs to a bug, and after ``is_last`` the worker ends."""
+
+    plan: NodePlan | None = None
+    error: str = ""
+    trace: str = ""
+    is_last: bool = False
+
+
+def encode_frame(message: msgspec.Struct) -> bytes:
+    """Return a message as it is sent."""
+    body = msgspec.json.encode(message)
+    return LENGTH.pack(len(body)) + body

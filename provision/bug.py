@@ -1,0 +1,28 @@
+"""A bug that spoiled one thing and not the run: told in a line, with its traceback for whoever asks for it."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import PurePath
+from typing import Final
+
+from provision.text import presentable
+
+_LONGEST_REASON: Final = 120
+_REMEDY: Final = "run it again with --debug and report what it prints"
+
+
+def describe_bug(error: BaseException, doing: str) -> str:
+    """Return one line about an exception that nobody expected; ``doing`` is such as "planning n1"."""
+    reason = presentable(str(error), _LONGEST_REASON)
+    what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    return f"a bug while {doing}: {what}{_place(error)}: {_REMEDY}"
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of our own that the exception came through, empty when there is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        parts = PurePath(frame.filename).parts
+        if "provision" in parts:
+            return f" ({PurePath(*parts[parts.index('provision') :])}, line {frame.lineno})"
+    return ""

@@ -1,0 +1,59 @@
+"""JSON that somebody else wrote, read into a type: within limits, and so that every reader sees the same document.
+
+msgspec by itself skips what it does not know unread and lets the last of two equal keys win.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from provision.text import presentable
+
+T = TypeVar("T")
+
+
+class MalformedError(ValueError):
+    """The document is not what was expected; the message is fit to be shown."""
+
+
+def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
+    """Return the document as a ``kind``; raises `MalformedError` with the path of the first value that is wrong."""
+    if len(data) > limit_bytes:
+        raise MalformedError(f"{len(data):,} bytes, and at most {limit_bytes:,} are read")
+    try:
+        value = msgspec.json.decode(data, type=kind)
+        json.loads(data.decode("utf-8"), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise MalformedError("it is nested too deeply") from None
+    except MemoryError:
+        raise MalformedError("it needs too much memory") from None
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        reason = presentable(str(error))
+        raise MalformedError(reason[:1].lower() + reason[1:]) from error
+    return value
+
+
+def as_bytes(data: object) -> bytes:
+    """Return a document that is text, or is parsed already, as it would have been sent; raises `MalformedError`."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
+        return text.encode()
+    except (TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise MalformedError(f"not a document of JSON: {presentable(str(error))}") from error
+
+
+def _require_unique(pairs: list[tuple[str, object]]) -> None:
+    """Refuse an object that has a key twice; what the objects hold is not kept."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise MalformedError(f"the key {presentable(twice, 64)!r} is given twice")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise MalformedError(f"{name} is not a number of JSON")

@@ -1,0 +1,51 @@
+"""The worker's side: frames in, frames out."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+
+from provision.apply.planning.limits import DEFAULT
+from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
+from provision.apply.planning.worker import answer_question, serve
+from provision.payload.model import Artifact, Payload
+from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack
+
+SETUP = Setup(payload=PAYLOAD, limits=DEFAULT)
+QUESTION = Question(node="n1", stack=make_stack(), facts=configured())
+
+
+def serve_bytes(requests: bytes) -> list[Answer]:
+    answers = io.BytesIO()
+    serve(io.BytesIO(requests), answers)
+    rest, found = answers.getvalue(), []
+    while rest:
+        (length,) = LENGTH.unpack_from(rest)
+        found.append(msgspec.json.decode(rest[LENGTH.size : LENGTH.size + length], type=Answer))
+        rest = rest[LENGTH.size + length :]
+    return found
+
+
+def test_questions_are_answered_until_there_are_no_more() -> None:
+    other = Question(node="n2", stack=make_stack(), facts=make_facts())
+    first, second = serve_bytes(encode_frame(SETUP) + encode_frame(QUESTION) + encode_frame(other))
+    assert first.plan is not None
+    assert (first.plan.node, first.plan.is_empty) == ("n1", True)
+    assert second.plan is not None
+    assert (second.plan.node, second.plan.is_empty) == ("n2", False)
+
+
+def test_half_a_question_is_the_end() -> None:
+    assert serve_bytes(encode_frame(SETUP) + encode_frame(QUESTION)[:-1]) == []
+    assert serve_bytes(encode_frame(SETUP) + encode_frame(QUESTION)[:3]) == []
+
+
+def test_a_bug_is_answered_with_its_place_and_its_traceback() -> None:
+    broken = Payload(hook=Artifact("/hook.tar", 7), node={}, unit="")  # type: ignore[arg-type]  # no digest is a number
+    answer = answer_question(QUESTION, Setup(payload=broken, limits=DEFAULT))
+    assert answer.error.startswith(
+        "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planner/"
+    )
+    assert "Traceback" in answer.trace
+    assert not answer.is_last

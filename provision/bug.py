@@ -6,7 +6,7 @@ import traceback
 from pathlib import PurePath
 from typing import Final
 
-from provision.text import presentable
+from provision.printable import printable
 
 _LONGEST_REASON: Final = 120
 _REMEDY: Final = "run it again with --debug and report what it prints"
@@ -14,7 +14,7 @@ _REMEDY: Final = "run it again with --debug and report what it prints"
 
 def describe_bug(error: BaseException, doing: str) -> str:
     """Return one line about an exception that nobody expected; ``doing`` is such as "planning n1"."""
-    reason = presentable(str(error), _LONGEST_REASON)
+    reason = printable(str(error), limit=_LONGEST_REASON)
     what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     return f"a bug while {doing}: {what}{_place(error)}: {_REMEDY}"
 

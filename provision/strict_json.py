@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from provision.text import presentable
+from provision.printable import printable
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
     except MemoryError:
         raise MalformedError("it needs too much memory") from None
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        reason = presentable(str(error))
+        reason = printable(str(error), limit=300)
         raise MalformedError(reason[:1].lower() + reason[1:]) from error
     return value
 
@@ -44,7 +44,7 @@ def as_bytes(data: object) -> bytes:
         text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
         return text.encode()
     except (TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise MalformedError(f"not a document of JSON: {presentable(str(error))}") from error
+        raise MalformedError(f"not a document of JSON: {printable(str(error), limit=300)}") from error
 
 
 def _require_unique(pairs: list[tuple[str, object]]) -> None:
@@ -52,7 +52,7 @@ def _require_unique(pairs: list[tuple[str, object]]) -> None:
     if len({key for key, _ in pairs}) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise MalformedError(f"the key {presentable(twice, 64)!r} is given twice")
+        raise MalformedError(f"the key {printable(twice, limit=64)!r} is given twice")
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -16,8 +16,8 @@ from msgspec import Meta
 from provision import strict_json
 from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.errors import FactsError
+from provision.printable import printable
 from provision.strict_json import MalformedError
-from provision.text import presentable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def _tidy(value: _Value, name: str, limit: int) -> None:
     """Make a text presentable that somebody on the node chose."""
     text = getattr(value, name)
     if text is not None:
-        msgspec.structs.force_setattr(value, name, presentable(text, limit))
+        msgspec.structs.force_setattr(value, name, printable(text, limit=limit))
 
 
 class OperatingSystem(_Value, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class DeviceHolder(_Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _tidy(self, "command", _COMMAND)
         _tidy(self, "unit", _COMMAND)
-        devices = tuple(presentable(device, _COMMAND) for device in self.devices)
+        devices = tuple(printable(device, limit=_COMMAND) for device in self.devices)
         msgspec.structs.force_setattr(self, "devices", devices)
 
 
@@ -272,7 +272,7 @@ def _with_key(reason: str, raw: bytes) -> str:
         try:
             msgspec.json.decode(value, type=_BY_KEY[field])
         except msgspec.ValidationError:
-            return reason.replace("[...]", f'["{presentable(key, 64)}"]', 1)
+            return reason.replace("[...]", f'["{printable(key, limit=64)}"]', 1)
     return reason
 
 

@@ -10,8 +10,8 @@ from msgspec import Meta
 from provision import strict_json
 from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
 from provision.fleet.errors import AnswerError
+from provision.printable import printable
 from provision.strict_json import MalformedError
-from provision.text import presentable
 
 _LIMIT_BYTES: Final = 4 << 20
 _LONGEST: Final = 128
@@ -26,8 +26,8 @@ class GpuHolder(msgspec.Struct, frozen=True, kw_only=True):
     pod_uid: grammar.Word | None = None
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "command", presentable(self.command, _LONGEST))
-        msgspec.structs.force_setattr(self, "unit", presentable(self.unit or "", _LONGEST))
+        msgspec.structs.force_setattr(self, "command", printable(self.command, limit=_LONGEST))
+        msgspec.structs.force_setattr(self, "unit", printable(self.unit or "", limit=_LONGEST))
 
 
 class Released(msgspec.Struct, frozen=True, kw_only=True):

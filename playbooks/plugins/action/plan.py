@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.grapnel.node.plugins.plugin_utils.checked import limit_memory, refuse_planted_facts
+from ansible_collections.grapnel.node.plugins.plugin_utils.checked import refuse_planted_facts
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
 
 _ARGUMENTS = {
@@ -33,13 +33,25 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
         _, arguments = self.validate_argument_spec(_ARGUMENTS)
         refuse_planted_facts(task_vars)
         require_grapnel()
-        limit_memory()
         plain = json.loads(json.dumps(arguments))  # Ansible's strings carry their origin, which no parser expects
         name = str(task_vars["inventory_hostname"])
-        try:
-            return {**result, **_plan(name, plain)}
-        except Exception as error:  # noqa: BLE001 - what the facts of one node do ends no other's plan
-            return {**result, "failed": True, "msg": f"a bug in planning {name}: {type(error).__name__}: {error}"}
+        return {**result, **_plan_within_limits(name, plain)}
+
+
+def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan, or why there is none: what the facts of one node do ends no other's plan."""
+    from provision.apply.planning.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
+    from provision.apply.planning.limits import limit_this_process  # noqa: PLC0415 - see above
+    from provision.bug import describe_bug  # noqa: PLC0415 - see above
+
+    doing = f"planning {name}"
+    try:
+        with limit_this_process(doing):  # Ansible's worker for this task and this node
+            return _plan(name, arguments)
+    except LimitError as error:
+        return failure(error)
+    except Exception as error:  # noqa: BLE001 - a bug about this node
+        return {"failed": True, "msg": describe_bug(error, doing)}
 
 
 def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

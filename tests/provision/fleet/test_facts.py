@@ -136,12 +136,12 @@ def test_names_of_processes_are_made_presentable_and_never_refused() -> None:
     }
     facts = parse_facts(document(device_holders=[holder], package_manager=package_manager))
     (read,) = facts.device_holders
-    assert read.command.startswith("a\N{REPLACEMENT CHARACTER}]0;pwned")
+    assert read.command.startswith("a\\x1b]0;pwned")
     assert len(read.command) == 128
-    assert (read.unit, read.devices) == ("\N{REPLACEMENT CHARACTER}[1m.scope", ("/dev/nvidia0",))
+    assert (read.unit, read.devices) == ("\\x1b[1m.scope", ("/dev/nvidia0\\n",))
     manager = facts.package_manager
     assert manager.locked_by is not None
-    assert manager.locked_by.command == "\N{REPLACEMENT CHARACTER}tpa"
+    assert manager.locked_by.command == "\\u202etpa"
     assert manager.lists_error is not None
     assert manager.lists_error.isprintable()
     assert len(manager.lists_error) == 2000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.attack.attacks import Attack
 
 SAMPLE = ROOT / "docs/contracts/node-facts/good/configured-trixie.json"
+SITE_MARK = "/var/lib/grapnel/site-upgrade"
 # What reaches a terminal: a line feed is all that may, no other control character of one byte or two, and nothing that
 # changes the order of what is read.
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -33,6 +34,7 @@ def recorded(hostname: str) -> dict[str, object]:
     """Return an honest answer of the facts module."""
     facts = json.loads(SAMPLE.read_text())
     facts["node"]["hostname"] = hostname
+    facts["files"][SITE_MARK] = None
     return {"changed": False, "facts": facts}
 
 

@@ -8,8 +8,10 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,6 +209,47 @@ def test_a_service_of_the_driver_is_told_from_work(machine: Machine) -> None:
     (holder,) = read_device_holders(machine.host)
 
     assert holder["is_driver_service"] is True
+
+
+@pytest.mark.parametrize("between", ["", "/x\x85", "/machine.slice"])
+def test_a_unit_that_a_user_made_below_another_is_no_service_of_the_driver(between: str, machine: Machine) -> None:
+    forged = f"/user.slice/user@1000.service{between}/nvidia-persistenced.service"
+    add_process(machine, 20, "/dev/nvidia0", cgroup=forged)
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert (holder["unit"], holder["is_driver_service"]) == ("user@1000.service", False)
+
+
+def test_a_pod_that_a_user_made_up_is_none(machine: Machine) -> None:
+    add_process(machine, 20, "/dev/nvidia0", cgroup=f"/user.slice/user@1000.service{CGROUPS['systemd']}")
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert holder["pod_uid"] is None
+
+
+def test_names_that_a_user_chose_are_fit_for_a_message(machine: Machine) -> None:
+    names = [f"/dev/nvidia\x1b]0;{number}\x07" for number in range(100)]
+    add_process(machine, 20, *names, cgroup="/system.slice/a\x9b;" + "b" * 400 + ".service")
+    machine.write("/proc/20/comm", "\x1b[2Jevil\u202e\n")
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert holder["command"] == r"\x1b[2Jevil\u202e"
+    assert holder["unit"].startswith(r"a\x9b;bbb")
+    assert (len(holder["unit"]), len(holder["devices"])) == (256, 64)
+    line = describe_holder(holder)
+    assert line.isprintable()
+    assert len(line) == 500
+
+
+def test_complaints_of_a_command_are_one_bounded_line() -> None:
+    done = Finished(1, stderr="E: \x1b]0;x\x07 broken\nE: \u202e\n" + "x" * 9999)
+
+    assert done.complaints.startswith(r"E: \x1b]0;x\x07 broken; E: \u202e; xxx")
+    assert len(done.complaints) == len(done.complaint) == 2000
+    assert Finished(1, stdout="last\x1b words\n").complaint == r"last\x1b words"
 
 
 def test_os_release_may_be_quoted_and_incomplete() -> None:

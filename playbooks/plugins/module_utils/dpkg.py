@@ -11,6 +11,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -82,7 +84,7 @@ def read_lock_holder(host: Host) -> dict[str, Any] | None:
     for lock in _LOCKS:
         pid = _locking_pid(host, lock)
         if pid is not None:
-            return {"pid": pid, "command": host.read_text(f"/proc/{pid}/comm") or ""}
+            return {"pid": pid, "command": printable(host.read_text(f"/proc/{pid}/comm") or "")}
     return None
 
 

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
 # Messages are parsed and shown, so they are in one language; nothing ever asks a question.
 _ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
     "LC_ALL": "C.UTF-8",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
+_MAX_COMPLAINT = 2000  # characters of a message
 _TIMED_OUT = 124  # as timeout(1) says it
 _NOT_FOUND = 127  # as a shell says it
 
@@ -35,13 +38,13 @@ class Finished:
     def complaints(self) -> str:
         """Everything the command said went wrong, on one line: the first cause may be at either end."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        return "; ".join(lines) or self.complaint
+        return printable("; ".join(lines), _MAX_COMPLAINT) or self.complaint
 
     @property
     def complaint(self) -> str:
         """What the command said went wrong, one line for a message."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1].strip() if lines else f"exit status {self.return_code}"
+        return printable(lines[-1].strip(), _MAX_COMPLAINT) if lines else f"exit status {self.return_code}"
 
 
 Run = Callable[[Sequence[str], float], Finished]

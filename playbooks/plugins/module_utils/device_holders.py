@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -14,16 +15,17 @@ if TYPE_CHECKING:
 
 _DEVICE = "/dev/nvidia"
 _USERS = "user@"  # a user's own service manager, below which the user makes control groups
+_MAX_HOLDERS = 1000
 _MAX_DEVICES = 64  # that are told of one process
 _POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?=[/.:]|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 def read_device_holders(host: Host) -> list[dict[str, Any]]:
-    """Facts ``device_holders``, in order of the process id."""
+    """Facts ``device_holders``, in order of the process id; of very many the first."""
     pids = sorted(int(name) for name in host.names("/proc") if name.isdigit())
     holders = ((pid, _open_devices(host, pid)) for pid in pids)
-    return [_describe(host, pid, devices) for pid, devices in holders if devices]
+    return [_describe(host, pid, devices) for pid, devices in islice((one for one in holders if one[1]), _MAX_HOLDERS)]
 
 
 def _open_devices(host: Host, pid: int) -> list[str]:

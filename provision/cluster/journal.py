@@ -15,11 +15,13 @@ import msgspec
 
 from provision.cluster.errors import JournalError
 from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
+from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA: Final = "grapnel.dev/journal/v1alpha1"
+MAX_BYTES: Final = 64 * 1024 * 1024  # tens of thousands of nodes with the longest reasons
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,7 +48,7 @@ def journal_path(key: str, environ: Mapping[str, str]) -> Path:
 def read_journal(path: Path) -> dict[str, Entry]:
     """Return what is remembered, nothing when there is no file. Raises JournalError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Journal).nodes
+        return msgspec.json.decode(read_regular(path, MAX_BYTES), type=Journal).nodes
     except FileNotFoundError:
         return {}
     except OSError as error:

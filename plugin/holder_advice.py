@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plugin.holders import Holder
 
+# What systemd.unit(5) lets a name have, without the spaces and shell words that a control group may have.
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,240}\.(?:service|scope)")
+_SESSION = re.compile(r"session-([A-Za-z0-9]{1,32})\.scope")
 _DAEMON_UNIT = "grapnel-node.service"
 # What else runs in them is worth more than the holder: nobody is to stop ssh on a node far away.
 _SHARED = (
@@ -31,7 +36,7 @@ def advise(holder: Holder) -> str:
     if holder.pod_name:
         namespace, _, name = holder.pod_name.partition("/")
         return (
-            f"kubectl drain moves it; kubectl delete pod -n {namespace} {name} ends it, "
+            f"kubectl drain moves it; kubectl delete pod -n {shlex.quote(namespace)} {shlex.quote(name)} ends it, "
             "but keep a DaemonSet off this node first, or it comes back"
         )
     if holder.pod_uid:
@@ -45,12 +50,13 @@ def advise(holder: Holder) -> str:
 
 def _by_place(holder: Holder) -> str:
     unit = holder.unit or ""
-    if holder.container_id:
+    if holder.container_id and not unit.startswith("user@"):  # below that it is somebody's own engine
         engine = "podman" if unit.startswith("libpod-") else "docker"
         return f"{engine} stop {holder.container_id[:12]}"
-    if unit.startswith("session-") and unit.endswith(".scope"):
-        return f"somebody's login session: ask them, or loginctl terminate-session {unit[8:-6]}"
-    is_shared = unit.startswith(tuple(f"{name}{end}" for name in _SHARED for end in (".service", "@")))
-    if unit.endswith((".service", ".scope")) and not is_shared:
-        return f"systemctl stop {unit}"
+    session = _SESSION.fullmatch(unit)
+    if session:
+        return f"somebody's login session: ask them, or loginctl terminate-session {session[1]}"
+    is_shared = unit.startswith(("session-", *(f"{name}{end}" for name in _SHARED for end in (".service", "@"))))
+    if _UNIT.fullmatch(unit) and not is_shared:
+        return f"systemctl stop -- {shlex.quote(unit)}"
     return f"kill {holder.pid}"

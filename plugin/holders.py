@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from plugin.cgroup import parse_cgroup
+from plugin.printable import printable
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _DEVICE = "/dev/nvidia"
 _NVIDIA = "0x10de"
 _DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
 _DELETED = " (deleted)"
+_MAX_DEVICES = 64  # that are told of one process
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def _read(path: Path) -> str:
 
 
 def _describe(process: Path, pid: int, devices: tuple[str, ...]) -> Holder:
+    """Return a holder as it may be shown: a user of the node chooses these names."""
     place = parse_cgroup(_read(process / "cgroup"))
-    command = _read(process / "comm").strip()
-    return Holder(pid, command, devices, place.unit, place.pod_uid, place.container_id)
+    command = printable(_read(process / "comm").strip())
+    unit = printable(place.unit) if place.unit else None
+    return Holder(pid, command, tuple(map(printable, devices[:_MAX_DEVICES])), unit, place.pod_uid, place.container_id)

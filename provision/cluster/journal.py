@@ -16,13 +16,14 @@ import msgspec
 from provision import strict_json
 from provision.cluster.errors import JournalError
 from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
+from provision.regular_file import read_regular
 from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA: Final = "grapnel.dev/journal/v1alpha1"
-_LIMIT_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 * 1024 * 1024  # tens of thousands of nodes with the longest reasons
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,7 +50,7 @@ def journal_path(key: str, environ: Mapping[str, str]) -> Path:
 def read_journal(path: Path) -> dict[str, Entry]:
     """Return what is remembered, nothing when there is no file. Raises JournalError."""
     try:
-        return strict_json.decode(path.read_bytes(), Journal, limit_bytes=_LIMIT_BYTES).nodes
+        return strict_json.decode(read_regular(path, MAX_BYTES), Journal, limit_bytes=MAX_BYTES).nodes
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -16,11 +16,13 @@ import msgspec
 import yaml
 
 from provision.cluster.errors import KubeconfigError
+from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _NO_CLUSTER: Final = "`--no-cluster` is for machines that belong to no cluster"
+MAX_BYTES: Final = 4 * 1024 * 1024
 _TOKEN_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Keys that hold paths, which are relative to the file that they stand in.
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -126,7 +128,7 @@ def _kubeconfig(name: str, server: str, cluster: dict[str, Any], user: dict[str,
 def _read(path: Path) -> _File:
     """Read one file. YAML's own message is not passed on: it quotes the lines around, which may hold a token."""
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = yaml.safe_load(read_regular(path, MAX_BYTES).decode())
         return msgspec.convert(loaded or {}, _File)
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path} cannot be read: {error.strerror}") from error

@@ -14,7 +14,8 @@ from provision.fleet.ansible import export_inventory
 from provision.fleet.inventory import VARIABLE, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
-from provision.spec.document import read_document
+from provision.regular_file import read_beginning
+from provision.spec.document import MAX_BYTES, read_document
 from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.load import SPEC, Declaration, failed, load_declaration
@@ -90,7 +91,7 @@ def _no_match(wrong: str, inventory: Inventory) -> InventoryError:
 def _with_place(error: InventoryError, inventories: Sequence[str]) -> InventoryError:
     """Return the error with the place of a broken group_vars or host_vars file, about which Ansible is silent."""
     for path in _variable_files(inventories):
-        document = read_document(path.read_bytes(), str(path))
+        document = read_document(read_beginning(path, MAX_BYTES + 1), str(path))
         if document.is_broken and not document.lines[0].startswith("$ANSIBLE_VAULT"):
             found = document.findings[0]
             return InventoryError(f"inventory {found.place}: {found.message}", hint=found.hint or error.hint)

@@ -10,11 +10,13 @@ import msgspec
 from provision.payload.archive import write_file
 from provision.payload.errors import PayloadError
 from provision.payload.model import Artifact, Payload
+from provision.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MANIFEST = "manifest.json"
+_MAX_MANIFEST_BYTES = 1024 * 1024
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of a folder, None when there is none; raises `PayloadError` when it is broken."""
     path = folder / MANIFEST
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+        return msgspec.json.decode(read_regular(path, _MAX_MANIFEST_BYTES), type=Manifest)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.printable import printable
 from provision.runner.variables import render_variables
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ IDENT: Final = "run"
 _PREFIX: Final = "grapnel-run-"
 _LOCK: Final = "lock"
 _READ_BYTES: Final = 64 * 1024
+_LINE_END: Final = "\r\n"
+_LINE_LENGTH: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +132,17 @@ def keep_artifacts(workspace: Workspace, folder: Path, name: str) -> Path:
     """Copy output and events to ``folder``/``name``, or the next free name."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = _free_folder(folder, name)
-    for source in (workspace.output, workspace.log):
-        if source.is_file():
-            shutil.copyfile(source, kept / source.name)
+    if workspace.log.is_file():
+        shutil.copyfile(workspace.log, kept / workspace.log.name)
+    if workspace.output.is_file():
+        _copy_as_text(workspace.output, kept / workspace.output.name)
     return kept
+
+
+def _copy_as_text(source: Path, target: Path) -> None:
+    """Copy an output without what a terminal would act on, should somebody print it."""
+    with source.open(encoding="utf-8", errors="replace") as lines, target.open("x", encoding="utf-8") as kept:
+        kept.writelines(f"{printable(line.rstrip(_LINE_END), limit=_LINE_LENGTH)}\n" for line in lines)
 
 
 def _free_folder(folder: Path, name: str) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.errors import DeclarationError
+from provision.regular_file import read_beginning
 from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_document
 from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
 from provision.spec.model import GpuStack
@@ -66,10 +68,11 @@ def failed(findings: Iterable[Finding]) -> DeclarationError:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_beginning(path, MAX_BYTES + 1)
     except FileNotFoundError as error:
         hint = f"`grapnel init {path}` writes one to start from, `--file` names another"
         raise DeclarationError(f"{path} does not exist", (), hint=hint) from error
     except OSError as error:
-        raise DeclarationError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", ()) from error
+        hint = "write what a program prints to a file first" if error.errno == errno.EINVAL else ""
+        reason = (error.strerror or str(error)).lower()
+        raise DeclarationError(f"{path} cannot be read: {reason}", (), hint=hint) from error

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
+from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
+from hypothesis import given
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,7 +214,115 @@ def test_a_service_of_the_driver_is_told_from_work(machine: Machine) -> None:
     assert holder["is_driver_service"] is True
 
 
+@pytest.mark.parametrize("between", ["", "/x\x85", "/machine.slice"])
+def test_a_unit_that_a_user_made_below_another_is_no_service_of_the_driver(between: str, machine: Machine) -> None:
+    forged = f"/user.slice/user@1000.service{between}/nvidia-persistenced.service"
+    add_process(machine, 20, "/dev/nvidia0", cgroup=forged)
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert (holder["unit"], holder["is_driver_service"]) == ("user@1000.service", False)
+
+
+def test_a_pod_that_a_user_made_up_is_none(machine: Machine) -> None:
+    add_process(machine, 20, "/dev/nvidia0", cgroup=f"/user.slice/user@1000.service{CGROUPS['systemd']}")
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert holder["pod_uid"] is None
+
+
+def test_names_that_a_user_chose_are_fit_for_a_message(machine: Machine) -> None:
+    names = [f"/dev/nvidia\x1b]0;{number}\x07" for number in range(100)]
+    add_process(machine, 20, *names, cgroup="/system.slice/a\x9b;" + "b" * 400 + ".service")
+    machine.write("/proc/20/comm", "\x1b[2Jevil\u202e\n")
+
+    (holder,) = read_device_holders(machine.host)
+
+    assert holder["command"] == r"\x1b[2Jevil\u202e"
+    assert holder["unit"].startswith(r"a\x9b;bbb")
+    assert (len(holder["unit"]), len(holder["devices"])) == (256, 64)
+    line = describe_holder(holder)
+    assert line.isprintable()
+    assert len(line) == 500
+
+
+def test_complaints_of_a_command_are_one_bounded_line() -> None:
+    done = Finished(1, stderr="E: \x1b]0;x\x07 broken\nE: \u202e\n" + "x" * 9999)
+
+    assert done.complaints.startswith(r"E: \x1b]0;x\x07 broken; E: \u202e; xxx")
+    assert len(done.complaints) == len(done.complaint) == 2000
+    assert Finished(1, stdout="last\x1b words\n").complaint == r"last\x1b words"
+
+
 def test_os_release_may_be_quoted_and_incomplete() -> None:
     text = '# a comment\nNAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="13"\n'
 
     assert parse_os_release(text) == {"id": "debian", "version_id": "13", "codename": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('ID="debian\nVERSION_ID="13"\n', ("linux", "13"), id="a quote that nobody closes"),
+        pytest.param("ID='debian\"\nVERSION_ID=13", ("linux", "13"), id="quotes that do not fit"),
+        pytest.param('NAME="x\nID=debian\nVERSION_ID=\\', ("debian", ""), id="an escape of nothing"),
+        pytest.param("ID=\nVERSION_ID", ("linux", ""), id="nothing"),
+        pytest.param("ID=" + "x" * 9999, ("x" * 128, ""), id="without end"),
+        pytest.param("ID='\x1b[2J\u202e'", (r"\x1b[2J\u202e", ""), id="control characters"),
+        pytest.param(" ID = debian \nID=debian # trixie", ("debian", ""), id="a comment behind it"),
+    ],
+)
+def test_a_broken_os_release_says_what_can_be_read_of_it(text: str, expected: tuple[str, str]) -> None:
+    found = parse_os_release(text)
+
+    assert (found["id"], found["version_id"]) == expected
+
+
+@given(text=st.text())
+def test_no_os_release_ends_in_an_error(text: str) -> None:
+    for value in parse_os_release(f"ID={text}\n{text}\nVERSION_ID='{text}").values():
+        assert value.isprintable()
+        assert len(value) <= 256
+
+
+def make_unfit(machine: Machine, path: str, kind: str) -> None:
+    place = machine.root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        with place.open("wb") as file:
+            file.truncate(1 << 34)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder", "huge"])
+def test_what_is_no_small_regular_file_is_not_read(kind: str, machine: Machine) -> None:
+    for path in ("/etc/hostname", "/etc/machine-id", "/etc/os-release", "/var/lib/dpkg/lock"):
+        make_unfit(machine, path, kind)
+    machine.write("/usr/lib/os-release", "ID=debian\n")
+
+    identity = read_identity(machine.host)
+
+    assert (identity["hostname"], identity["machine_id"]) == (os.uname().nodename, "")
+    assert identity["os"]["id"] == "debian"
+    assert read_lock_holder(machine.host) is None
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder", "huge"])
+def test_a_package_database_that_cannot_be_read_is_an_error_and_not_an_empty_one(kind: str, machine: Machine) -> None:
+    make_unfit(machine, "/var/lib/dpkg/status", kind)
+
+    with pytest.raises(HostError, match="/var/lib/dpkg/status cannot be read as a file of at most 64 MiB"):
+        read_installed(machine.host)
+
+
+def test_a_thousand_holders_are_told_and_no_more(machine: Machine) -> None:
+    for pid in range(1, 1003):
+        add_process(machine, pid, "/dev/nvidia0")
+
+    assert len(read_device_holders(machine.host)) == 1000

@@ -121,6 +121,21 @@ MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
             "0::/system.slice/nvidia-persistenced.service", Place("nvidia-persistenced.service"), id="a service"
         ),
         pytest.param("0::/user.slice/user-1000.slice/session-3.scope", Place("session-3.scope"), id="somebody's shell"),
+        pytest.param(
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/sshd.service",
+            Place("user@1000.service"),
+            id="what a user's own manager runs, whatever it is called",
+        ),
+        pytest.param(
+            f"0::/user.slice/user@1000.service/kubepods-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope",
+            Place("user@1000.service", None, ID),
+            id="a pod that a user made up",
+        ),
+        pytest.param(
+            "0::/user.slice/user@1000.service/x\x85/grapnel-node.service\n",
+            Place("user@1000.service"),
+            id="a name that looks like the end of a line",
+        ),
         pytest.param("0::/system.slice/podman-x.service", Place("podman-x.service"), id="a name that begins with pod"),
         pytest.param("0::/", Place(), id="the root"),
         pytest.param("", Place(), id="a process that ended"),

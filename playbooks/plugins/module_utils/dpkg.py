@@ -11,12 +11,16 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 _STATUS = "/var/lib/dpkg/status"
+_MAX_STATUS_BYTES = 64 * 1024 * 1024  # ten times that of a machine with everything on it
 _JOURNAL = "/var/lib/dpkg/updates"
 _LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _LOCK_POLL_S = 0.5
@@ -59,11 +63,12 @@ def is_of_interest(paragraph: Paragraph) -> bool:
 def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
     """Facts ``packages``, and whether a run of dpkg was interrupted (of any package).
 
-    A package of which only configuration files are left counts as absent.
+    A package of which only configuration files are left counts as absent. Raises HostError where the database cannot be
+    read: it would look as if nothing was installed.
     """
     packages: dict[str, Any] = {}
     interrupted = any(name.isdigit() for name in host.names(_JOURNAL))
-    for paragraph in parse_paragraphs(host.read_text(_STATUS) or ""):
+    for paragraph in parse_paragraphs(_read_status(host)):
         want, flag, state = (paragraph.get("Status", "") + "   ").split(" ")[:3]
         interrupted = interrupted or state not in _SETTLED or flag == "reinstreq"
         if state in ("config-files", "not-installed") or not is_of_interest(paragraph):
@@ -77,12 +82,19 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
     return dict(sorted(packages.items())), interrupted
 
 
+def _read_status(host: Host) -> str:
+    text = host.read_text(_STATUS, _MAX_STATUS_BYTES)
+    if text is None and os.path.lexists(host.path(_STATUS)):
+        raise HostError(f"{_STATUS} cannot be read as a file of at most {_MAX_STATUS_BYTES >> 20} MiB")
+    return text or ""
+
+
 def read_lock_holder(host: Host) -> dict[str, Any] | None:
     """Facts ``locked_by``: the process that works with dpkg's database now."""
     for lock in _LOCKS:
         pid = _locking_pid(host, lock)
         if pid is not None:
-            return {"pid": pid, "command": host.read_text(f"/proc/{pid}/comm") or ""}
+            return {"pid": pid, "command": printable(host.read_text(f"/proc/{pid}/comm") or "")}
     return None
 
 
@@ -102,7 +114,7 @@ def _locking_pid(host: Host, path: str) -> int | None:
     flock = "hhqqi"
     question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        with host.path(path).open("rb") as stream:
+        with host.open(path) as stream:
             answer = fcntl.fcntl(stream, fcntl.F_GETLK, question)
     except OSError:
         return None

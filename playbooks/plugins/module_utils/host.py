@@ -5,13 +5,17 @@ What the files and commands mean belongs to the modules beside this one.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import BinaryIO, Callable
+
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 # Messages are parsed and shown, so they are in one language; nothing ever asks a question.
 _ENVIRONMENT = {
@@ -19,8 +23,14 @@ _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
+MAX_TEXT_BYTES = 1024 * 1024  # of a file that is read as a whole
+_MAX_COMPLAINT = 2000  # characters of a message
 _TIMED_OUT = 124  # as timeout(1) says it
 _NOT_FOUND = 127  # as a shell says it
+
+
+class HostError(Exception):
+    """The machine cannot be looked at: the message says what is in the way."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +45,13 @@ class Finished:
     def complaints(self) -> str:
         """Everything the command said went wrong, on one line: the first cause may be at either end."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        return "; ".join(lines) or self.complaint
+        return printable("; ".join(lines), _MAX_COMPLAINT) or self.complaint
 
     @property
     def complaint(self) -> str:
         """What the command said went wrong, one line for a message."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1].strip() if lines else f"exit status {self.return_code}"
+        return printable(lines[-1].strip(), _MAX_COMPLAINT) if lines else f"exit status {self.return_code}"
 
 
 Run = Callable[[Sequence[str], float], Finished]
@@ -89,12 +99,22 @@ class Host:
         """Place an absolute path of the machine below the root."""
         return self.root / absolute.lstrip("/")
 
-    def read_text(self, absolute: str) -> str | None:
-        """Content of a file without surrounding white space, None when it cannot be read."""
+    def open(self, absolute: str) -> BinaryIO:
+        """Open a regular file for reading; raises OSError for whatever else stands there, without waiting for it."""
+        descriptor = os.open(self.path(absolute), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file", absolute)
+        return os.fdopen(descriptor, "rb")
+
+    def read_text(self, absolute: str, limit_bytes: int = MAX_TEXT_BYTES) -> str | None:
+        """Content of a file without surrounding white space, None when it cannot be read or is larger than that."""
         try:
-            return self.path(absolute).read_text(encoding="utf-8", errors="replace").strip()
+            with self.open(absolute) as stream:
+                data = stream.read(limit_bytes + 1)
         except OSError:
             return None
+        return None if len(data) > limit_bytes else data.decode("utf-8", "replace").strip()
 
     def names(self, absolute: str) -> list[str]:
         """Names in a folder, sorted; none when it is not there."""

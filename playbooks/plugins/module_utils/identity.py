@@ -7,8 +7,13 @@ import platform
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_FIELDS = ("ID", "VERSION_ID", "VERSION_CODENAME")
+_MAX_VALUE = 128  # characters
 
 
 def read_identity(host: Host) -> dict[str, Any]:
@@ -16,9 +21,9 @@ def read_identity(host: Host) -> dict[str, Any]:
     kernel = os.uname()
     version = platform.python_version_tuple()
     return {
-        "hostname": host.read_text("/etc/hostname") or kernel.nodename,
-        "machine_id": host.read_text("/etc/machine-id") or "",
-        "boot_id": host.read_text("/proc/sys/kernel/random/boot_id") or "",
+        "hostname": _word(host, "/etc/hostname") or kernel.nodename,
+        "machine_id": _word(host, "/etc/machine-id"),
+        "boot_id": _word(host, "/proc/sys/kernel/random/boot_id"),
         "kernel": kernel.release,
         "architecture": kernel.machine,
         "python": f"{version[0]}.{version[1]}",
@@ -26,11 +31,24 @@ def read_identity(host: Host) -> dict[str, Any]:
     }
 
 
+def _word(host: Host, path: str) -> str:
+    return printable(host.read_text(path) or "")
+
+
 def parse_os_release(text: str) -> dict[str, str]:
-    """Pick the distribution out of os-release(5)."""
-    fields = dict(part.split("=", 1) for part in shlex.split(text, comments=True) if "=" in part)
+    """Pick the distribution out of os-release(5); what is not written as it says counts as missing."""
+    lines = (line.strip().partition("=") for line in text.split("\n"))
+    fields = {name: _value(written) for name, is_set, written in lines if is_set and name in _FIELDS}
     return {
-        "id": fields.get("ID", "linux"),  # the default of os-release(5)
+        "id": fields.get("ID") or "linux",  # the default of os-release(5)
         "version_id": fields.get("VERSION_ID", ""),
         "codename": fields.get("VERSION_CODENAME", ""),
     }
+
+
+def _value(written: str) -> str:
+    try:
+        words = shlex.split(written[:_MAX_VALUE], comments=True)
+    except ValueError:  # quotes that nobody closes
+        return ""
+    return printable(words[0]) if words else ""

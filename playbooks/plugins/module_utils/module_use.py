@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import is_loaded, users_of
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
+_MAX_LINE = 500  # characters about one holder
 # Whatever is loaded of these is unloaded in this order; a module that is not among them and needs one is in the way.
 UNLOAD_ORDER = (
     "nvidia_drm",
@@ -51,7 +53,7 @@ def describe_holder(holder: dict[str, Any]) -> str:
     """Return a holder for a message: who it is, where it belongs, what it has open."""
     pod, unit = holder.get("pod_uid"), holder.get("unit")
     where = [f"pid {holder['pid']}", *([f"pod {pod}"] if pod else [unit] if unit else [])]
-    return f"{holder['command']} ({', '.join(where)}) has {', '.join(holder['devices'])} open"
+    return printable(f"{holder['command']} ({', '.join(where)}) has {', '.join(holder['devices'])} open", _MAX_LINE)
 
 
 def _strangers(host: Host, name: str) -> list[str]:

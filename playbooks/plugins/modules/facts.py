@@ -69,7 +69,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.device_holders import
 from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.releases import read_inventory, read_releases
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
@@ -126,7 +126,11 @@ def main() -> None:
     )
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
     patience = Patience(freshness, module.params["lock_timeout_s"])
-    module.exit_json(changed=False, facts=gather(Host(), patience, Clock(), module.params["files"]))
+    try:
+        facts = gather(Host(), patience, Clock(), module.params["files"])
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, facts=facts)
 
 
 if __name__ == "__main__":

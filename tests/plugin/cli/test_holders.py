@@ -37,12 +37,12 @@ def test_holders_are_shown_with_what_to_do_and_nothing_is_changed(
     assert show_holders(config, as_json=False, proc=tmp_path / "proc") == 0
     assert capsys.readouterr().out.splitlines() == [
         "     4711  python3           job.service  /dev/nvidia0 /dev/nvidiactl",
-        "           systemctl stop job.service",
+        "           systemctl stop -- job.service",
     ]
     assert show_holders(config, as_json=True, proc=tmp_path / "proc") == 0
     told = json.loads(capsys.readouterr().out)
     assert [(each["pid"], each["unit"], each["advice"]) for each in told["holders"]] == [
-        (4711, "job.service", "systemctl stop job.service")
+        (4711, "job.service", "systemctl stop -- job.service")
     ]
     assert told["problems"] == []
 

@@ -13,6 +13,7 @@ from provision.cli import apply as apply_verb
 from provision.cli import plan as plan_verb
 from provision.cli.apply import apply_nodes, exit_code
 from provision.cli.plan import payload_folder, show_plans
+from provision.cluster import Machine
 from provision.errors import UsageError
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, machinery, scope_of
 
@@ -36,6 +37,16 @@ def test_exit_code_of_plan(node: FakeNode, code: int, *, tell_changes: bool) -> 
     fleet = fleet_of(n1=node)
     assert show_plans(machinery(fleet), scope_of(cluster_of(fleet)), as_json=False, tell_changes=tell_changes) == code
     assert fleet.applied() == []
+
+
+def test_what_machines_say_of_themselves_is_kept_beside_where_they_are_reached() -> None:
+    fleet = fleet_of(n1=FakeNode(), n2=FakeNode(reachable=False))
+    scope = scope_of(cluster_of(fleet))
+    scope.machines["n1"] = Machine(addresses=frozenset({"10.0.0.1"}))
+
+    show_plans(machinery(fleet), scope, as_json=True, tell_changes=False)
+
+    assert scope.machines == {"n1": Machine(addresses=frozenset({"10.0.0.1"}), hostname="n1", machine_id="m")}
 
 
 def test_json_of_plan_is_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.cli.apply import claim_of
 from provision.cli.cluster import cluster_arguments, open_scope
-from provision.cluster import LocalCluster
+from provision.cluster import LocalCluster, Machine
 from provision.cluster.errors import KubeconfigError
 from provision.errors import UsageError
 from provision.fleet.endpoint import Endpoint
@@ -17,6 +22,7 @@ from provision.spec.model import GpuStack
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 STACK = make_stack()
@@ -25,6 +31,8 @@ FLEET = Fleet(
     nodes=(FleetNode("n1", (), STACK, {}, Endpoint("10.0.0.1")),),
     inventories=("/srv/inventory",),
 )
+
+LOCAL = Endpoint("n2", kind="local")
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -62,3 +70,44 @@ def test_a_kubeconfig_that_is_in_the_way_is_left_alone(home: Path) -> None:
 def test_no_cluster_and_a_cluster_cannot_be_meant(words: list[str]) -> None:
     with pytest.raises(UsageError, match="goes with neither"):
         open_scope(arguments("--no-cluster", *words), FLEET)
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Answers as an API server does that is only greeted."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Stay silent."""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[Path]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
+        threading.Thread(target=server.serve_forever).start()
+        config = {
+            "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x"}}],
+            "current-context": "x",
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config))
+        yield path
+        server.shutdown()
+
+
+def test_a_cluster_is_told_where_its_machines_are_reached(kubeconfig: Path) -> None:
+    there = Machine(addresses=frozenset({"10.0.0.1"}))
+    assert open_scope(arguments("--kubeconfig", str(kubeconfig)), FLEET).machines == {"n1": there}
+
+
+def test_an_apply_claims_each_machine_by_every_spelling_of_it() -> None:
+    nodes = (FleetNode("n1", (), STACK, {}, Endpoint("gpu-1", 2222)), FleetNode("n2", (), STACK, {}, LOCAL))
+    claim = claim_of(replace(FLEET, nodes=nodes), {"n1": frozenset({"10.0.0.1", "fd00::1"}), "n2": frozenset()})
+
+    assert claim.inventory == "/srv/inventory"
+    assert claim.machines == {"n1": ("gpu-1:2222", "10.0.0.1:2222", "fd00::1:2222"), "n2": ("local",)}

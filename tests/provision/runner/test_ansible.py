@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
@@ -181,7 +182,7 @@ def test_kept_artifacts_hold_the_output_but_not_the_environment(stage: Stage, mo
     end = finished(stage.run(request, AnsibleRunner(keep=kept)))
     assert end.artifacts == kept / "play-n1"
     texts = {path.name: path.read_text() for path in kept.rglob("*") if path.is_file()}
-    assert "PLAY [all]" in texts["output"]
+    assert "PLAY [all]" in texts["output"].splitlines()[1]
     assert [json.loads(line)["event"] for line in texts["events.jsonl"].splitlines()] == ["started", "ok", "stats"]
     assert not any("hunter2-of-the-operator" in text for text in texts.values())
     assert finished(stage.run(request, AnsibleRunner(keep=kept))).artifacts == kept / "play-n1-2"
@@ -207,3 +208,26 @@ def test_modules_of_the_collection_are_found(stage: Stage) -> None:
     request = stage.request("- grapnel.node.hello:", keep=frozenset({"facts"}))
     (said,) = done(stage.run(request, AnsibleRunner(collection=collection)))
     assert len(json.loads(said.values["facts"])["a"]) == 800_000
+
+
+def test_what_nodes_print_is_kept_as_text(stage: Stage) -> None:
+    kept = stage.folder / "kept"
+    request = stage.request("- ansible.builtin.fail: {msg: \"{{ 'a\\x1b]0;b' }}\"}", nodes=("n1",))
+    stage.run(request, AnsibleRunner(keep=kept))
+    output = (kept / "play-n1" / "output").read_text()
+    assert "FAILED" in output
+    assert all(line.isprintable() for line in output.splitlines())
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next(
+    stage: Stage, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for name in ("grapnel-run-killed", "grapnel-run-at-work", "grapnel-other"):
+        (folder / name).mkdir()
+        (folder / name / "lock").touch()
+    with (folder / "grapnel-run-at-work" / "lock").open() as at_work:
+        fcntl.flock(at_work, fcntl.LOCK_EX)
+        stage.run(stage.request("- ansible.builtin.ping:"))
+    assert sorted(path.name for path in folder.iterdir()) == ["grapnel-other", "grapnel-run-at-work"]

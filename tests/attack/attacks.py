@@ -54,11 +54,13 @@ class Attack:
     status: int = 0
     sleep_s: float = 0
     is_told: bool = False
+    is_endless: bool = False
     modules: tuple[str, ...] = FACTS
 
     def to_json(self) -> dict[str, object]:
         """Return the form that the hostile Python reads."""
         given: dict[str, object] = {"modules": list(self.modules), "error": self.error, "status": self.status, "sleep_s": self.sleep_s}
+        given["endless"] = self.is_endless
         given["values"] = [[list(path), value] for path, value in self.values]
         sides = {"before": self.before, "after": self.after, "instead": self.instead}
         return given | {name: base64.b64encode(data).decode() for name, data in sides.items() if data is not None}

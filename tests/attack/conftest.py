@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.attack.attacks import ATTACKS, HONEST
+from tests.attack.configurations import CONFIGURATIONS
 from tests.attack.stand_ins import StandIns, name_of
 from tests.journey.conftest import Controller
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.attack.attacks import Attack
 
+ALL = (*ATTACKS, *CONFIGURATIONS)
 GOOD_CODES = (0, 1)  # every node has its result, good or bad
 
 
@@ -74,7 +76,7 @@ def peace(tmp_path_factory: pytest.TempPathFactory) -> Look:
 @pytest.fixture(scope="session")
 def war(tmp_path_factory: pytest.TempPathFactory) -> Look:
     """The honest node among all attacks at once."""
-    return look(tmp_path_factory.mktemp("war"), ATTACKS)
+    return look(tmp_path_factory.mktemp("war"), ALL)
 
 
 @pytest.fixture(scope="session")
@@ -82,5 +84,5 @@ def outcomes(war: Look, peace: Look, tmp_path_factory: pytest.TempPathFactory) -
     """The look that tells of each attack: the common one, or one of its own where that did not come to a good end."""
     is_good = war.row(HONEST) == peace.row(HONEST) and not war.changed_files
     if is_good:
-        return {attack.name: war for attack in ATTACKS}
-    return {attack.name: look(tmp_path_factory.mktemp(name_of(attack)[:40]), [attack]) for attack in ATTACKS}
+        return {attack.name: war for attack in ALL}
+    return {attack.name: look(tmp_path_factory.mktemp(name_of(attack)[:40]), [attack]) for attack in ALL}

@@ -11,7 +11,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.attack import hostile_python
 from tests.attack.attacks import HONEST, PWNED, SECRET
@@ -19,7 +19,7 @@ from tests.journey.conftest import ROOT, Controller
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tests.attack.attacks import Attack
 
@@ -30,7 +30,7 @@ SITE_MARK = "/var/lib/grapnel/site-upgrade"
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def recorded(hostname: str) -> dict[str, object]:
+def recorded(hostname: str) -> dict[str, Any]:
     """Return an honest answer of the facts module."""
     facts = json.loads(SAMPLE.read_text())
     facts["node"]["hostname"] = hostname
@@ -49,6 +49,7 @@ class StandIns:
 
     controller: Controller
     names: list[str] = field(default_factory=list)
+    machines: dict[str, dict[str, object]] = field(default_factory=dict)  # others, reached by ssh
 
     @property
     def pwned(self) -> Path:
@@ -60,31 +61,31 @@ class StandIns:
         """A file that only the controller's user may read."""
         return self.controller.folder / "secret"
 
-    def prepare(self, attacks: Iterable[Attack]) -> None:
-        """Make the honest node and one for each attack, and their inventory."""
+    def prepare(self, attacks: Iterable[Attack], honest: Mapping[str, object] | None = None) -> None:
+        """Make the honest node and one for each attack, and their inventory; ``honest`` are its answers by module."""
         self.secret.write_text("the controller's own\n")
         self.secret.chmod(0o600)
-        self._add(HONEST, {})
+        self._add(HONEST, {}, honest or {})
         for attack in attacks:
-            self._add(name_of(attack), attack.to_json())
-        hosts = {name: self._variables(name) for name in self.names}
-        inventory = {"gpu_nodes": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}
+            self._add(name_of(attack), attack.to_json(), {})
+        hosts = {name: self._variables(name) for name in self.names} | self.machines
+        inventory = {"gpu_nodes": {"hosts": hosts}}
         self.controller.folder.joinpath("inventory.yaml").write_text(json.dumps(inventory))
 
     def _variables(self, name: str) -> dict[str, str]:
         python = str(self._folder(name) / "python3")
-        return {"ansible_python_interpreter": python, "ansible_python3_interpreter": python}
+        return {"ansible_connection": "local", "ansible_python_interpreter": python, "ansible_python3_interpreter": python}
 
     def _folder(self, name: str) -> Path:
         return self.controller.folder / "nodes" / name
 
-    def _add(self, name: str, attack: dict[str, object]) -> None:
+    def _add(self, name: str, attack: dict[str, object], answers: Mapping[str, object]) -> None:
         folder = self._folder(name)
         folder.mkdir(parents=True)
         program = folder / "python3"
         shutil.copy(Path(hostile_python.__file__), program)
         program.chmod(0o755)
-        own = {"recorded": {"facts": recorded(name)}, "asked": str(folder / "asked")}
+        own = {"recorded": {"facts": recorded(name), **answers}, "asked": str(folder / "asked")}
         text = json.dumps(attack | own)
         for mark, value in {PWNED: self.pwned, SECRET: self.secret}.items():
             text = text.replace(mark, str(value))

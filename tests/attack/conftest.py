@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.attack.attacks import ATTACKS, HONEST
+from tests.attack.attacks import ATTACKS, HONEST, Harm
 from tests.attack.configurations import CONFIGURATIONS
+from tests.attack.further import FURTHER
 from tests.attack.stand_ins import StandIns, name_of
 from tests.journey.conftest import Controller
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.attack.attacks import Attack
 
-ALL = (*ATTACKS, *CONFIGURATIONS)
+ALL = (*ATTACKS, *CONFIGURATIONS, *FURTHER)
+SPEAKING = (Harm.ANOTHER_NODE, Harm.TERMINAL)
 GOOD_CODES = (0, 1)  # every node has its result, good or bad
 
 
@@ -45,15 +47,16 @@ class Look:
         return row
 
 
-def look(folder: Path, attacks: Iterable[Attack]) -> Look:
-    """Plan a fleet of the honest node and one node for each attack."""
+def look(folder: Path, attacks: Sequence[Attack]) -> Look:
+    """Plan a fleet of the honest node and one node for each attack; people see those that might speak to a terminal."""
     controller = Controller(folder)
     controller.declare()
     fleet = StandIns(controller)
     fleet.prepare(attacks)
     before = fleet.canaries()
     as_json = fleet.grapnel("plan", "--json")
-    as_table = fleet.grapnel("plan")
+    speaking = [name_of(attack) for attack in attacks if attack.harm in SPEAKING]
+    as_table = fleet.grapnel("plan", "--limit", ",".join([HONEST, *speaking]))
     changed = dict(fleet.canaries().items() ^ before.items())
     return Look(as_json, as_table, changed, _rows(as_json))
 

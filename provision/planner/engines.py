@@ -5,24 +5,30 @@ What a plan does with them is `provision.planner.runtime`'s; how a file is writt
 
 from __future__ import annotations
 
+import re
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from provision.planner.model import FileContent
 from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
+from provision.render.engine_file import shown
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
 from provision.render.hooks_d import HOOK_FILE_PATH, PODMAN_HOOK_FILE_PATH, render_hooks_d
 from provision.spec.model import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import StackSpec
 
 Files = tuple[FileContent, ...]
+
+_MODE = re.compile(r"[0-7]{4}")
+_USUAL_MODE = "0644"
 
 
 @dataclass(frozen=True)
@@ -48,60 +54,81 @@ class NodeEngine:
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
-    main = facts.file(containerd.MAIN_PATH)
+    drop_ins = _drop_ins(facts)
     rendered = containerd.render_containerd(
         main=_text_of(facts, containerd.MAIN_PATH),
-        drop_ins=_drop_ins(facts, ".toml", containerd.MAIN_PATH),
+        drop_ins=drop_ins,
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.CONTAINERD),
     )
-    mode = "0644" if main is None else main.mode
     return (
-        FileContent(containerd.MAIN_PATH, rendered.main, mode),
-        FileContent(containerd.DROP_IN_PATH, rendered.drop_in),
+        FileContent(containerd.MAIN_PATH, rendered.main, _mode_of(facts, containerd.MAIN_PATH)),
+        FileContent(containerd.DROP_IN_PATH, rendered.drop_in, _strictest(facts, [containerd.MAIN_PATH, *drop_ins])),
     )
 
 
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
+    drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
     rendered = crio.render_crio(
         main=_text_of(facts, crio.MAIN_PATH),
-        drop_ins=_below(facts, crio.DROP_IN_FOLDER),
+        drop_ins=drop_ins,
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.CRIO),
     )
-    return (FileContent(crio.DROP_IN_PATH, rendered),)
+    return (FileContent(crio.DROP_IN_PATH, rendered, _strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
 
 
 def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
-    main = facts.file(docker.MAIN_PATH)
     rendered = docker.render_docker(
         main=_text_of(facts, docker.MAIN_PATH),
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.DOCKER),
     )
-    return (FileContent(docker.MAIN_PATH, rendered, "0644" if main is None else main.mode),)
+    return (FileContent(docker.MAIN_PATH, rendered, _mode_of(facts, docker.MAIN_PATH)),)
 
 
 def _text_of(facts: NodeFacts, path: str) -> str | None:
     """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
     state = facts.file(path)
     if state is not None and state.content is None:
-        raise EngineConfigError(f"{path} is not text of a reasonable size", hint="see what it is")
+        raise EngineConfigError(f"{shown(path)} is not text of a reasonable size", hint="see what it is")
     return None if state is None else state.content
 
 
-def _drop_ins(facts: NodeFacts, suffix: str, main: str) -> Mapping[str, str]:
-    """Return the texts of other configuration files by path, wherever they are."""
-    return {
+def _mode_of(facts: NodeFacts, path: str) -> str:
+    """Return the mode that a file of somebody else keeps, the usual one for a file that is absent."""
+    state = facts.file(path)
+    if state is None:
+        return _USUAL_MODE
+    if not _MODE.fullmatch(state.mode):
+        raise EngineConfigError(
+            f"{path} has mode {shown(state.mode)}, which is not four octal digits", hint="gather the facts again"
+        )
+    return f"0{state.mode[1:]}"
+
+
+def _strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
+    """Return the mode of a file that is made from others: it allows what all of theirs allow."""
+    bits = int(_USUAL_MODE, 8)
+    for path in paths:
+        bits &= int(_mode_of(facts, path), 8)
+    return f"{bits | stat.S_IRUSR:04o}"
+
+
+def _drop_ins(facts: NodeFacts) -> Mapping[str, str]:
+    """Return the texts of containerd's other configuration files by path, wherever they are."""
+    elsewhere = {
         path: state.content
         for path, state in facts.files.items()
-        if path.endswith(suffix) and path != main and state is not None and state.content is not None
+        if path.endswith(".toml") and state is not None and state.content is not None
     }
+    found = elsewhere | dict(_below(facts, containerd.DROP_IN_FOLDER, containerd.DROP_IN_PATH))
+    return {path: text for path, text in found.items() if path not in {containerd.MAIN_PATH, containerd.DROP_IN_PATH}}
 
 
-def _below(facts: NodeFacts, folder: str) -> Mapping[str, str]:
-    """Return the texts of all files of a folder by path; raises `EngineConfigError` for one that is no text."""
-    paths = (path for path in facts.files if path.startswith(f"{folder}/"))
+def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:
+    """Return the texts of all files of a folder but ours; raises `EngineConfigError` for one that is no text."""
+    paths = (path for path in facts.files if path.startswith(f"{folder}/") and path != ours)
     texts = {path: _text_of(facts, path) for path in paths}
     return {path: text for path, text in texts.items() if text is not None}
 

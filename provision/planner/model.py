@@ -6,8 +6,9 @@ is carried out to the roles.
 
 from __future__ import annotations
 
+import stat
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -79,11 +80,20 @@ class PackageVersion(msgspec.Struct, frozen=True, order=True):
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """One file that a role writes; owner is always root."""
+    """One file that a role writes; owner is always root.
+
+    ``withheld``: this copy of the plan is for people, and the text is left out of it. It cannot be carried out.
+    """
 
     path: str
     content: str
-    mode: str = "0644"
+    mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] = "0644"
+    withheld: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Not everybody on the node may read the file, so nobody is shown its text."""
+        return not int(self.mode, 8) & stat.S_IROTH
 
 
 class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +162,21 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
         """The most disruptive class among the items."""
         order = list(Disruption)
         return max((item.disruption for item in self.items), key=order.index, default=Disruption.NONE)
+
+
+def shown_plan(plan: NodePlan) -> NodePlan:
+    """Return the plan as people may see it: without the texts of files that not everybody on the node may read."""
+    runtime, daemon = plan.roles.runtime, plan.roles.node_daemon
+    if runtime is not None:
+        runtime = msgspec.structs.replace(runtime, runtime_files=_shown_files(runtime.runtime_files))
+    if daemon is not None:
+        daemon = msgspec.structs.replace(daemon, node_daemon_files=_shown_files(daemon.node_daemon_files))
+    roles = msgspec.structs.replace(plan.roles, runtime=runtime, node_daemon=daemon)
+    return msgspec.structs.replace(plan, roles=roles)
+
+
+def _shown_files(files: tuple[FileContent, ...]) -> tuple[FileContent, ...]:
+    return tuple(msgspec.structs.replace(file, content="", withheld=True) if file.is_secret else file for file in files)
 
 
 def encode_plan(plan: NodePlan) -> bytes:

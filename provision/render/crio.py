@@ -9,15 +9,16 @@ hook, for pods that carry the annotation that our handler gives them.
 from __future__ import annotations
 
 import copy
+import tomllib
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
+from provision.render.engine_file import Table, parse_toml, shown, version_numbers
 from provision.render.errors import EngineConfigError
 from provision.render.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
+from provision.render.runtimes import is_injector, is_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,20 +32,17 @@ _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a
 _DEFAULT_HOOKS_FOLDER = "/usr/share/containers/oci/hooks.d"  # CRI-O's own, in force while no file says hooks_dir
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
 _OCI_TYPES = {"", "oci"}  # not a virtual machine, not a monitor of its own
-_OTHER_INJECTORS = ("nvidia-container-runtime",)
+_MAX_FILES = 32
 
 
 @dataclass(frozen=True)
 class _Config:
-    """The ``[crio.runtime]`` table of one file."""
+    """What one file says in ``[crio.runtime]``; None where it says nothing."""
 
     path: str
-    runtime: dict[str, Any]
-
-    @property
-    def handlers(self) -> dict[str, Any]:
-        """Entries of the runtimes table by handler."""
-        return _table(self.runtime, "runtimes")
+    hooks_dir: tuple[str, ...] | None
+    default_runtime: str | None
+    handlers: Mapping[str, Table]
 
 
 def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, engine_version: str) -> str:
@@ -55,51 +53,58 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     """
     _require_version(engine_version)
     others = {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}
+    if len(others) > _MAX_FILES:
+        raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="join them")
     configs = [_parse(path, text) for path, text in [(MAIN_PATH, main or ""), *sorted(others.items())]]
     _require_free(configs, handler)
     _require_last_word(configs)
-    runtime = {
-        "hooks_dir": _hooks_folders(configs),
-        "runtimes": {handler: _handler(configs, handler)},
+    tree = {
+        "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
     }
     document = tomlkit.document()
     document.add(tomlkit.comment(_HEADER))
-    document.update({"crio": {"runtime": runtime}})
-    return tomlkit.dumps(document)
+    document.update(tree)
+    text = tomlkit.dumps(document)
+    if tomllib.loads(text) != tree:
+        raise EngineConfigError(
+            f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written down as it is",
+            hint="write it more plainly",
+        )
+    return text
 
 
 def _require_version(engine_version: str) -> None:
-    numbers = [int(part) for part in engine_version.split(".") if part.isdigit()]
-    if tuple(numbers) < _FIRST_VERSION:
+    if version_numbers(engine_version) < _FIRST_VERSION:
         first = ".".join(map(str, _FIRST_VERSION))
+        version = shown(engine_version) or "of an unknown version"
         raise EngineConfigError(
-            f"CRI-O {engine_version or 'of an unknown version'} cannot tell the hook which pods are of our handler",
+            f"CRI-O {version} cannot tell the hook which pods are of our handler",
             hint=f"default_annotations of a handler came with CRI-O {first}: update it",
         )
 
 
 def _parse(path: str, text: str) -> _Config:
-    try:
-        tree = tomlkit.parse(text).unwrap()
-    except TOMLKitError as error:
-        raise EngineConfigError(
-            f"{path}: {str(error)[:1].lower()}{str(error)[1:]}",
-            hint="see what the engine says: crio config",
-        ) from error
-    return _Config(path, _table(_table(tree, "crio"), "runtime"))
-
-
-def _table(tree: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a table below another one; empty when there is none, or something else in its place."""
-    found = tree.get(key)
-    return found if isinstance(found, dict) else {}
+    runtime = parse_toml(path, text, show="crio config").table("crio").table("runtime")
+    handlers = runtime.table("runtimes").tables()
+    for entry in handlers.values():
+        entry.text("runtime_path")
+        entry.text("runtime_type")
+        annotations = entry.table("default_annotations")
+        for key in annotations.values:
+            annotations.text(key)
+    return _Config(
+        path=path,
+        hooks_dir=runtime.texts("hooks_dir") if "hooks_dir" in runtime.values else None,
+        default_runtime=runtime.text("default_runtime") if "default_runtime" in runtime.values else None,
+        handlers=handlers,
+    )
 
 
 def _require_free(configs: Sequence[_Config], handler: str) -> None:
     for config in configs:
         if handler in config.handlers:
             raise EngineConfigError(
-                f"the runtime handler {handler!r} is in {config.path} already, and was not made by grapnel",
+                f"the runtime handler {handler!r} is in {shown(config.path)} already, and was not made by grapnel",
                 hint="remove it from the engine's configuration, or declare another runtime.handler",
             )
 
@@ -108,33 +113,31 @@ def _require_last_word(configs: Sequence[_Config]) -> None:
     """Refuse a drop-in after ours that takes the folder of hook files away again."""
     for config in configs:
         is_later = config.path != MAIN_PATH and config.path > DROP_IN_PATH
-        if is_later and HOOKS_FOLDER not in config.runtime.get("hooks_dir", [HOOKS_FOLDER]):
+        if is_later and config.hooks_dir is not None and HOOKS_FOLDER not in config.hooks_dir:
             raise EngineConfigError(
-                f"{config.path} is read after {DROP_IN_PATH} and sets hooks_dir without {HOOKS_FOLDER}",
+                f"{shown(config.path)} is read after {DROP_IN_PATH} and sets hooks_dir without {HOOKS_FOLDER}",
                 hint="add that folder to it, or rename the file so that it sorts first",
             )
 
 
 def _hooks_folders(configs: Sequence[_Config]) -> list[str]:
     """Return the folders that are in force without us, and ours."""
-    folders = _last(configs, "hooks_dir", [_DEFAULT_HOOKS_FOLDER])
+    said = [config.hooks_dir for config in configs if config.hooks_dir is not None]
+    folders = said[-1] if said else (_DEFAULT_HOOKS_FOLDER,)
     return [*(folder for folder in folders if folder != HOOKS_FOLDER), HOOKS_FOLDER]
-
-
-def _last(configs: Sequence[_Config], key: str, default: Any) -> Any:  # noqa: ANN401 - a value of a foreign file
-    found = [config.runtime[key] for config in configs if key in config.runtime]
-    return found[-1] if found else default
 
 
 def _handler(configs: Sequence[_Config], handler: str) -> dict[str, Any]:
     """Return our handler: the node's ordinary runtime, and the annotation that lets the hook file match."""
-    handlers: dict[str, Any] = {}
+    handlers: dict[str, Table] = {}
     for config in configs:
         handlers |= config.handlers
-    default = _last(configs, "default_runtime", _BUILT_IN_DEFAULT)
-    name, ordinary = _ordinary_runtime(handlers, default)
-    entry = {key: copy.deepcopy(value) for key, value in ordinary.items() if key != "inherit_default_runtime"}
-    if not entry.get("runtime_path"):
+    said = [config.default_runtime for config in configs if config.default_runtime]
+    default = said[-1] if said else _BUILT_IN_DEFAULT
+    name = _ordinary_runtime(handlers, default)
+    ordinary = handlers[name] if name in handlers else Table(MAIN_PATH, {})
+    entry = {key: copy.deepcopy(value) for key, value in ordinary.values.items() if key != "inherit_default_runtime"}
+    if not ordinary.text("runtime_path"):
         # An entry without a path means the program of the entry's own name: ours has another name.
         if name != default:
             raise EngineConfigError(
@@ -142,27 +145,27 @@ def _handler(configs: Sequence[_Config], handler: str) -> dict[str, Any]:
                 hint=f"say where the program is: runtime_path in [crio.runtime.runtimes.{name}]",
             )
         entry["inherit_default_runtime"] = True
-    annotations = {**_table(entry, "default_annotations"), HANDLER_ANNOTATION: handler}
+    annotations = {**ordinary.table("default_annotations").values, HANDLER_ANNOTATION: handler}
     return entry | {"default_annotations": annotations}
 
 
-def _ordinary_runtime(handlers: Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
-    """Return name and entry of the default runtime if it is runc or something like it, else of one that is.
+def _ordinary_runtime(handlers: Mapping[str, Table], default: str) -> str:
+    """Return the name of the default runtime if it is runc or something like it, else of one that is.
 
-    The entry is empty when no file has one for the default runtime: then it is CRI-O's built-in one.
+    A default runtime that no file describes is CRI-O's built-in one.
     """
-    if default not in handlers and PurePosixPath(default).name not in _OTHER_INJECTORS:
-        return default, {}
+    if default not in handlers and is_ordinary(default):
+        return default
     for name in (default, "crun", "runc"):
-        entry = handlers.get(name)
-        if isinstance(entry, dict) and _is_ordinary(entry):
-            return name, entry
+        if name in handlers and _is_ordinary(name, handlers[name]):
+            return name
     raise EngineConfigError(
-        f"CRI-O's default runtime is {default!r}, and no runc or crun is beside it",
+        f"CRI-O's default runtime is {shown(default)!r}, and no runc or crun is beside it",
         hint="containers of the new handler need one: add [crio.runtime.runtimes.runc] with its runtime_path",
     )
 
 
-def _is_ordinary(entry: Mapping[str, Any]) -> bool:
-    is_injector = PurePosixPath(str(entry.get("runtime_path", ""))).name in _OTHER_INJECTORS
-    return entry.get("runtime_type", "") in _OCI_TYPES and not is_injector
+def _is_ordinary(name: str, entry: Table) -> bool:
+    program = entry.text("runtime_path") or name
+    is_oci = entry.text("runtime_type") in _OCI_TYPES
+    return is_oci and is_ordinary(program) and not is_injector(entry.values.values())

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING
 
 from provision.render.base_spec import HOOK_PATH
+from provision.render.engine_file import bom_of, parse_json, version_numbers
 from provision.render.errors import EngineConfigError
+from provision.render.runtimes import is_injector
+
+if TYPE_CHECKING:
+    from provision.render.engine_file import Table
 
 MAIN_PATH = "/etc/docker/daemon.json"
 WRAPPER_PATH = str(PurePosixPath(HOOK_PATH).with_name("grapnel-runtime"))
 _FIRST_WITH_CDI = (25,)  # as a feature that has to be switched on; later releases have it on
-_OTHER_INJECTORS = ("nvidia-container-runtime",)
+_SHOW = "dockerd --validate"
 
 
 def render_docker(*, main: str | None, handler: str, engine_version: str) -> str:
@@ -25,53 +30,39 @@ def render_docker(*, main: str | None, handler: str, engine_version: str) -> str
 
     Raises `EngineConfigError` when nothing should be touched: it is no JSON object, or the name is somebody else's.
     """
-    tree = _parse(main)
-    runtimes = _object(tree, "runtimes")
+    tree = parse_json(MAIN_PATH, main or "", show=_SHOW)
+    runtimes, features = _object(tree, "runtimes"), _object(tree, "features")
     _require_free(runtimes, handler)
-    wanted = {**tree, "runtimes": {**runtimes, handler: {"path": WRAPPER_PATH}}}
-    if _has_cdi(engine_version):
-        wanted["features"] = {"cdi": True, **_object(tree, "features")}
-    if main is not None and wanted == tree:
+    wanted = {**tree.values, "runtimes": {**runtimes.values, handler: {"path": WRAPPER_PATH}}}
+    if version_numbers(engine_version) >= _FIRST_WITH_CDI:
+        wanted["features"] = {"cdi": True, **features.values}
+    if main is not None and wanted == tree.values:
         return main
-    return json.dumps(wanted, indent=2, ensure_ascii=False) + "\n"
+    return bom_of(main or "") + _dumps(wanted) + "\n"
 
 
-def _parse(main: str | None) -> dict[str, Any]:
-    if main is None or not main.strip():
-        return {}
+def _dumps(wanted: dict[str, object]) -> str:
+    text = json.dumps(wanted, indent=2, ensure_ascii=False)
     try:
-        tree = json.loads(main)
-    except ValueError as error:
-        raise EngineConfigError(
-            f"{MAIN_PATH} is not JSON: {error}", hint="put it right; dockerd does not start with it either"
-        ) from error
-    if not isinstance(tree, dict):
-        raise EngineConfigError(f"{MAIN_PATH} is not a JSON object", hint="put it right")
-    return tree
+        text.encode()
+    except UnicodeEncodeError:  # half a pair of surrogates, which JSON can write and UTF-8 cannot
+        return json.dumps(wanted, indent=2)
+    return text
 
 
-def _object(tree: dict[str, Any], key: str) -> dict[str, Any]:
-    found = tree.get(key)
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise EngineConfigError(f"{MAIN_PATH}: {key} is not an object", hint="put it right")
-    return found
+def _object(tree: Table, key: str) -> Table:
+    """Return an object in the file, an empty one for null."""
+    return tree.without(key).table(key) if tree.values.get(key) is None else tree.table(key)
 
 
-def _require_free(runtimes: dict[str, Any], handler: str) -> None:
-    entry = runtimes.get(handler)
-    if entry is None or (isinstance(entry, dict) and entry.get("path") == WRAPPER_PATH):
+def _require_free(runtimes: Table, handler: str) -> None:
+    entry = runtimes.tables().get(handler)
+    if entry is None or entry.text("path") == WRAPPER_PATH:
         return
-    path = entry.get("path", "") if isinstance(entry, dict) else ""
-    is_nvidias = PurePosixPath(str(path)).name in _OTHER_INJECTORS
-    remedy = "uninstall NVIDIA's toolkit and remove the entry" if is_nvidias else "remove the entry"
+    remedy = (
+        "uninstall NVIDIA's toolkit and remove the entry" if is_injector([entry.text("path")]) else "remove the entry"
+    )
     raise EngineConfigError(
         f"the runtime {handler!r} is in {MAIN_PATH} already, and was not made by grapnel",
         hint=f"{remedy}, or declare another runtime.handler",
     )
-
-
-def _has_cdi(engine_version: str) -> bool:
-    numbers = tuple(int(part) for part in engine_version.split(".") if part.isdigit())
-    return numbers >= _FIRST_WITH_CDI

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Failure
+from provision.planner.model import shown_plan
 from provision.printable import printable_json
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ SCHEMA = "grapnel.dev/plans/v1alpha1"
 def plans_document(answers: Answers, rollout: Mapping[str, object] | None = None) -> str:
     """Return ``{"schema", "plans": [node plan], "failures": [{node, status, task, message, output}]}``.
 
-    ``rollout`` is added under its name. The same facts, declaration and node state give the same bytes.
+    Texts of files that not everybody on a node may read are withheld. The same facts, declaration and node state give
+    the same bytes. ``rollout`` is added under its name.
     """
-    plans = [msgspec.to_builtins(one.plan) for one in answers.values() if not isinstance(one, Failure)]
+    plans = [msgspec.to_builtins(shown_plan(one.plan)) for one in answers.values() if not isinstance(one, Failure)]
     failures = [
         {
             "node": node,

@@ -15,6 +15,8 @@ import pytest
 
 from lab.nodes import NodeSpec, Site
 from provision.fleet.facts import parse_facts
+from provision.render.base_spec import render_base_spec
+from provision.render.containerd import BASE_SPEC_PATH, render_containerd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +29,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "contracts" / "node-facts" / "schema.json"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd'
-HANDLER = f'{CRI}]\ndefault_runtime_name = "nvidia"\n{CRI.splitlines()[1]}.runtimes.nvidia]\n'
-HANDLER += 'runtime_type = "io.containerd.runc.v2"\n'
+BASE_SPEC = {"path": BASE_SPEC_PATH, "content": render_base_spec(hook_timeout_s=30)}
 TIMEOUT_S = 180
 
 
@@ -72,11 +73,21 @@ def run_module(site: Site, module: str, **arguments: Any) -> dict[str, Any]:  # 
     return {**result, "failed": match[1] == "FAILED"}
 
 
-def configure(site: Site, text: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a module's arguments
-    files = [{"path": DROP_IN, "content": text}]
-    return run_module(
-        site, "configuration", unit="containerd.service", engine="containerd", restart=True, files=files, **arguments
-    )
+def configure(
+    site: Site,
+    text: str,
+    base_spec: dict[str, str] | None = None,
+    **arguments: Any,  # noqa: ANN401 - a module's arguments
+) -> dict[str, Any]:
+    arguments = {"unit": "containerd.service", "engine": "containerd", "restart": True, **arguments}
+    files = [{**BASE_SPEC, **(base_spec or {})}, {"path": DROP_IN, "content": text}]
+    return run_module(site, "configuration", files=files, **arguments)
+
+
+def handler_of(node: Node) -> str:
+    """Return our drop-in for what the node's containerd is configured with."""
+    main = (node.root / "etc/containerd/config.toml").read_text()
+    return render_containerd(main=main, drop_ins={}, handler="nvidia", engine_version="1.7.24").drop_in
 
 
 def facts_of(site: Site) -> dict[str, Any]:
@@ -126,14 +137,8 @@ def _package(node: Node, name: str) -> list[str]:
 
 
 def test_a_change_is_in_force_and_the_second_run_changes_nothing(site: Site, node: Node) -> None:
-    first = configure(site, HANDLER)
-    second = run_module(
-        site,
-        "configuration",
-        unit="containerd.service",
-        engine="containerd",
-        files=[{"path": DROP_IN, "content": HANDLER}],
-    )
+    first = configure(site, handler_of(node))
+    second = configure(site, handler_of(node), restart=False)
 
     assert first["changed"] is True, first
     assert second["changed"] is False
@@ -142,24 +147,32 @@ def test_a_change_is_in_force_and_the_second_run_changes_nothing(site: Site, nod
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "base_spec", "message"),
     [
-        ("version = 2\n[plugins\n", f"nothing was changed: containerd: failed to load TOML: {DROP_IN}: (2, 2)"),
-        (f"{CRI}]\ndefault_runtime_name = 3\n", "nothing was changed: containerd: (3, 1): Can't convert 3"),
-        (f'{HANDLER}base_runtime_spec = "/nowhere.json"\n', "and containerd.service works with them"),
+        ("version = 2\n[plugins\n", {}, f"nothing was changed: containerd: failed to load TOML: {DROP_IN}: (2, 2)"),
+        (f"{CRI}]\ndefault_runtime_name = 3\n", {}, "nothing was changed: containerd: (3, 1): Can't convert 3"),
+        (f'{CRI}]\ndefault_runtime_name = "x"\n', {}, "default_runtime_name would go from runc to x"),
+        ("", {"content": "{"}, "and containerd.service works with them"),
     ],
-    ids=["no TOML", "a wrong type in a plugin's table", "a table that only the started plugin finds wrong"],
+    ids=[
+        "no TOML",
+        "a wrong type in a plugin's table",
+        "another setting than the handler",
+        "a file that only the started plugin finds wrong",
+    ],
 )
 def test_a_configuration_that_containerd_does_not_take_leaves_all_as_it_was(
-    text: str, message: str, site: Site, node: Node
+    text: str, base_spec: dict[str, str], message: str, site: Site, node: Node
 ) -> None:
-    before = node.run(["sh", "-ec", "find /etc/containerd -type f | sort | xargs sha256sum"]).stdout
+    before = node.run(["sh", "-ec", "find /etc/containerd /etc/grapnel -type f | sort | xargs sha256sum"]).stdout
 
-    result = configure(site, text, timeout_s=5)
+    result = configure(site, text or handler_of(node), base_spec, timeout_s=5)
 
     assert result["failed"] is True
     assert message in result["msg"]
-    assert node.run(["sh", "-ec", "find /etc/containerd -type f | sort | xargs sha256sum"]).stdout == before
+    assert (
+        node.run(["sh", "-ec", "find /etc/containerd /etc/grapnel -type f | sort | xargs sha256sum"]).stdout == before
+    )
     assert node.run(["sh", "-ec", "ls -A /run/grapnel/restart"]).stdout == ""
     assert runs_containerd(node)
 

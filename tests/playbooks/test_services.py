@@ -49,7 +49,7 @@ def test_files_as_declared_are_no_change(machine: Machine) -> None:
     assert changes(machine) == []
 
 
-@pytest.mark.parametrize(("text", "mode"), [("old", 0o644), ("new", 0o600)], ids=["another text", "another mode"])
+@pytest.mark.parametrize(("text", "mode"), [("old", 0o644), ("new", 0o664)], ids=["another text", "another mode"])
 def test_files_that_differ_are_a_change(text: str, mode: int, machine: Machine) -> None:
     machine.write(CONFIG, text, mode=mode)
 

@@ -6,15 +6,23 @@ A run that is killed in between leaves the mark (`units`), a service that does n
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import (
+    CONFIG_FOLDERS,
     containerd_flaw,
     containerd_silence,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change, swap_back, swap_in
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+    Change,
+    FileSetError,
+    remove_leftovers,
+    swap_back,
+    swap_in,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.rehearsal import rehearse_engine
 from ansible_collections.grapnel.node.plugins.module_utils.units import (
     clear_restart,
@@ -30,6 +38,7 @@ _UNIT_FILES = "/etc/systemd/system/"
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _RETRY_S = 0.5
 _STARTS = {"start", "restart", "reload"}
+_UNIT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9:_.@-]*\.service)?")
 
 
 class ConfigurationError(Exception):
@@ -50,6 +59,11 @@ class Service:
     timeout_s: float
     reload: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what would be an option or a path elsewhere."""
+        if not _UNIT.fullmatch(self.unit):
+            raise ConfigurationError(f"{self.unit!r} is not the name of a service")
+
 
 def pending_steps(host: Host, service: Service) -> list[str]:
     """Return the words for systemctl that bring the unit to where it should be, apart from reading changed files."""
@@ -69,24 +83,34 @@ def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
     """Let the engine read its configuration as it would be; raises `ConfigurationError`."""
     complaint = rehearse_engine(host, service.engine, changes) if service.engine else None
     if complaint:
-        raise ConfigurationError(
-            f"{service.engine} does not accept its configuration, nothing was changed: {complaint}"
-        )
+        raise ConfigurationError(complaint)
 
 
 def put_in_force(
     host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back."""
-    steps = pending_steps(host, service)
-    if _STARTS & set(steps):
-        mark_restart(host, service.unit)
-    swap_in(host, changes)
+    if service.engine in CONFIG_FOLDERS:
+        remove_leftovers(host, CONFIG_FOLDERS[service.engine])
+    _swap_in(host, service, changes)
     failure = _drive_unit(host, service, changes, sleep)
     if failure is not None:
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
     if service.unit:
         clear_restart(host, service.unit)
+
+
+def _swap_in(host: Host, service: Service, changes: list[Change]) -> None:
+    """Swap the files in under the mark of a restart; without them there is nothing to restart for."""
+    was_due = not service.unit or is_restart_due(host, service.unit)
+    if _STARTS & set(pending_steps(host, service)):
+        mark_restart(host, service.unit)
+    try:
+        swap_in(host, changes)
+    except FileSetError as error:
+        if error.is_undone and not was_due:
+            clear_restart(host, service.unit)
+        raise
 
 
 def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
@@ -124,7 +148,10 @@ def _put_back(host: Host, service: Service, changes: list[Change], failure: str,
     """Restore the files and restart the service with them; returns the message."""
     if not changes:
         return failure
-    swap_back(host, changes)
+    try:
+        swap_back(host, changes)
+    except FileSetError as error:
+        return f"{failure}; the new files are in place, for {error}"
     again = _drive_unit(host, service, changes, sleep)
     if again is not None:
         return f"{failure}; the files were put back, but {again}"

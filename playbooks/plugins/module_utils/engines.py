@@ -5,7 +5,11 @@ How a configuration is written and swapped belongs to `configuration`.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 _ENGINES = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
+_TEXT_LIMIT_BYTES = 256 * 1024
+_VALUE = re.compile(r"""["']([^"'\n]{4,})["']""")  # of a file: what stands in quotes
+_QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")  # of a message
 _CRI_PLUGIN = re.compile(r"^io\.containerd\.(?:grpc\.v1\s+cri|cri\.v1\s+\w+)\b.*\serror\s*$", re.MULTILINE)
 
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
@@ -52,14 +59,41 @@ def _config_error(host: Host, engine: str, binary: str) -> str | None:
     main = mains.get(engine, CONFIG_FOLDERS.get(engine))
     if main is None or not host.path(main).exists():
         return None
-    return complaint_of(engine, host.run(parse_command(engine, binary), _TIMEOUT_S))
+    parsed = host.run(parse_command(engine, binary), _TIMEOUT_S)
+    return complaint_of(engine, parsed, secret_texts(host.path(CONFIG_FOLDERS[engine])))
 
 
-def complaint_of(engine: str, parsed: Finished) -> str | None:
-    """Return what an engine has to say against its configuration; a Docker before 23 cannot be asked."""
+def complaint_of(engine: str, parsed: Finished, secret: list[str]) -> str | None:
+    """Return what an engine has to say against its configuration; a Docker before 23 cannot be asked.
+
+    ``secret`` are texts of which nothing may be quoted.
+    """
     if parsed.return_code == 0 or (engine == "docker" and "unknown flag: --validate" in parsed.stderr):
         return None
-    return parsed.complaint
+    return _without(parsed.complaint, secret)
+
+
+def secret_texts(folder: Path) -> list[str]:
+    """Return the texts of files of a folder, and below it, that not everybody may read."""
+    texts = []
+    for below, _, names in os.walk(folder):
+        for place in (Path(below, name) for name in names):
+            with contextlib.suppress(OSError):
+                status = place.lstat()
+                is_read = stat.S_ISREG(status.st_mode) and status.st_size < _TEXT_LIMIT_BYTES
+                if is_read and not status.st_mode & stat.S_IROTH:
+                    texts.append(place.read_text(encoding="utf-8", errors="replace"))
+    return texts
+
+
+def _without(complaint: str, secret: list[str]) -> str:
+    """Return a complaint without what it quotes of secret texts: a parser may name the value that it stumbles over."""
+    values = {match.group(1) for text in secret for match in _VALUE.finditer(text)}
+    for value in sorted(values, key=len, reverse=True):
+        complaint = complaint.replace(value, "…")
+    return _QUOTED.sub(
+        lambda match: "…" if any(match.group(1) in text for text in secret) else match.group(), complaint
+    )
 
 
 def parse_command(engine: str, binary: str) -> list[str]:

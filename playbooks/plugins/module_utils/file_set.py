@@ -1,96 +1,263 @@
-"""A set of files that belong together: how they differ from what is there, and how they take its place.
+"""A set of files that belong together: how they differ from what is there, and how they take its place, all or none.
 
-Every file is replaced by a rename, so a reader sees the old text or the new one. What may read them, and what has to
-restart for them, belongs to `configuration`.
+New texts are written beside their places first; only when all of them are on the disk are they renamed, in the order
+of the set, each over the old file, of which a second link is kept until the last one is in its place. So a reader sees
+the old text or the new one, a failure on the way puts everything back without needing a byte of space, and a run that
+is killed between two renames leaves whole files: the first ones new, the others old. The planner's order is such that
+a file only refers to earlier ones; the next run makes up for the rest. What may read the files, and what has to restart
+for them, belongs to `configuration`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.grapnel.node.plugins.module_utils.links import LinkError, follow_links
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+Rename = Callable[[Path, Path], Any]
+
+_MODE = re.compile(r"0[0-7]{3}")
+_OWN = (os.geteuid(), os.getegid())
+_LEFTOVER = re.compile(r"\..+\.grapnel-(?:new|old)")
+_SHOWN_TO_NOBODY = "the text is not shown: not everybody on the node may read this file\n"
+
+
+class FileSetError(Exception):
+    """Files cannot be described or exchanged; the message says what became of them.
+
+    ``is_undone``: everything is as it was.
+    """
+
+    def __init__(self, message: str, *, is_undone: bool = True) -> None:
+        super().__init__(message)
+        self.is_undone = is_undone
 
 
 @dataclass(frozen=True)
 class FileText:
-    """One file as it should be; it belongs to the user that the module runs as, root on a node."""
+    """One file; without an ``owner`` it belongs to the user that the module runs as, root on a node."""
 
     path: str
     content: str
     mode: int
+    owner: tuple[int, int] | None = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Not everybody may read the file."""
+        return not self.mode & stat.S_IROTH
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file that is not as it should be; ``before`` is None when it is not there."""
+    """A file that is not as it should be; ``before`` is None when it is not there.
+
+    ``place`` is the file that is replaced: what ``after.path`` links to, if it is a link.
+    """
 
     before: FileText | None
     after: FileText
+    place: str
+
+    @property
+    def is_secret(self) -> bool:
+        """Not everybody may read the file, now or afterwards, so its text is not shown."""
+        return self.after.is_secret or (self.before is not None and self.before.is_secret)
+
+
+def parse_files(given: Iterable[Mapping[str, Any]]) -> list[FileText]:
+    """Return files as a module is given them; raises `FileSetError`."""
+    wanted = [_parse_file(one) for one in given]
+    if len({one.path for one in wanted}) < len(wanted):
+        raise FileSetError("a path is given twice")
+    return wanted
+
+
+def _parse_file(given: Mapping[str, Any]) -> FileText:
+    path, mode = str(given["path"]), str(given["mode"])
+    if not path.startswith("/") or not path.isprintable() or os.path.normpath(path) != path:
+        raise FileSetError(f"{path!r} is not an absolute path without detours")
+    if not _MODE.fullmatch(mode):
+        raise FileSetError(f"{path}: mode {mode!r} is not four octal digits such as '0644'")
+    if given.get("withheld"):
+        raise FileSetError(f"the text of {path} is left out of this plan, which was made to be shown")
+    return FileText(path, str(given["content"]), int(mode, 8))
 
 
 def find_changes(host: Host, wanted: list[FileText]) -> list[Change]:
-    """Return the files that differ in text, mode or owner."""
-    pairs = ((_present(host, one.path), one) for one in wanted)
-    return [Change(before, one) for before, one in pairs if before != one or not _is_ours(host, one.path)]
+    """Return the files that differ in text, mode or owner; raises `FileSetError` for what is no plain file."""
+    found = (Change(_present(host, one.path, place), one, place) for one, place in zip(wanted, _places(host, wanted)))
+    return [change for change in found if _differs(change)]
 
 
-def _present(host: Host, path: str) -> FileText | None:
-    place = host.path(path)
-    if not place.is_file():
+def _places(host: Host, wanted: list[FileText]) -> list[str]:
+    try:
+        places = [follow_links(host, one.path) for one in wanted]
+    except LinkError as error:
+        raise FileSetError(f"nothing was changed: {error}") from error
+    if len(set(places)) < len(places):
+        raise FileSetError("nothing was changed: two of the files are links to the same one")
+    return places
+
+
+def _present(host: Host, path: str, place: str) -> FileText | None:
+    """Return the file at ``place``, where the links of ``path`` lead."""
+    try:
+        status = host.path(place).lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    text = place.read_bytes().decode("utf-8", "surrogateescape")
-    return FileText(path, text, stat.S_IMODE(place.stat().st_mode))
+    if not stat.S_ISREG(status.st_mode):
+        leads = "" if place == path else f" leads to {place}, which"
+        raise FileSetError(f"nothing was changed: {path}{leads} is not a plain file")
+    text = host.path(place).read_bytes().decode("utf-8", "surrogateescape")
+    return FileText(place, text, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
-def _is_ours(host: Host, path: str) -> bool:
-    place = host.path(path)
-    return not place.exists() or place.stat().st_uid == os.geteuid()
+def _differs(change: Change) -> bool:
+    before, after = change.before, change.after
+    if before is None:
+        return True
+    return (before.content, before.mode, before.owner) != (after.content, after.mode, _OWN)
 
 
-def swap_in(host: Host, changes: list[Change]) -> None:
-    """Put every file in its place."""
-    for change in changes:
-        _write(host.path(change.after.path), change.after)
+def swap_in(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:
+    """Put every file in its place, or none; raises `FileSetError`."""
+    _exchange(host, [(change.place, change.after) for change in changes], rename)
 
 
-def swap_back(host: Host, changes: list[Change]) -> None:
-    """Put back what was there before, in reverse order."""
-    for change in reversed(changes):
-        if change.before is None:
-            host.path(change.after.path).unlink(missing_ok=True)
+def swap_back(host: Host, changes: list[Change], rename: Rename = os.replace) -> None:
+    """Put back what was there before, in reverse order, all or none; raises `FileSetError`."""
+    _exchange(host, [(change.place, change.before) for change in reversed(changes)], rename)
+
+
+def _exchange(host: Host, wanted: list[tuple[str, FileText | None]], rename: Rename) -> None:
+    """Replace files; None removes one."""
+    steps = [_Step(host.path(path), text) for path, text in wanted]
+    current = ""
+    try:
+        for step in steps:
+            current = str(step.place)
+            step.prepare()
+        for step in steps:
+            current = str(step.place)
+            step.carry_out(rename)
+    except OSError as error:
+        left = [failure for step in reversed(steps) if (failure := step.undo())]
+        outcome = f"could not be put back: {', '.join(left)}" if left else "all files are as they were"
+        raise FileSetError(
+            f"{current} could not be written: {error.strerror or error}; {outcome}", is_undone=not left
+        ) from error
+    for folder in {step.place.parent for step in steps}:
+        _sync(folder)
+    for step in steps:
+        step.settle()
+
+
+class _Step:
+    """The exchange of one file: the new text beside its place, a second link to the old one, a rename."""
+
+    def __init__(self, place: Path, text: FileText | None) -> None:
+        self.place, self.text = place, text
+        self._new = place.with_name(f".{place.name}.grapnel-new")
+        self._old = place.with_name(f".{place.name}.grapnel-old")
+        self._folders: list[Path] = []
+        self._is_kept = self._is_done = False
+
+    def prepare(self) -> None:
+        """Write the new text and keep the old file; what a killed run has left of either is replaced."""
+        self._make_folders()
+        if self.text is not None:
+            self._new.unlink(missing_ok=True)
+            _write(self._new, self.text)
+        self._old.unlink(missing_ok=True)
+        if self.place.exists():
+            os.link(self.place, self._old)
+            self._is_kept = True
+
+    def carry_out(self, rename: Rename) -> None:
+        """Put the new file in its place."""
+        if self.text is None:
+            self.place.unlink(missing_ok=True)
         else:
-            _write(host.path(change.after.path), change.before)
+            rename(self._new, self.place)
+        self._is_done = True
+
+    def undo(self) -> str | None:
+        """Put the old file back and take away what was made; returns why that was not possible."""
+        try:
+            if self._is_done and self._is_kept:
+                self._old.replace(self.place)
+            elif self._is_done:
+                self.place.unlink(missing_ok=True)
+        except OSError as error:
+            return f"{self.place} ({error.strerror or error})"
+        self.settle()
+        with contextlib.suppress(OSError):  # somebody has put something into it
+            for folder in reversed(self._folders):
+                folder.rmdir()
+        return None
+
+    def settle(self) -> None:
+        """Take away what lies beside the file."""
+        for beside in (self._new, self._old):
+            with contextlib.suppress(OSError):
+                beside.unlink()
+
+    def _make_folders(self) -> None:
+        missing = [folder for folder in self.place.parents if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o755)
+            self._folders.append(folder)
 
 
 def _write(place: Path, wanted: FileText) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    descriptor, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(wanted.content.encode("utf-8", "surrogateescape"))
-            os.fchmod(stream.fileno(), wanted.mode)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(beside).replace(place)
-    except OSError:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    """Write a new file that nobody else can read before it has its mode and owner."""
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(wanted.content.encode("utf-8", "surrogateescape"))
+        os.fchown(stream.fileno(), *(wanted.owner or _OWN))
+        os.fchmod(stream.fileno(), wanted.mode)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Bring renames in a folder to the disk; where a file system cannot, they get there by themselves."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_leftovers(host: Host, folder: str) -> None:
+    """Remove from a folder, and those below it, what a killed run has left beside the files."""
+    for below, _, names in os.walk(host.path(folder)):
+        for name in filter(_LEFTOVER.fullmatch, names):
+            with contextlib.suppress(OSError):
+                Path(below, name).unlink()
 
 
 def describe(changes: list[Change]) -> list[dict[str, str]]:
-    """Return the changes as Ansible shows them with ``--diff``."""
-    return [
-        {
-            "before_header": change.after.path,
-            "after_header": change.after.path,
-            "before": "" if change.before is None else change.before.content,
-            "after": change.after.content,
-        }
-        for change in changes
-    ]
+    """Return the changes as Ansible shows them with ``--diff``; of a secret file only that it changes."""
+    return [_describe(change) for change in changes]
+
+
+def _describe(change: Change) -> dict[str, str]:
+    headers = {"before_header": change.after.path, "after_header": change.after.path}
+    if change.is_secret:
+        return {**headers, "prepared": f"{change.after.path}: {_SHOWN_TO_NOBODY}"}
+    before = "" if change.before is None else change.before.content
+    return {**headers, "before": before, "after": change.after.content}

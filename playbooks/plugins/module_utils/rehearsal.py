@@ -2,7 +2,8 @@
 
 A copy of the engine's folder (such as ``/etc/containerd``) with the new files is laid over the folder in a mount
 namespace of its own, so the engine finds the main file and every drop-in at their true paths, and its messages name
-those.
+those. containerd is asked twice, without our drop-in and with it: what it would run with may differ in our handler
+alone.
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     CONFIG_FOLDERS,
+    CONTAINERD_CONFIG,
     complaint_of,
     find_engine,
     parse_command,
+    secret_texts,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.in_force import foreign_differences
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+
+CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
 
 _TIMEOUT_S = 30.0
+# The script is constant; stage, folder and command are its arguments and never parsed by the shell.
 _IN_NAMESPACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 
 
 def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | None:
-    """Return an engine's complaint about its configuration as it would be, None when it is content.
+    """Return what is wrong with an engine's configuration as it would be, None when nothing is.
 
     A node without the engine, or without its folder, has nothing that could be rehearsed.
     """
@@ -40,17 +47,57 @@ def rehearse_engine(host: Host, engine: str, changes: list[Change]) -> str | Non
     if binary is None or not concerned or not host.path(folder).is_dir():
         return None
     with tempfile.TemporaryDirectory(prefix="grapnel-rehearsal-") as scratch:
-        stage = Path(scratch) / engine
-        _build_stage(host, folder, stage, concerned)
-        command = ["unshare", "--mount", "sh", "-ec", _IN_NAMESPACE, "sh", str(stage), folder]
-        done = host.run([*command, *parse_command(engine, binary)], _TIMEOUT_S)
-    return complaint_of(engine, done)
+        stage = _Stage(host, folder, Path(scratch) / engine)
+        before = _ask_without_ours(host, binary, stage) if engine == "containerd" else None
+        for change in concerned:
+            stage.write(change.after.path, change.after.content, change.after.mode)
+        after = stage.ask(parse_command(engine, binary))
+        complaint = complaint_of(engine, after, secret_texts(stage.place))
+    if complaint is not None:
+        return f"{engine} does not accept its configuration, nothing was changed: {complaint}"
+    difference = None if before is None else foreign_differences(before.stdout, after.stdout)
+    return difference and f"{engine} would not run as before, nothing was changed: {difference}"
 
 
-def _build_stage(host: Host, folder: str, stage: Path, changes: list[Change]) -> None:
-    shutil.copytree(host.path(folder), stage, symlinks=True)
-    for change in changes:
-        place = stage / PurePosixPath(change.after.path).relative_to(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # a link would lead out of the stage
-        place.write_bytes(change.after.content.encode("utf-8", "surrogateescape"))
+def _ask_without_ours(host: Host, binary: str, stage: _Stage) -> Finished | None:
+    """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all."""
+    stage.write(CONTAINERD_DROP_IN, "", 0o600)
+    if not host.path(CONTAINERD_CONFIG).exists():
+        stage.write(CONTAINERD_CONFIG, "", 0o600)
+    found = stage.ask(parse_command("containerd", binary))
+    return None if found.return_code else found
+
+
+class _Stage:
+    """A copy of an engine's folder that commands see in the folder's place."""
+
+    def __init__(self, host: Host, folder: str, place: Path) -> None:
+        self.place = place
+        self._host, self._folder = host, folder
+        shutil.copytree(host.path(folder), place, symlinks=True)
+
+    def write(self, path: str, content: str, mode: int) -> None:
+        """Write a file into the copy; links never lead out of it."""
+        place = self.place
+        *folders, name = PurePosixPath(path).relative_to(self._folder).parts
+        for folder in folders:
+            place = place / folder
+            if place.is_symlink():
+                _replace_by_copy(place, self._host.path(str(PurePosixPath(self._folder, *folders))))
+            place.mkdir(exist_ok=True)
+        (place / name).unlink(missing_ok=True)
+        (place / name).touch(mode=0o600)
+        (place / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+        (place / name).chmod(mode)
+
+    def ask(self, command: list[str]) -> Finished:
+        """Run a command that sees the copy."""
+        namespace = ["unshare", "--mount", "sh", "-ec", _IN_NAMESPACE, "sh", str(self.place), self._folder]
+        return self._host.run([*namespace, *command], _TIMEOUT_S)
+
+
+def _replace_by_copy(link: Path, folder: Path) -> None:
+    """Put a copy of what a link leads to in the link's place."""
+    link.unlink()
+    if folder.is_dir():
+        shutil.copytree(folder, link, symlinks=True)

@@ -11,7 +11,12 @@ version_added: 0.1.0
 description:
   - Writes a set of files, lets the container engine read its whole configuration before any of them is swapped in,
     restarts the service when told, and waits until it answers.
-  - When the service does not come up, the files are put back and it is restarted with them.
+  - All files or none are swapped in. When the service does not come up, the files are put back and it is restarted with
+    them.
+  - containerd is asked what it would run with, before and after. A difference outside of grapnel's handler is a
+    failure.
+  - A link is followed when it, and every folder on the way to its end, is root's alone; otherwise it is a failure.
+  - Of files that not everybody on the node may read no text is shown or logged.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -55,15 +60,19 @@ options:
         type: str
         required: true
       mode:
-        description: Permissions in octal digits.
+        description: Permissions in four octal digits.
         type: str
         default: "0644"
+      withheld:
+        description: Whether the text is left out because this is a plan to be shown. It is then refused.
+        type: bool
+        default: false
 attributes:
   check_mode:
     description: The engine reads the configuration as it would be, in check mode too.
     support: full
   diff_mode:
-    description: Shows every file that changes.
+    description: Shows every file that changes, of one that not everybody may read only that it does.
     support: full
 """
 
@@ -91,6 +100,8 @@ steps:
   elements: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
@@ -100,15 +111,44 @@ from ansible_collections.grapnel.node.plugins.module_utils.configuration import 
     put_in_force,
     rehearse,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, describe, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
+    FileSetError,
+    describe,
+    find_changes,
+    parse_files,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _SERVICE = ("unit", "engine", "enabled", "restart", "reload", "timeout_s")
 
 
+class Module(AnsibleModule):  # type: ignore[misc] # Ansible ships no types
+    """A module whose arguments, texts of files, appear neither in its result nor in the node's log."""
+
+    @property
+    def no_log(self) -> bool:
+        """Arguments are not for the log, whatever the task says."""
+        return True
+
+    @no_log.setter
+    def no_log(self, value: bool) -> None:
+        """Take what the controller says about the task, which makes no difference."""
+
+    def exit_json(self, **result: Any) -> None:  # noqa: ANN401 - Ansible's
+        """Return a result."""
+        super().exit_json(**result, invocation=self._invocation())
+
+    def fail_json(self, msg: str, **result: Any) -> None:  # noqa: ANN401 - Ansible's
+        """Return a failure, one of the arguments' own check included."""
+        super().fail_json(msg, **result, invocation=self._invocation())
+
+    def _invocation(self) -> dict[str, Any]:
+        return {"module_args": {name: self.params.get(name) for name in _SERVICE}}
+
+
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},
             "engine": {"type": "str", "default": "", "choices": ["", "containerd", "crio", "docker", "podman"]},
@@ -124,23 +164,23 @@ def main() -> None:
                     "path": {"type": "path", "required": True},
                     "content": {"type": "str", "required": True},
                     "mode": {"type": "str", "default": "0644"},
+                    "withheld": {"type": "bool", "default": False},
                 },
             },
         },
         supports_check_mode=True,
     )
-    host = Host()
-    service = Service(**{name: module.params[name] for name in _SERVICE})
-    wanted = [FileText(one["path"], one["content"], int(one["mode"], 8)) for one in module.params["files"]]
-    changes = find_changes(host, wanted)
-    steps = pending_steps(host, service)
+    host, paths = Host(), []
     try:
+        service = Service(**{name: module.params[name] for name in _SERVICE})
+        changes = find_changes(host, parse_files(module.params["files"]))
+        paths = [change.after.path for change in changes]
+        steps = pending_steps(host, service)
         rehearse(host, service, changes)
         if (changes or steps) and not module.check_mode:
             put_in_force(host, service, changes)
-    except (OSError, ConfigurationError) as error:
-        module.fail_json(msg=str(error), paths=[change.after.path for change in changes])
-    paths = [change.after.path for change in changes]
+    except (OSError, ConfigurationError, FileSetError) as error:
+        module.fail_json(msg=str(error), paths=paths)
     module.exit_json(changed=bool(changes or steps), paths=paths, steps=steps, diff=describe(changes))
 
 

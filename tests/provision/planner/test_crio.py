@@ -30,7 +30,9 @@ UNIT = "crio.service"
 def bare(*, config_error: str | None = None, version: str = "1.36.3") -> NodeFacts:
     """Return a node on which CRI-O runs, and nothing of grapnel is."""
     engine = Engine(binary="/usr/bin/crio", version=version, config_error=config_error)
-    facts = edit_file(make_facts(engines={"crio": engine}), SITE, '[crio.runtime.runtimes.crun]\nruntime_path = "/x"\n')
+    facts = edit_file(
+        make_facts(engines={"crio": engine}), SITE, '[crio.runtime.runtimes.crun]\nruntime_path = "/x/crun"\n'
+    )
     return replace(facts, services={UNIT: RUNNING})
 
 
@@ -66,12 +68,12 @@ def test_hook_handler_and_restart_are_one_pass() -> None:
         pytest.param(HOOK_FILE_PATH, "{}", [("write", HOOK_FILE_PATH)], id="CRI-O notices hook files by itself"),
         pytest.param(
             SITE,
-            '[crio.runtime.runtimes.crun]\nruntime_path = "/y"\n',
+            '[crio.runtime.runtimes.crun]\nruntime_path = "/y/crun"\n',
             [("write", DROP_IN_PATH), ("restart", UNIT)],
             id="the default runtime moved",
         ),
         pytest.param(
-            SITE, "# crun's own\n[crio.runtime.runtimes.crun]\nruntime_path = '/x'\n", [], id="another layout"
+            SITE, "# crun's own\n[crio.runtime.runtimes.crun]\nruntime_path = '/x/crun'\n", [], id="another layout"
         ),
     ],
 )

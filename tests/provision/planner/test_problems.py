@@ -157,7 +157,7 @@ ENGINE_PROBLEMS: dict[str, tuple[Change, str, str]] = {
     "a main file that does not parse": (
         lambda facts: edit_file(facts, MAIN_PATH, "version = 2\nroot = \n"),
         "engine-config",
-        f"{MAIN_PATH}: unexpected character: '\\n' at line 2 col 7",
+        f"{MAIN_PATH}: invalid value (at line 2, column 8)",
     ),
     "a main file that the engine refuses": (
         lambda facts: replace(

@@ -66,11 +66,11 @@ def test_a_second_rendering_changes_no_byte(version: str) -> None:
 @pytest.mark.parametrize(
     ("main", "words"),
     [
-        pytest.param("{", "daemon.json is not JSON", id="half a file"),
+        pytest.param("{", "daemon.json: not JSON: expecting property name", id="half a file"),
         pytest.param("[]", "is not a JSON object", id="a list"),
-        pytest.param('{"runtimes": []}', "runtimes is not an object", id="a list of runtimes"),
+        pytest.param('{"runtimes": []}', "daemon.json: runtimes is a list, not an object", id="a list of runtimes"),
         pytest.param('{"runtimes": {"nvidia": {"path": "/x"}}}', "was not made by grapnel", id="another runtime"),
-        pytest.param('{"runtimes": {"nvidia": "runc"}}', "was not made by grapnel", id="no entry"),
+        pytest.param('{"runtimes": {"nvidia": "runc"}}', "runtimes.nvidia is a string, not an object", id="no entry"),
     ],
 )
 def test_what_should_not_be_touched_is_named(main: str, words: str) -> None:

@@ -1,0 +1,93 @@
+"""Our runtime handler of containerd: the node's ordinary runtime, with the base specification that has the hook.
+
+Which file it goes into, and what else has to stand there, belongs to `provision.render.containerd`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from provision.render.engine_file import Table, shown
+from provision.render.errors import EngineConfigError
+from provision.render.runtimes import is_injector, is_ordinary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BASE_SPEC_PATH = "/etc/grapnel/containerd/base-spec.json"
+CONTAINER_ANNOTATIONS = "grapnel.dev/*"
+RUNC_SHIM = "io.containerd.runc.v2"
+
+_NOT_INHERITED = {"options", "pod_annotations"}
+_PROGRAM = "BinaryName"
+
+
+def require_types(containerd: Table) -> None:
+    """Check what this module reads of a ``containerd`` table, where it is known which file says it."""
+    containerd.text("default_runtime_name")
+    for entry in containerd.table("runtimes").tables().values():
+        entry.text("runtime_type")
+        entry.text("base_runtime_spec")
+        entry.texts("container_annotations")
+        entry.table("options").text(_PROGRAM)
+
+
+def render_handler(containerd: Table) -> dict[str, Any]:
+    """Return our handler.
+
+    Annotations of pods are never let through: a pod could then entitle itself. Raises `EngineConfigError`.
+    """
+    ordinary = _ordinary_runtime(containerd)
+    if base := ordinary.text("base_runtime_spec"):
+        raise EngineConfigError(
+            f"the default runtime has a base specification of its own, {shown(base)}",
+            hint="containers of the new handler would lose what it says: take it out of the default runtime first",
+        )
+    annotations = [each for each in ordinary.texts("container_annotations") if each != CONTAINER_ANNOTATIONS]
+    inherited = {key: value for key, value in ordinary.values.items() if key not in _NOT_INHERITED}
+    handler = copy.deepcopy(inherited) | {
+        "runtime_type": RUNC_SHIM,
+        "base_runtime_spec": BASE_SPEC_PATH,
+        "container_annotations": [*annotations, CONTAINER_ANNOTATIONS],
+    }
+    options = ordinary.table("options").values
+    return handler | {"options": copy.deepcopy(dict(options))} if options else handler
+
+
+def _ordinary_runtime(containerd: Table) -> Table:
+    """Return the default runtime's table if it is runc or something like it, else that of one which is.
+
+    An empty one is containerd's own runc. NVIDIA's wrapper ends in that as well, so where only the wrapper is
+    configured, its other options (``SystemdCgroup``) are kept. What a program of an unknown name does to a container
+    cannot be seen from here, so nothing is guessed about it.
+    """
+    runtimes = containerd.table("runtimes").tables()
+    default = containerd.text("default_runtime_name") or "runc"
+    found = [runtimes[name] for name in dict.fromkeys((default, "runc", "crun")) if name in runtimes]
+    of_runc = [each for each in found if each.text("runtime_type", RUNC_SHIM) == RUNC_SHIM]
+    if ordinary := next((each for each in of_runc if not _is_injector(each) and is_ordinary(_program(each))), None):
+        return ordinary
+    if unknown := next((each for each in of_runc if not _is_injector(each)), None):
+        name, program = shown(unknown.keys[-1]), shown(_program(unknown))
+        raise EngineConfigError(
+            f"the runtime {name!r} runs {program}, which may give devices away itself",
+            hint="containers of the new handler need a plain runtime: add a handler runc or crun with its BinaryName",
+        )
+    return _unwrapped(of_runc[0]) if of_runc else Table(containerd.path, {})
+
+
+def _program(runtime: Table) -> str:
+    return runtime.table("options").text(_PROGRAM) or "runc"
+
+
+def _is_injector(runtime: Table) -> bool:
+    return is_injector([*runtime.values.values(), *runtime.table("options").values.values()])
+
+
+def _unwrapped(runtime: Table) -> Table:
+    """Return what is left of NVIDIA's runtime without NVIDIA: options that are not about it."""
+    options: Mapping[str, Any] = {
+        key: value for key, value in runtime.table("options").values.items() if not is_injector([value])
+    }
+    return Table(runtime.path, {"options": dict(options)}, runtime.keys)

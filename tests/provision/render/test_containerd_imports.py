@@ -1,0 +1,56 @@
+"""Which files containerd reads, in which order, and in which version: what stands in them counts or is left alone."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from provision.render.containerd import ContainerdFiles, render_containerd
+from provision.render.errors import EngineConfigError
+
+CRI = '[plugins."io.containerd.grpc.v1.cri"'
+RUNTIMES = f"{CRI}.containerd.runtimes"
+SITE = "/etc/containerd/conf.d/10-site.toml"
+
+
+def render(main: str, site: str, *, engine: str = "1.7.24") -> ContainerdFiles:
+    return render_containerd(main=main, drop_ins={SITE: site}, handler="nvidia", engine_version=engine)
+
+
+@pytest.mark.parametrize(("main", "site"), [(2, 3), (3, 2), (4, 3)])
+def test_settings_of_plugins_in_two_versions_are_refused(main: int, site: int) -> None:
+    importing = f'version = {main}\nimports = ["conf.d/*.toml"]\n'
+    limit = '[plugins."io.containerd.grpc.v1.cri"]\nmax_container_log_line_size = 999\n'
+
+    with pytest.raises(EngineConfigError, match=f"has version {site} and .* has version {main}: one more file"):
+        render(importing, f"version = {site}\n{limit}", engine="2.2.1")
+    render(importing, f"version = {site}\n[debug]\nlevel = 'warn'\n", engine="2.2.1")
+    render(importing, limit, engine="2.2.1")
+
+
+def test_a_drop_in_that_the_engine_does_not_read_stays_out_of_force() -> None:
+    files = render("version = 2\n", f"version = 2\n{CRI}]\nmax_container_log_line_size = 999\n")
+
+    assert tomllib.loads(files.main)["imports"] == ["/etc/containerd/conf.d/99-nvidia*.toml"]
+    assert "999" not in files.drop_in
+
+
+def test_what_an_imported_file_imports_is_read_too() -> None:
+    main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
+
+    with pytest.raises(EngineConfigError, match=f"{SITE} imports /opt/more.toml, which may hold CRI settings"):
+        render(main, 'imports = ["/opt/more.toml"]\n')
+
+
+def test_lists_of_several_files_are_joined_where_containerd_joins_them() -> None:
+    main = f'version = 2\nimports = ["conf.d/*.toml"]\n{RUNTIMES}.runc]\ncontainer_annotations = ["a"]\n'
+    site = f'version = 2\n{RUNTIMES}.runc]\ncontainer_annotations = ["b"]\n'
+
+    def annotations(engine: str) -> list[str]:
+        (plugin,) = tomllib.loads(render(main, site, engine=engine).drop_in)["plugins"].values()
+        found: list[str] = plugin["containerd"]["runtimes"]["nvidia"]["container_annotations"]
+        return found
+
+    assert annotations("2.2.1") == ["a", "b", "grapnel.dev/*"]
+    assert annotations("1.7.24") == ["b", "grapnel.dev/*"]

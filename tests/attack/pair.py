@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,7 @@ REAL = "/usr/bin/python3.13"
 # What of a node an operator has set up: no file, service or package of it may come to differ for another node's sake.
 FINGERPRINT = """
 dpkg-query -W; apt-mark showhold
-find /etc /usr/lib/grapnel /usr/lib/systemd /root /var/lib/grapnel -xdev -type f ! -path '*/.ansible/*' ! -name 'mtab' \\
+find /etc /usr/lib/grapnel /usr/lib/systemd /root /var/lib/grapnel -xdev -type f ! -path '*/.ansible/*' \\
   -exec sha256sum {} + 2>/dev/null | sort
 find /etc /usr/lib/grapnel -xdev -printf '%p %m %u %g\\n' 2>/dev/null | sort
 systemctl is-active containerd
@@ -41,7 +39,6 @@ class Pair:
     hostile: Node
     honest: Node
     controller: Controller
-    cleared: list[str] = field(default_factory=list)
 
     @property
     def pwned(self) -> Path:

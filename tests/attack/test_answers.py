@@ -1,4 +1,4 @@
-"""What a hostile node answers spoils its own row and nothing else: not the run, not the controller, not the terminal."""
+"""What a hostile node answers spoils its own row alone: not the run, not the controller, not the terminal."""
 
 from __future__ import annotations
 

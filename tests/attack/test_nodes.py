@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.nodes import NodeSpec, Site
-from tests.attack.attacks import CLIPBOARD, HONEST, SECRET, TEMPLATE, TITLE, Attack, Harm, forged
+from tests.attack.attacks import CLIPBOARD, HONEST, SECRET, TEMPLATE, TITLE, Attack, Harm, forged, frame
 from tests.attack.pair import HOSTILE, Pair
 from tests.attack.stand_ins import CONTROLS, recorded
+from tests.attack.test_playbook import DECLARATION
 from tests.journey.conftest import ROOT, Controller
 
 if TYPE_CHECKING:
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nodes
 
-# Nothing but a handler for the engine that is there already: what an attack is about takes no more.
-DECLARATION = """\
-apiVersion: grapnel.dev/v1alpha1
-kind: GpuStack
-spec:
-  driver: {enabled: false}
-  runtime: {entitlement: env}
-  plugin: {enabled: false}
-"""
 MARK = "written-for-the-honest-node-by-the-hostile-one"
 STOLEN = "/var/cache/grapnel-node.tar"
 HOOK_CONFIG = "/etc/grapnel/hook.json"
@@ -56,7 +48,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def applied(pair: Pair) -> str:
-    """What an apply printed during which the hostile node spoke for the honest one; the honest one's files are as declared."""
+    """What an apply printed during which the hostile node spoke for the honest one."""
     done = _apply_while_forged(pair)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -133,7 +125,7 @@ def test_what_lies_on_a_node_speaks_for_that_node_alone(pair: Pair) -> None:
         as_table = pair.controller.grapnel("plan")
     pair.hostile.run(["systemctl", "reload", "ssh"])
 
-    said = "".join([as_json.stdout, as_json.stderr, as_table.stdout, as_table.stderr])
+    said = f"{as_json.stdout}{as_json.stderr}{as_table.stdout}{as_table.stderr}"
     assert pair.row(as_json) == quiet
     assert pair.row(as_json, HOSTILE)
     assert sorted(set(CONTROLS.findall(said))) == []
@@ -148,6 +140,7 @@ def _speaking_files(pair: Pair) -> dict[str, bytes]:
     return {
         "/etc/ssh/banner": f"{FRAME}{text}\n".encode(),
         "/etc/ssh/sshd_config.d/banner.conf": b"Banner /etc/ssh/banner\nPrintMotd yes\n",
+        "/root/.bashrc": f"printf '%s' '{FRAME}'; printf '%s\\n' '{TITLE}' >&2\n".encode(),
         "/etc/motd": f"{FRAME}{text}\n".encode(),
         "/etc/hostname": f"{text}\n".encode(),
         "/etc/os-release": f'ID="{text}"\nVERSION_ID="{text}"\nVERSION_CODENAME="{FRAME}"\n'.encode(),
@@ -163,37 +156,47 @@ NAMES = [b"\x1b]0;owned\x07", b"\xff\xfe\x9b31m", b"a\nhonest 5", b"a GPU is hel
 HOLD = """
 import ctypes, os, signal, sys
 name, group = bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2])
-folder = b"/sys/fs/cgroup/" + group
-if os.path.isdir(b"/sys/fs/cgroup/system.slice"):
-    os.makedirs(folder, exist_ok=True)
-    open(folder + b"/cgroup.procs", "w").write(str(os.getpid()))
+mounts = [line.split() for line in open("/proc/mounts", "rb")]
+folder = next(mount[1] for mount in mounts if mount[2] == b"cgroup2") + b"/" + group
+os.makedirs(folder, exist_ok=True)
+open(folder + b"/cgroup.procs", "w").write(str(os.getpid()))
 os.setgid(65534); os.setuid(65534)
 gpu = os.open("/dev/nvidia0", os.O_RDWR)
 ctypes.CDLL(None).prctl(15, name)
 signal.pause()
 """
+SHORT = frame({"uuid": "1", "event": "runner_on_ok", "event_data": {"host": HONEST, "task": "x", "res": {}}})
 
 
 @pytest.fixture
-def holders(pair: Pair) -> Iterator[None]:
-    """Processes of an ordinary user that hold a GPU, under names and in control groups of every kind."""
-    group = (FRAME[:180] + ".service").encode()
+def _holders(pair: Pair) -> Iterator[None]:
+    """Processes of an ordinary user that hold a GPU, under names and in control groups of every kind.
+
+    A user may have a control group of his own (``Delegate=``), and names what is in it.
+    """
+    groups = (f"{SHORT}x{frame({})}.service".encode(), b"odd.service", b"\xff\x1b[2J.scope")
     for number, name in enumerate(NAMES):
-        argv = ["/usr/bin/python3.13", "-c", HOLD, name.hex(), group.hex() if number % 2 else b"odd.service".hex()]
+        argv = ["/usr/bin/python3.13", "-c", HOLD, name.hex(), groups[number % len(groups)].hex()]
         pair.hostile.run(["systemd-run", "-q", f"--unit=hold{number}", "--collect", *argv])
     yield
-    pair.hostile.run(["systemctl", "stop", *(f"hold{number}" for number in range(len(NAMES)))], check=False)
-    pair.hostile.run(["sh", "-c", "pkill -u 65534; true"])
+    pair.hostile.run(["pkill", "-u", "65534"], check=False)
 
 
-@pytest.mark.usefixtures("applied", "holders")
-def test_names_that_an_ordinary_user_chose_are_no_more_than_names(pair: Pair) -> None:
-    released = pair.controller.run("ansible-playbook", str(ROOT / "playbooks/release.yml"), "-i", "inventory.yaml")
+@pytest.mark.usefixtures("applied", "_holders")
+def test_names_that_an_ordinary_user_chose_spoil_no_plan(pair: Pair) -> None:
     planned = pair.controller.grapnel("plan", "--json")
 
-    said = "".join([released.stdout, released.stderr, planned.stdout, planned.stderr])
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert (pair.row(planned)["items"], pair.row(planned)["problems"]) == ([], [])
+    assert pair.row(planned, HOSTILE)["problems"] == []
+    assert sorted(set(CONTROLS.findall(planned.stdout + planned.stderr))) == []
+
+
+@pytest.mark.usefixtures("applied", "_holders")
+def test_names_that_an_ordinary_user_chose_are_shown_as_text(pair: Pair) -> None:
+    released = pair.controller.run("ansible-playbook", str(ROOT / "playbooks/release.yml"), "-i", "inventory.yaml")
+
+    said = released.stdout + released.stderr
     assert released.returncode == 0, said
-    assert planned.returncode == 0, said
     assert said.count("/dev/nvidia0 open") >= len(NAMES)
-    assert pair.row(planned)["problems"] == []
     assert sorted(set(CONTROLS.findall(said))) == []

@@ -59,7 +59,12 @@ class Attack:
 
     def to_json(self) -> dict[str, object]:
         """Return the form that the hostile Python reads."""
-        given: dict[str, object] = {"modules": list(self.modules), "error": self.error, "status": self.status, "sleep_s": self.sleep_s}
+        given: dict[str, object] = {
+            "modules": list(self.modules),
+            "error": self.error,
+            "status": self.status,
+            "sleep_s": self.sleep_s,
+        }
         given["endless"] = self.is_endless
         given["values"] = [[list(path), value] for path, value in self.values]
         sides = {"before": self.before, "after": self.after, "instead": self.instead}
@@ -145,7 +150,12 @@ def _shapes() -> tuple[Attack, ...]:
         Attack(name="a warning of lists", harm=bug, values=((("warnings",), [[["deep"]]]),)),
         Attack(name="deprecations that are a number", harm=bug, values=((("deprecations",), 7),)),
         Attack(name="a deprecation without a message", harm=bug, values=((("deprecations",), [{"version": [1]}]),)),
-        Attack(name="an exception that is a number", harm=bug, values=_failed(exception=5, msg=["not", "text"]), is_told=True),
+        Attack(
+            name="an exception that is a number",
+            harm=bug,
+            values=_failed(exception=5, msg=["not", "text"]),
+            is_told=True,
+        ),
         Attack(name="lists 200 deep", harm=Harm.PLAUSIBLE, values=((key, _deep(200)),)),
         Attack(name="lists 900 deep", harm=bug, values=((key, _deep(900)),)),
         Attack(name="lists 5000 deep", harm=bug, values=((key, _deep(5000)),), is_told=True),
@@ -153,17 +163,50 @@ def _shapes() -> tuple[Attack, ...]:
         Attack(name="mappings 900 deep", harm=bug, values=((key, _deep(900, b'{"a":', b"}")),)),
         Attack(name="a warning 900 deep", harm=bug, values=((("warnings",), [_deep(900)]),)),
         Attack(name="a number of 5000 digits", harm=bug, values=((key, raw(b"9" * 5000)),), is_told=True),
-        Attack(name="not a number", harm=Harm.PLAUSIBLE, values=((("facts", "package_manager", "lists_age_s"), raw(b"NaN")),), is_told=True),
-        Attack(name="an infinite number", harm=Harm.PLAUSIBLE, values=((("facts", "module", "refcount"), raw(b"1e999")),), is_told=True),
-        Attack(name="invalid UTF-8", harm=bug, values=((("facts", "node", "hostname"), raw(b'"\xff\xfe"')),), is_told=True),
-        Attack(name="a lone surrogate", harm=bug, values=((("facts", "node", "hostname"), raw(b'"\\ud800"')),), is_told=True),
-        Attack(name="a lone surrogate in a key", harm=bug, values=((("facts", "packages"), raw(b'{"\\udc9b": {"version": "1", "source": "nvidia-graphics-drivers"}}')),), is_told=True),
+        Attack(
+            name="not a number",
+            harm=Harm.PLAUSIBLE,
+            values=((("facts", "package_manager", "lists_age_s"), raw(b"NaN")),),
+            is_told=True,
+        ),
+        Attack(
+            name="an infinite number",
+            harm=Harm.PLAUSIBLE,
+            values=((("facts", "module", "refcount"), raw(b"1e999")),),
+            is_told=True,
+        ),
+        Attack(
+            name="invalid UTF-8", harm=bug, values=((("facts", "node", "hostname"), raw(b'"\xff\xfe"')),), is_told=True
+        ),
+        Attack(
+            name="a lone surrogate",
+            harm=bug,
+            values=((("facts", "node", "hostname"), raw(b'"\\ud800"')),),
+            is_told=True,
+        ),
+        Attack(
+            name="a lone surrogate in a key",
+            harm=bug,
+            values=(
+                (("facts", "packages"), raw(b'{"\\udc9b": {"version": "1", "source": "nvidia-graphics-drivers"}}')),
+            ),
+            is_told=True,
+        ),
         Attack(name="keys twice", harm=Harm.BUG, instead=b'{"changed": false, "facts": {}, "facts": 5}', is_told=True),
         Attack(name="a second document", harm=Harm.PLAUSIBLE, after=b'\n{"changed": true, "facts": {}}'),
         Attack(name="an empty answer", harm=bug, instead=b"", is_told=True),
         Attack(name="a list for an answer", harm=bug, instead=b"[1, 2]", is_told=True),
         Attack(name="null for an answer", harm=bug, instead=b"null", is_told=True),
-        Attack(name="three megabytes of packages", harm=Harm.PLAUSIBLE, values=((("facts", "available", "filler"), [{"version": str(number), "source": "x" * 100} for number in range(24_000)]),)),
+        Attack(
+            name="three megabytes of packages",
+            harm=Harm.PLAUSIBLE,
+            values=(
+                (
+                    ("facts", "available", "filler"),
+                    [{"version": str(number), "source": "x" * 100} for number in range(24_000)],
+                ),
+            ),
+        ),
         Attack(name="three megabytes of text", harm=Harm.PLAUSIBLE, values=((key, "x" * 3_000_000),)),
         Attack(name="three megabytes before the answer", harm=Harm.PLAUSIBLE, before=b"noise\n" * 500_000),
         Attack(name="zero bytes around the answer", harm=Harm.PLAUSIBLE, before=b"\0" * 99, after=b"\0" * 99),
@@ -176,14 +219,56 @@ def _shapes() -> tuple[Attack, ...]:
         Attack(name="skipped", harm=Harm.PLAUSIBLE, values=((("skipped",), "yes"),)),
         Attack(name="results that are numbers", harm=bug, values=((("results",), [1, 2]),)),
         Attack(name="results that are a text", harm=bug, values=_failed(results="text"), is_told=True),
-        Attack(name="results that failed without words", harm=bug, values=_failed(results=[{"failed": True, "msg": {"a": 1}}]), is_told=True),
+        Attack(
+            name="results that failed without words",
+            harm=bug,
+            values=_failed(results=[{"failed": True, "msg": {"a": 1}}]),
+            is_told=True,
+        ),
         Attack(name="a changed that is a mapping", harm=Harm.PLAUSIBLE, values=((("changed",), {"a": [1]}),)),
         Attack(name="statistics that are a list", harm=bug, values=((("ansible_stats",), [1]),)),
-        Attack(name="statistics of another node", harm=Harm.PLAUSIBLE, values=((("ansible_stats",), {"data": {"a": 1}, "per_host": HONEST, "aggregate": 5}),)),
-        Attack(name="a tagged value of Ansible's own", harm=Harm.BUG, values=((("facts", "node", "hostname"), {"__ansible_type": "_AnsibleTaggedStr", "value": TEMPLATE, "tags": [{"__ansible_type": "TrustedAsTemplate"}]}),), is_told=True),
-        Attack(name="a type of Ansible's own that is none", harm=bug, values=((("warnings",), [{"__ansible_type": "WarningSummary", "event": 5}]),), is_told=True),
-        Attack(name="an internal key of Ansible's", harm=Harm.PLAUSIBLE, values=((("_ansible_parsed",), False), (("_ansible_no_log",), [1]), (("_ansible_item_label",), {}), (("_ansible_delegated_vars",), {"ansible_host": HONEST}))),
-        Attack(name="a date that is none", harm=bug, values=((("facts", "node", "kernel"), {"__ansible_type": "AnsibleSerializableDate", "iso8601": "never"}),), is_told=True),
+        Attack(
+            name="statistics of another node",
+            harm=Harm.PLAUSIBLE,
+            values=((("ansible_stats",), {"data": {"a": 1}, "per_host": HONEST, "aggregate": 5}),),
+        ),
+        Attack(
+            name="a tagged value of Ansible's own",
+            harm=Harm.BUG,
+            values=(
+                (
+                    ("facts", "node", "hostname"),
+                    {
+                        "__ansible_type": "_AnsibleTaggedStr",
+                        "value": TEMPLATE,
+                        "tags": [{"__ansible_type": "TrustedAsTemplate"}],
+                    },
+                ),
+            ),
+            is_told=True,
+        ),
+        Attack(
+            name="a type of Ansible's own that is none",
+            harm=bug,
+            values=((("warnings",), [{"__ansible_type": "WarningSummary", "event": 5}]),),
+            is_told=True,
+        ),
+        Attack(
+            name="an internal key of Ansible's",
+            harm=Harm.PLAUSIBLE,
+            values=(
+                (("_ansible_parsed",), False),
+                (("_ansible_no_log",), [1]),
+                (("_ansible_item_label",), {}),
+                (("_ansible_delegated_vars",), {"ansible_host": HONEST}),
+            ),
+        ),
+        Attack(
+            name="a date that is none",
+            harm=bug,
+            values=((("facts", "node", "kernel"), {"__ansible_type": "AnsibleSerializableDate", "iso8601": "never"}),),
+            is_told=True,
+        ),
     )
 
 
@@ -224,8 +309,14 @@ def _claims() -> tuple[Attack, ...]:
         Attack(name="facts that are a text", harm=Harm.BUG, values=((("ansible_facts",), TEMPLATE),)),
         Attack(name="a host of its own", harm=there, values=((("add_host",), added),)),
         Attack(name="a host without a name", harm=Harm.BUG, values=((("add_host",), 5),)),
-        Attack(name="a group of its own", harm=there, values=((("add_group",), "gpu_nodes"), (("parent_groups",), ["all"]))),
-        Attack(name="a handler to be notified", harm=Harm.PLAUSIBLE, values=((("_ansible_notify",), ["Restart"]), (("changed",), True))),
+        Attack(
+            name="a group of its own", harm=there, values=((("add_group",), "gpu_nodes"), (("parent_groups",), ["all"]))
+        ),
+        Attack(
+            name="a handler to be notified",
+            harm=Harm.PLAUSIBLE,
+            values=((("_ansible_notify",), ["Restart"]), (("changed",), True)),
+        ),
     )
 
 
@@ -242,11 +333,17 @@ def _texts() -> tuple[Attack, ...]:
         "a package": ((("facts", "packages", TEMPLATE), {"version": TEMPLATE, "source": "nvidia-graphics-drivers"}),),
         "the versions of a package": ((("facts", "available", "libcuda1"), [package]),),
         "a holder": ((("facts", "device_holders"), [holder]),),
-        "an engine's configuration": ((("facts", "files", config), {**file, "content": f'version = 2\nroot = "{TEMPLATE}"\n'}),),
+        "an engine's configuration": (
+            (("facts", "files", config), {**file, "content": f'version = 2\nroot = "{TEMPLATE}"\n'}),
+        ),
         "the mode of a file": ((("facts", "files", config, "mode"), TEMPLATE),),
         "the kernel module": ((("facts", "module", "on_disk"), TEMPLATE),),
-        "an engine's complaint": ((("facts", "engines", "containerd"), {"binary": TEMPLATE, "version": TEMPLATE, "config_error": TEMPLATE}),),
-        "a unit's state": ((("facts", "services", "containerd.service"), {"load": TEMPLATE, "active": TEMPLATE, "enabled": TEMPLATE}),),
+        "an engine's complaint": (
+            (("facts", "engines", "containerd"), {"binary": TEMPLATE, "version": TEMPLATE, "config_error": TEMPLATE}),
+        ),
+        "a unit's state": (
+            (("facts", "services", "containerd.service"), {"load": TEMPLATE, "active": TEMPLATE, "enabled": TEMPLATE}),
+        ),
         "the message": _failed(msg=TEMPLATE, stdout=TEMPLATE),
         "a warning": ((("warnings",), [TEMPLATE]),),
         "a key": ((("facts", TEMPLATE), TEMPLATE), ((TEMPLATE,), TEMPLATE)),
@@ -263,9 +360,24 @@ def _texts() -> tuple[Attack, ...]:
         "line separators": "a\u2028b\u2029c\x85d",
     }
     return (
-        *(Attack(name=f"a template in {place}", harm=Harm.TEMPLATE, values=values, is_told=place == "the message") for place, values in placed.items()),
-        *(Attack(name=f"{what} in the host name", harm=Harm.TERMINAL, values=((("facts", "node", "hostname"), text), (("facts", "node", "python"), text))) for what, text in spoken.items()),
-        *(Attack(name=f"{what} in the message", harm=Harm.TERMINAL, values=_failed(msg=text, stderr=text), is_told=True) for what, text in spoken.items()),
+        *(
+            Attack(name=f"a template in {place}", harm=Harm.TEMPLATE, values=values, is_told=place == "the message")
+            for place, values in placed.items()
+        ),
+        *(
+            Attack(
+                name=f"{what} in the host name",
+                harm=Harm.TERMINAL,
+                values=((("facts", "node", "hostname"), text), (("facts", "node", "python"), text)),
+            )
+            for what, text in spoken.items()
+        ),
+        *(
+            Attack(
+                name=f"{what} in the message", harm=Harm.TERMINAL, values=_failed(msg=text, stderr=text), is_told=True
+            )
+            for what, text in spoken.items()
+        ),
     )
 
 

@@ -62,7 +62,7 @@ ODD = {
     "a date that is none": "version = 2\na = 2026-99-99\n",
     "a text that speaks to the terminal": f'version = 2\n"{TITLE}\n',
     "a template": f'version = 2\nroot = "{TEMPLATE}"\n',
-    "a path with a template": f"version = 2\nimports = [\"/{TEMPLATE.replace(chr(39), '')}\"]\n",
+    "a path with a template": f'version = 2\nimports = ["/{TEMPLATE.replace(chr(39), "")}"]\n',
     "nothing but zero bytes": "\0" * 100,
     "carriage returns alone": "version = 2\rimports = 5\r",
 }

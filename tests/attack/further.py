@@ -74,11 +74,35 @@ FURTHER = (
     Attack(name="three megabytes of errors", harm=Harm.PLAUSIBLE, error="e" * 3_000_000),
     Attack(name="a status of 1 after a good answer", harm=Harm.PLAUSIBLE, status=1),
     Attack(name="a status of 255 after a good answer", harm=Harm.PLAUSIBLE, status=255),
-    Attack(name="facts of a schema to come", harm=Harm.PLAUSIBLE, values=_fact("schema", value="grapnel.dev/facts/v9"), is_told=True),
-    Attack(name="an answer in UTF-16", harm=Harm.BUG, instead=json.dumps({"changed": False, "facts": {}}).encode("utf-16"), is_told=True),
+    Attack(
+        name="facts of a schema to come",
+        harm=Harm.PLAUSIBLE,
+        values=_fact("schema", value="grapnel.dev/facts/v9"),
+        is_told=True,
+    ),
+    Attack(
+        name="an answer in UTF-16",
+        harm=Harm.BUG,
+        instead=json.dumps({"changed": False, "facts": {}}).encode("utf-16"),
+        is_told=True,
+    ),
     Attack(name="an answer with a byte order mark", harm=Harm.BUG, before=b"\xff\xfe"),
-    Attack(name="an answer cut off", harm=Harm.BUG, instead=b'{"changed": false, "facts": {"schema": "grapnel', is_told=True),
+    Attack(
+        name="an answer cut off",
+        harm=Harm.BUG,
+        instead=b'{"changed": false, "facts": {"schema": "grapnel',
+        is_told=True,
+    ),
     Attack(name="a key of a megabyte", harm=Harm.PLAUSIBLE, values=((("k" * 1_000_000,), 1),), is_told=True),
-    Attack(name="a number with 4000 digits", harm=Harm.PLAUSIBLE, values=_fact("gpus", value=[{"address": "a", "vendor": "b", "device": "c", "class": "d", "numa_node": raw(b"9" * 4000)}]), is_told=True),
-    Attack(name="half a million small values", harm=Harm.PLAUSIBLE, values=_fact("more", value=[0] * 600_000), is_told=True),
+    Attack(
+        name="a number with 4000 digits",
+        harm=Harm.PLAUSIBLE,
+        values=_fact(
+            "gpus", value=[{"address": "a", "vendor": "b", "device": "c", "class": "d", "numa_node": raw(b"9" * 4000)}]
+        ),
+        is_told=True,
+    ),
+    Attack(
+        name="half a million small values", harm=Harm.PLAUSIBLE, values=_fact("more", value=[0] * 600_000), is_told=True
+    ),
 )

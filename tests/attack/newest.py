@@ -78,8 +78,20 @@ class NewestController(Controller):
         return "\n".join(
             [
                 shlex.join(["mount", "-t", "overlay", "grapnel", "-o", layers, str(merged)]),
-                *(shlex.join(["mount", "--rbind", str(source), f"{merged}{place}"]) for place, source in places.items()),
+                *(
+                    shlex.join(["mount", "--rbind", str(source), f"{merged}{place}"])
+                    for place, source in places.items()
+                ),
                 *(shlex.join(["mount", "--rbind", place, f"{merged}{place}"]) for place in ("/proc", "/dev")),
-                shlex.join(["exec", "/usr/sbin/chroot", str(merged), "sh", "-c", f"cd {shlex.quote(str(self.folder))} && exec {shlex.join(argv)}"]),
+                shlex.join(
+                    [
+                        "exec",
+                        "/usr/sbin/chroot",
+                        str(merged),
+                        "sh",
+                        "-c",
+                        f"cd {shlex.quote(str(self.folder))} && exec {shlex.join(argv)}",
+                    ]
+                ),
             ]
         )

@@ -74,7 +74,11 @@ class StandIns:
 
     def _variables(self, name: str) -> dict[str, str]:
         python = str(self._folder(name) / "python3")
-        return {"ansible_connection": "local", "ansible_python_interpreter": python, "ansible_python3_interpreter": python}
+        return {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": python,
+            "ansible_python3_interpreter": python,
+        }
 
     def _folder(self, name: str) -> Path:
         return self.controller.folder / "nodes" / name

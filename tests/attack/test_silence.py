@@ -28,7 +28,9 @@ PATIENCE = re.compile(r"^(\s+timeout:) 300\b", re.MULTILINE)
 SECONDS = 8
 ASLEEP = Attack(name="sleeps for an hour", harm=Harm.BUG, sleep_s=3600, is_told=True)
 ENDLESS = Attack(name="never ceases", harm=Harm.BUG, instead=b"y\n" * 32_768, is_endless=True, is_told=True)
-ENDLESS_JSON = Attack(name="an endless list", harm=Harm.BUG, instead=b'{"facts": {"more": [' + b"[],", is_endless=True, is_told=True)
+ENDLESS_JSON = Attack(
+    name="an endless list", harm=Harm.BUG, instead=b'{"facts": {"more": [' + b"[],", is_endless=True, is_told=True
+)
 LATE = Attack(name="answers two seconds late", harm=Harm.PLAUSIBLE, sleep_s=2)
 ATTACKS = (ASLEEP, ENDLESS, ENDLESS_JSON, LATE)
 
@@ -57,7 +59,9 @@ def silent() -> Iterator[dict[str, object]]:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_nodes_without_end_are_told_by_name_and_the_others_are_planned(tmp_path: Path, silent: dict[str, object]) -> None:
+def test_nodes_without_end_are_told_by_name_and_the_others_are_planned(
+    tmp_path: Path, silent: dict[str, object]
+) -> None:
     controller = Controller(tmp_path / "operator")
     controller.folder.mkdir()
     controller.declare()

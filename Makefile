@@ -10,7 +10,7 @@ demo:       ## set everything up and watch a bare node become a GPU node
 	@$(SETUP) demo
 test:       ## set everything up and pass every test
 	@$(SETUP) test
-fuzz:       ## let fuzzers loose on the hook's parsers for half an hour, or SECONDS=n; make test does two minutes of it
+fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does two minutes of it
 	@$(SETUP) fuzz
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(SETUP) e2e

@@ -6,11 +6,13 @@ msgspec by itself skips what it does not know unread and lets the last of two eq
 from __future__ import annotations
 
 import json
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
 from provision.printable import printable
+
+_LONGEST: Final = 300
 
 T = TypeVar("T")
 
@@ -31,7 +33,7 @@ def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
     except MemoryError:
         raise MalformedError("it needs too much memory") from None
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        reason = printable(str(error), limit=300)
+        reason = printable(str(error), limit=_LONGEST)
         raise MalformedError(reason[:1].lower() + reason[1:]) from error
     return value
 
@@ -44,15 +46,16 @@ def as_bytes(data: object) -> bytes:
         text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
         return text.encode()
     except (TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise MalformedError(f"not a document of JSON: {printable(str(error), limit=300)}") from error
+        raise MalformedError(f"not a document of JSON: {printable(str(error), limit=_LONGEST)}") from error
 
 
 def _require_unique(pairs: list[tuple[str, object]]) -> None:
     """Refuse an object that has a key twice; what the objects hold is not kept."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise MalformedError(f"the key {printable(twice, limit=64)!r} is given twice")
+    known: set[str] = set()
+    for key, _ in pairs:
+        if key in known:
+            raise MalformedError(f"the key {printable(key, limit=64)} is given twice")
+        known.add(key)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -126,7 +126,7 @@ class Session:
         self.progress.say("every test passed")
 
     def fuzz(self) -> None:
-        """Run the fuzzers of the hook's parsers for longer: ``SECONDS`` in all."""
+        """Run the fuzzers for longer: ``SECONDS`` in all."""
         self.environment()
         self._fuzz(int(os.environ.get("SECONDS", FUZZ_S)))
 

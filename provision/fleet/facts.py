@@ -2,12 +2,13 @@
 
 The contract is ``docs/contracts/node-facts``. Unknown fields are ignored (a newer module may say more), known ones are
 checked for their type, their size and their grammar: whoever is root of the node may have written them. Text that a
-user of the node chooses (names of processes, of units) never makes facts wrong, it is made presentable. What the facts
+user of the node chooses (names of processes, of units) never makes facts wrong, it is made printable. What the facts
 mean for a declaration belongs to ``provision.planner``.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -33,7 +34,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _tidy(value: _Value, name: str, limit: int) -> None:
-    """Make a text presentable that somebody on the node chose."""
+    """Make a text printable that somebody on the node chose."""
     text = getattr(value, name)
     if text is not None:
         msgspec.structs.force_setattr(value, name, printable(text, limit=limit))
@@ -260,20 +261,34 @@ _BY_KEY: Final[Mapping[str, Any]] = {
     "engines": Engine | None,
     "releases": Release | None,
 }
+_KEYED: Final = re.compile(r" - at `\$\.(\w+)\[\.\.\.\][^`]*`$")
 
 
 def _with_key(reason: str, raw: bytes) -> str:
     """Return a reason with the key in its path that msgspec leaves out: ``$.files[...].mode``."""
-    field = reason.partition("`$.")[2].partition("[...]")[0]
-    if field not in _BY_KEY:
-        return reason
+    path = _KEYED.search(reason)
+    try:
+        key = "" if path is None else _wrong_key(raw, path.group(1))
+    except (
+        msgspec.MsgspecError,
+        LookupError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):
+        return reason  # such as of a document that has the field twice
+    return reason.replace("[...]", f'["{printable(key, limit=64)}"]', 1) if key else reason
+
+
+def _wrong_key(raw: bytes, field: str) -> str:
+    """Return the first key of a mapping whose value is not what it should be."""
     entries = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[field]
     for key, value in msgspec.json.decode(entries, type=dict[str, msgspec.Raw]).items():
         try:
             msgspec.json.decode(value, type=_BY_KEY[field])
         except msgspec.ValidationError:
-            return reason.replace("[...]", f'["{printable(key, limit=64)}"]', 1)
-    return reason
+            return key
+    return ""
 
 
 def _error(node: str, reason: str) -> FactsError:

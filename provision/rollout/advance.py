@@ -64,7 +64,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
     if not held:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
         return _enter(node, record, _NEXT[record.phase], now) if is_done else RunStep(node.name, record.phase), ""
-    if now - max(record.since, began) >= node.drain_timeout:
+    if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
         return _fail(node, record, f"after {_minutes(node)}: {held}", now), ""
     return _again(node, record, step, now), held
 

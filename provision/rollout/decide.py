@@ -33,7 +33,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     actions, waiting = _go_on(snapshot, now)
     stop = _failure(snapshot, actions) or _stuck(flying)
     waiting |= {node.name: node.obstacle for node in snapshot.nodes if node.obstacle and node.has_failed_before}
-    queue = _Queue(snapshot.nodes, policy, now)
+    queue = _Queue(snapshot, policy, now)
     for node in in_order(snapshot.nodes):
         reason = f"stopped: {stop}" if stop else queue.why_not(node)
         if reason:
@@ -86,7 +86,8 @@ def _stuck(flying: Sequence[NodeState]) -> str | None:
 class _Queue:
     """Hands out what may begin: one decision's count of slots."""
 
-    def __init__(self, nodes: Sequence[NodeState], policy: Policy, now: datetime) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: datetime) -> None:
+        nodes, began = snapshot.nodes, snapshot.began
         self._policy, self._now = policy, now
         self._total = len(nodes)
         self._flying = {node.name: node.record.phase for node in nodes if node.is_in_flight and node.record}
@@ -94,9 +95,9 @@ class _Queue:
         self._not_ready = {node.name for node in nodes if not node.view.is_ready}
         done = [(node, node.record) for node in nodes if node.record is not None and node.record.phase is Phase.DONE]
         self._soaking = [
-            (node, record.since + policy.soak)
+            (node, record.believed_since(now, began) + policy.soak)
             for node, record in done
-            if record.target == node.target and now < record.since + policy.soak
+            if record.target == node.target and now < record.believed_since(now, began) + policy.soak
         ]
         self._reasons: list[tuple[str, bool]] = []  # and whether it ends by itself, or may
 

@@ -6,11 +6,14 @@ Times are in UTC and know it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
 
 
 class Phase(StrEnum):
@@ -48,6 +51,13 @@ class Record:
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+
+    def believed_since(self, now: datetime, began: datetime) -> datetime:
+        """Return ``since``, or ``began`` where that is still to come: a node's own kubelet may write its record.
+
+        Otherwise a node could hold the others up for as long as it likes with one date.
+        """
+        return self.since if self.since <= now + CLOCKS_DIFFER else began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

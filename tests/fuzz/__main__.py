@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.machine.folders import cache_dir
+from tests.fuzz.controller import CONTROLLER
 from tests.fuzz.parsers import PARSERS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ CORPUS = Path(__file__).parent / "corpus"
 FOUND = REPOSITORY / "dist/fuzz"
 MEMORY_MIB = 1024
 LONGEST_BYTES = 1 << 12
+NAMES = [*PARSERS, *CONTROLLER]
 ONE_INPUT_S = 10  # more than this for 4 KiB is a finding
 START_S = 60
 
@@ -66,9 +68,9 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     options.add_argument("--seconds", type=int, default=120, help="time for all of them together")
     options.add_argument("--jobs", type=int, default=2, help="how many run at once")
-    options.add_argument("parsers", nargs="*", metavar="PARSER", help=f"of {', '.join(PARSERS)}")
+    options.add_argument("parsers", nargs="*", metavar="PARSER", help=f"of {', '.join(NAMES)}")
     chosen = options.parse_args()
-    names = chosen.parsers or list(PARSERS)
+    names = chosen.parsers or NAMES
     share = max(1, chosen.seconds * chosen.jobs // len(names))
     with ThreadPoolExecutor(chosen.jobs) as pool:
         results = list(pool.map(lambda name: fuzz(name, share), names))

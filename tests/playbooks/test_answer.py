@@ -36,6 +36,22 @@ def test_what_a_module_returns_passes() -> None:
     assert check_answer(answer, RETURNS) == answer
 
 
+@pytest.mark.parametrize(
+    "diff",
+    [
+        pytest.param({"before": "a", "after": "b"}, id="texts"),
+        pytest.param(
+            [{"before_header": "/etc/x", "after_header": "/etc/x", "before": "", "after": "b"}], id="of files"
+        ),
+        pytest.param({"before": {"path": "/etc/x"}, "after": {"path": "/etc/x", "state": "link"}}, id="properties"),
+        pytest.param({"prepared": "The following NEW packages will be installed"}, id="of apt"),
+        pytest.param({}, id="nothing"),
+    ],
+)
+def test_a_diff_passes_in_every_form_that_ansible_prints(diff: object) -> None:
+    assert check_answer({"diff": diff}, None) == {"diff": diff}
+
+
 def test_texts_lose_what_they_were_tagged_with() -> None:
     found = check_answer({"paths": [Tagged("{{ x }}")], Tagged("previous"): Tagged("y")}, RETURNS)
     assert (type(found["paths"][0]), type(found["previous"])) == (str, str)

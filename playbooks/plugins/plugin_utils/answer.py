@@ -85,7 +85,9 @@ def _discovered(facts: object) -> dict[str, Any]:
 def _is_diff(value: object) -> bool:
     parts = value if isinstance(value, list) else [value]
     return all(
-        isinstance(part, dict) and set(part) <= _DIFF_KEYS and all(isinstance(text, str) for text in part.values())
+        isinstance(part, dict)
+        and set(part) <= _DIFF_KEYS
+        and all(isinstance(one, (str, dict)) for one in part.values())
         for part in parts
     )
 

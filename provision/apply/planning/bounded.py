@@ -7,8 +7,6 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from provision.apply.errors import CanceledError
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.limits import DEFAULT
@@ -20,12 +18,13 @@ from provision.apply.planning.process import (
     OversizeError,
     WorkerProcess,
 )
-from provision.apply.planning.wire import Answer, Question, Setup, encode_frame
+from provision.apply.planning.wire import Question, Setup, decode_answer, encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from provision.apply.planning.limits import Limits
+    from provision.apply.planning.wire import Answer
     from provision.fleet.facts import NodeFacts
     from provision.payload.model import Payload
     from provision.planner.model import NodePlan
@@ -82,7 +81,7 @@ class BoundedPlanner:
         request, self._unsent = self._unsent + request, b""
         try:
             frame = self._worker.ask(request, cancel, wall_s=limits.wall_s, limit_bytes=limits.answer_bytes)
-            answer = msgspec.json.decode(frame, type=Answer)
+            answer = decode_answer(frame)
         except CanceledWorkError:
             raise _canceled(node) from None
         except LateError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MIB: Final = 1 << 20
-_QUESTION: Final = "is a file of it unusually large?"
+_QUESTION: Final = "are its files or package lists unusually large?"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

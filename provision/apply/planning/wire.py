@@ -10,13 +10,17 @@ from typing import Final
 
 import msgspec
 
+from provision import strict_json
+from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.limits import Limits  # noqa: TC001
 from provision.fleet.facts import NodeFacts  # noqa: TC001 - msgspec resolves the annotations
 from provision.payload.model import Payload  # noqa: TC001
 from provision.planner.model import NodePlan  # noqa: TC001
 from provision.spec.model import StackSpec  # noqa: TC001
+from provision.strict_json import MalformedError
 
 LENGTH: Final = struct.Struct(">I")
+_LIMIT_BYTES: Final = 64 << 20
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     trace: str = ""
     is_last: bool = False
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Return what the worker answered; raises PlanningError for anything else."""
+    try:
+        return strict_json.decode(data, Answer, limit_bytes=_LIMIT_BYTES)
+    except MalformedError as error:
+        raise PlanningError(f"the planner's answer cannot be read: {error}") from error
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:

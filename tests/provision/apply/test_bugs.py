@@ -60,7 +60,8 @@ def test_a_node_that_cannot_be_planned_for_fails_alone(bug: type[Exception]) -> 
     assert statuses(results) == [Status.CONVERGED, Status.FAILED, Status.CONVERGED]
     failure = results["n2"].failure
     assert failure is not None
-    assert failure.message.startswith(f"a bug while planning n2: {bug.__name__}: unhashable\\n\\x1b[2J")
+    reason = r"unhashable\n\x1b[2Jtype"
+    assert failure.message.startswith(f"a bug while planning n2: {bug.__name__}: {reason}")
     assert failure.message.endswith(": run it again with --debug and report what it prints")
     assert "Traceback" not in failure.message
 

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from provision.apply.converge import assess
@@ -17,7 +18,7 @@ from provision.planner.model import decode_plan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.apply.fakes import COLLECTION, Watcher
-from tests.provision.samples import PAYLOAD, as_json, configured, edit_package, make_facts, make_stack, simulate_apply
+from tests.provision.samples import PAYLOAD, configured, edit_package, make_facts, make_stack, simulate_apply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,9 @@ class SimulatedFleet:
     def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
         for name in request.nodes:
             if request.playbook.stem == "facts":
-                yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": as_json(self.nodes[name])})
+                yield TaskDone(
+                    name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])}
+                )
             else:
                 plan = decode_plan(json.dumps(request.extra_vars["grapnel_plan"]))
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)

@@ -122,7 +122,7 @@ def test_a_key_that_is_given_twice_is_refused(once: str, twice: str) -> None:
     assert "is given twice" in refusal(whole.replace(once, twice, 1).encode())
 
 
-def test_names_of_processes_are_made_presentable_and_never_refused() -> None:
+def test_names_of_processes_are_made_printable_and_never_refused() -> None:
     holder = {
         "pid": 7,
         "command": "a\x1b]0;pwned\x07\nb" + LONG,
@@ -136,12 +136,12 @@ def test_names_of_processes_are_made_presentable_and_never_refused() -> None:
     }
     facts = parse_facts(document(device_holders=[holder], package_manager=package_manager))
     (read,) = facts.device_holders
-    assert read.command.startswith("a\\x1b]0;pwned")
+    assert read.command.startswith(r"a\x1b]0;pwned\x07\nbx")
     assert len(read.command) == 128
-    assert (read.unit, read.devices) == ("\\x1b[1m.scope", ("/dev/nvidia0\\n",))
+    assert (read.unit, read.devices) == (r"\x1b[1m.scope", (r"/dev/nvidia0\n",))
     manager = facts.package_manager
     assert manager.locked_by is not None
-    assert manager.locked_by.command == "\\u202etpa"
+    assert manager.locked_by.command == r"\u202etpa"
     assert manager.lists_error is not None
     assert manager.lists_error.isprintable()
     assert len(manager.lists_error) == 2000

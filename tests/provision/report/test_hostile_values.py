@@ -38,6 +38,7 @@ from provision.report import (
     render_rollout,
     show,
 )
+from provision.report.console import Text
 from provision.rollout.model import Phase
 from provision.rollout.prepare import Prepared
 from provision.runner import Outcome, TaskDone, TaskStarted
@@ -218,6 +219,14 @@ def test_with_colour_there_are_the_styles_of_a_harmless_value_and_no_others(
 @every_view
 def test_a_value_stays_one_value_and_is_readable(show_view: Callable[[Console, str], None]) -> None:
     assert r"1.0\x1b[2J\u202e" in shown(show_view, "1.0\x1b[2J\u202e", 200)
+
+
+def test_text_is_clean_before_it_is_measured() -> None:
+    """Rich itself drops some controls without a word, and breaks lines at others."""
+    spelled = r"a\r\n\x08\x07b"
+    raw = "a\r\n\x08\x07b"
+    for text in (Text(raw), Text().append(raw), Text.assemble(raw), Text.assemble((raw, "bold"))):
+        assert text.plain == spelled
 
 
 def test_the_plan_of_a_node_that_is_as_declared_cannot_be_forged() -> None:

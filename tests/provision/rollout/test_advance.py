@@ -33,6 +33,14 @@ def ended(phase: Phase, **more: object) -> StepResult:
     return StepResult(phase=phase, ended=NOON, **more)  # type: ignore[arg-type]  # fields of the result, by name
 
 
+def test_a_date_to_come_does_not_put_the_time_limit_off() -> None:
+    action, _ = move(
+        Phase.DRAIN, now=NOON + 5 * MINUTE, gpu_pods=(pod("web-1"),), remembered={"since": NOON + timedelta(days=9999)}
+    )
+    assert isinstance(action, Write)
+    assert action.record.phase is Phase.FAILED
+
+
 @pytest.mark.parametrize(
     ("phase", "following"),
     [

@@ -150,6 +150,11 @@ def test_the_next_node_follows_after_the_soak() -> None:
     assert begun(at(*nodes, soak=soak, now=NOW + MINUTE)) == ["n2"]
 
 
+def test_a_date_to_come_holds_nobody_up() -> None:
+    ahead = done("n1", since=NOW + timedelta(days=9999))
+    assert begun(at(ahead, state("n2"), soak=5 * MINUTE)) == ["n2"]
+
+
 def test_what_soaks_has_to_stay_healthy() -> None:
     sick = done("n1", since=NOW - MINUTE, is_ready=False)
     decision = at(sick, state("n2"), soak=5 * MINUTE, still_since=NOW - STILL)

@@ -145,11 +145,11 @@ def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, ob
     assert path in outcome.failure.message
 
 
-def test_names_of_holders_are_made_presentable() -> None:
+def test_names_of_holders_are_made_printable() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "\x1b[2Jtrain" + "x" * 500, "unit": "a\nb.service"}])
     (holder,) = carry_out(node, Phase.RELEASE).holders
     assert holder.command.startswith("\\x1b[2Jtrain")
-    assert (len(holder.command), holder.unit) == (128, "a\\nb.service")
+    assert (len(holder.command), holder.unit) == (128, r"a\nb.service")
 
 
 @pytest.mark.parametrize(

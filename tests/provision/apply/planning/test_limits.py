@@ -11,6 +11,7 @@ from provision.apply.planning.errors import LimitError
 from provision.apply.planning.limits import Limits, limit_this_process
 
 MIB = 1 << 20
+QUESTION = "are its files or package lists unusually large?"
 STANDING = (resource.RLIMIT_CPU, resource.RLIMIT_DATA)
 
 
@@ -31,7 +32,7 @@ def test_time_of_the_processor_ends_even_what_catches_everything() -> None:
     before = standing()
     with pytest.raises(LimitError) as raised, limit_this_process("planning n1", Limits(cpu_s=1)):
         swallow()
-    assert raised.value.message == "planning n1 took more than 1 s of CPU: is a file of it unusually large?"
+    assert raised.value.message == f"planning n1 took more than 1 s of CPU: {QUESTION}"
     assert standing() == before
 
 
@@ -39,7 +40,7 @@ def test_memory_ends() -> None:
     before = standing()
     with pytest.raises(LimitError) as raised, limit_this_process("planning n1", Limits(memory_bytes=16 * MIB)):
         bytearray(64 * MIB)
-    assert raised.value.message == "planning n1 took more than 16 MiB of memory: is a file of it unusually large?"
+    assert raised.value.message == f"planning n1 took more than 16 MiB of memory: {QUESTION}"
     assert len(bytearray(64 * MIB)) == 64 * MIB
     assert standing() == before
 

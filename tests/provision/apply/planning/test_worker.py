@@ -44,8 +44,7 @@ def test_half_a_question_is_the_end() -> None:
 def test_a_bug_is_answered_with_its_place_and_its_traceback() -> None:
     broken = Payload(hook=Artifact("/hook.tar", 7), node={}, unit="")  # type: ignore[arg-type]  # no digest is a number
     answer = answer_question(QUESTION, Setup(payload=broken, limits=DEFAULT))
-    assert answer.error.startswith(
-        "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planner/"
-    )
+    bug = "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planner/"
+    assert answer.error.startswith(bug)
     assert "Traceback" in answer.trace
     assert not answer.is_last

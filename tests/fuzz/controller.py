@@ -1,0 +1,133 @@
+"""What every decoder of the controller is called with, and what must hold whatever the bytes are.
+
+Whoever is root of a node may have written them. An expected failure is a GrapnelError of the decoder's own kind;
+everything else that comes out is a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provision.apply.planning.errors import PlanningError
+from provision.apply.planning.wire import decode_answer
+from provision.cluster.errors import JournalError, RecordError
+from provision.cluster.journal import read_journal
+from provision.cluster.record import decode_record, encode_record
+from provision.fleet.errors import AnswerError, FactsError
+from provision.fleet.facts import parse_facts
+from provision.fleet.released import parse_released
+from provision.planner.model import decode_plan, encode_plan
+from provision.planner.plan import plan_node
+from provision.render import containerd, crio, docker
+from provision.render.errors import EngineConfigError
+from tests.provision.samples import PAYLOAD, make_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.errors import GrapnelError
+
+STACK = make_stack()
+HANDLER = "nvidia"
+
+
+def _assert_tidy(refusal: GrapnelError) -> None:
+    assert refusal.message.isprintable()
+    assert len(refusal.message) < 1000
+
+
+def node_facts(data: bytes) -> None:
+    """Facts that are taken can be planned for, and the plan says whose it is."""
+    try:
+        facts = parse_facts(data, node="n1")
+    except FactsError as refusal:
+        _assert_tidy(refusal)
+        return
+    assert plan_node(facts, STACK, PAYLOAD, name="n1").node == "n1"
+
+
+def released(data: bytes) -> None:
+    """What a daemon says of who holds a GPU can be shown as it is."""
+    try:
+        found = parse_released(data)
+    except AnswerError as refusal:
+        _assert_tidy(refusal)
+        return
+    assert all(f"{one.command}{one.unit}{one.pod_uid}".isprintable() for one in found.holders)
+
+
+def plan_answer(data: bytes) -> None:
+    """An answer of the planner's process is a plan that can be written down, or none."""
+    try:
+        answer = decode_answer(data)
+    except PlanningError as refusal:
+        _assert_tidy(refusal)
+        return
+    if answer.plan is not None:
+        assert decode_plan(encode_plan(answer.plan)) == answer.plan
+
+
+def record(data: bytes) -> None:
+    """A record that is read can be written and read again."""
+    try:
+        found = decode_record(data)
+    except RecordError as refusal:
+        _assert_tidy(refusal)
+        return
+    again = decode_record(encode_record(found))
+    assert (again.phase, again.target, again.since) == (found.phase, found.target, found.since)
+
+
+def journal(data: bytes) -> None:
+    """A journal is read, or is said to be unreadable."""
+    descriptor = os.memfd_create("journal")
+    try:
+        os.write(descriptor, data)
+        read_journal(Path(f"/proc/self/fd/{descriptor}"))
+    except JournalError as refusal:
+        _assert_tidy(refusal)
+    finally:
+        os.close(descriptor)
+
+
+def documents(data: bytes) -> None:
+    """Every small document of JSON, with the same bytes."""
+    for decoder in (released, plan_answer, record, journal):
+        decoder(data)
+
+
+def containerd_files(version: str, main: str | None, others: list[str]) -> None:
+    """A drop-in that is rendered means to the engine what it says."""
+    drop_ins = {f"{containerd.DROP_IN_FOLDER}/{number}.toml": text for number, text in enumerate(others)}
+    files = containerd.render_containerd(main=main, drop_ins=drop_ins, handler=HANDLER, engine_version=version)
+    assert containerd.is_same_configuration(f"{files.drop_in}\n", files.drop_in)
+
+
+def crio_files(version: str, main: str | None, others: list[str]) -> None:
+    """The drop-in has the handler."""
+    drop_ins = {f"{crio.DROP_IN_FOLDER}/{number}.conf": text for number, text in enumerate(others)}
+    assert HANDLER in crio.render_crio(main=main, drop_ins=drop_ins, handler=HANDLER, engine_version=version)
+
+
+def docker_files(version: str, main: str | None, _others: list[str]) -> None:
+    """What is written once stays as it is."""
+    once = docker.render_docker(main=main, handler=HANDLER, engine_version=version)
+    assert docker.render_docker(main=once, handler=HANDLER, engine_version=version) == once
+
+
+def engine_files(data: bytes) -> None:
+    """Every engine's configuration, with the same bytes: version, main file and drop-ins, parted by NUL."""
+    version, *files = data.decode("utf-8", "replace").split("\0")
+    for render in (containerd_files, crio_files, docker_files):
+        with contextlib.suppress(EngineConfigError):
+            render(version[:64], files[0] if files else None, files[1:])
+
+
+CONTROLLER: dict[str, Callable[[bytes], Any]] = {
+    "node-facts": node_facts,
+    "node-documents": documents,
+    "engine-files": engine_files,
+}

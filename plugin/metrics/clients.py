@@ -25,6 +25,10 @@ class Clients(Generic[Key]):
         """How many there are."""
         return len(self._networks)
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether somebody is connected and need not go."""
+        return key in self._networks
+
     def all(self) -> tuple[Key, ...]:
         """Return everybody."""
         return tuple(self._networks)

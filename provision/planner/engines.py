@@ -116,21 +116,24 @@ def _strictest(facts: NodeFacts, paths: Iterable[str]) -> str:
 
 
 def _drop_ins(facts: NodeFacts) -> Mapping[str, str]:
-    """Return the texts of containerd's other configuration files by path, wherever they are."""
-    elsewhere = {
-        path: state.content
-        for path, state in facts.files.items()
-        if path.endswith(".toml") and state is not None and state.content is not None
-    }
-    found = elsewhere | dict(_below(facts, containerd.DROP_IN_FOLDER, containerd.DROP_IN_PATH))
-    return {path: text for path, text in found.items() if path not in {containerd.MAIN_PATH, containerd.DROP_IN_PATH}}
+    """Return the texts of containerd's other configuration files by path, wherever they are.
+
+    Raises `EngineConfigError` for one that is no text and is read wherever the folder of drop-ins is imported.
+    """
+    folder = f"{containerd.DROP_IN_FOLDER}/"
+    known = (path for path in facts.files if path.endswith(".toml") or path.startswith(folder))
+    others = [path for path in known if path not in {containerd.MAIN_PATH, containerd.DROP_IN_PATH}]
+    needed = [path for path in others if path.startswith(folder) and path.endswith(".toml")]
+    return _texts(facts, needed) | {path: text for path in others if (text := facts.content(path)) is not None}
 
 
 def _below(facts: NodeFacts, folder: str, ours: str) -> Mapping[str, str]:
     """Return the texts of all files of a folder but ours; raises `EngineConfigError` for one that is no text."""
-    paths = (path for path in facts.files if path.startswith(f"{folder}/") and path != ours)
-    texts = {path: _text_of(facts, path) for path in paths}
-    return {path: text for path, text in texts.items() if text is not None}
+    return _texts(facts, [path for path in facts.files if path.startswith(f"{folder}/") and path != ours])
+
+
+def _texts(facts: NodeFacts, paths: Iterable[str]) -> dict[str, str]:
+    return {path: text for path in paths if (text := _text_of(facts, path)) is not None}
 
 
 def _version(facts: NodeFacts, engine: Engine) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from provision.printable import printable
 from provision.render.errors import EngineConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Table:
     def name(self, *more: str) -> str:
         """Return the dotted name of the table, or of a key in it, short and printable."""
         keys = (*self.keys, *more)
-        return _shortened(".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key) for key in keys))
+        return shown(".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key) for key in keys))
 
     def wrong(self, key: str, expected: str) -> EngineConfigError:
         """Return the error about a key whose value has another type."""
@@ -129,7 +130,7 @@ def bom_of(text: str) -> str:
 
 def shown(text: str) -> str:
     """Return a name or path of the node, short and without characters that a terminal would obey."""
-    return _shortened("".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:_SHOWN_CHARACTERS]))
+    return printable(text, limit=_SHOWN_CHARACTERS)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -197,11 +198,7 @@ def _complaint(error: ValueError, text: str) -> str:
     """Return what a parser says, without pieces of the file."""
     said = _QUOTED.sub("…", str(error))
     template = " (it looks like a template)" if "{{" in text else ""
-    return f"{said[:1].lower()}{_shortened(said[1:])}{template}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+    return f"{said[:1].lower()}{shown(said[1:])}{template}"
 
 
 def _load_json(text: str) -> Any:  # noqa: ANN401 - of a foreign file

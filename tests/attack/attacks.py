@@ -1,7 +1,8 @@
 """The attacks of a node's root on whoever reads the answer of a module, as values.
 
-What each is against is told by ``harm``: what it does to the reader of ``naive.py``, which a test shows. ``@PWNED@`` is a
-file that an attack tries to make on the controller, ``@SECRET@`` one of the controller's own, ``HONEST`` the other node.
+What each is against is told by ``harm``: what it does to the reader of ``naive.py``, which a test shows. ``@PWNED@``
+is a file that an attack tries to make on the controller, ``@SECRET@`` one of the controller's own, ``HONEST`` the other
+node.
 """
 
 from __future__ import annotations

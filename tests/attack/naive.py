@@ -1,7 +1,7 @@
-"""A reader as it should not be: it believes what a node prints. It proves that an attack does harm where it is believed.
+"""A reader as it should not be: it believes what a node prints. It proves that an attack harms whoever believes it.
 
-Never used by anything but the tests. Each step is what a controller once did, here or elsewhere: events are looked for in
-all that is printed, texts are templates, variables come from answers, and what fails fails for everybody.
+Never used by anything but the tests. Each step is what a controller once did, here or elsewhere: events are looked for
+in all that is printed, texts are templates, variables come from answers, and what fails fails for everybody.
 """
 
 from __future__ import annotations

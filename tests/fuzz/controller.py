@@ -7,7 +7,9 @@ everything else that comes out is a finding.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,19 @@ from provision.planner.model import decode_plan, encode_plan
 from provision.planner.plan import plan_node
 from provision.render import containerd, crio, docker
 from provision.render.errors import EngineConfigError
+from provision.runner import TaskDone
+from provision.runner.frames import Decoder, FrameError
+from provision.runner.translate import Translator
 from tests.provision.samples import PAYLOAD, make_stack
+
+# The collection under its own name, without Ansible.
+sys.path.append(str(Path(__file__).parents[2] / "playbooks" / "collections"))
+from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
+    AnswerError as UnacceptableAnswer,
+)
+from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
+    check_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,8 +140,38 @@ def engine_files(data: bytes) -> None:
             render(version[:64], files[0] if files else None, files[1:])
 
 
+def run_events(data: bytes) -> None:
+    """Whatever comes through a run's channel is about the run's nodes, in lines."""
+    translator = Translator(("n1",))
+    with contextlib.suppress(FrameError):
+        for frame in Decoder().feed(data):
+            event = translator.translate(frame)
+            assert event is None or event.node == "n1"
+            if isinstance(event, TaskDone):
+                assert len(event.message.splitlines()) <= 1
+                assert all(len(line) <= 1000 for line in event.tail)
+
+
+def module_answer(data: bytes) -> None:
+    """What passes of a module's answer is plain JSON."""
+    try:
+        answer = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    for returns in (None, {"facts": dict, "paths": list, "previous": str}):
+        with contextlib.suppress(UnacceptableAnswer):
+            json.dumps(check_answer(answer, returns), allow_nan=False).encode()
+
+
+def runs(data: bytes) -> None:
+    """What a run of Ansible brings, with the same bytes."""
+    run_events(data)
+    module_answer(data)
+
+
 CONTROLLER: dict[str, Callable[[bytes], Any]] = {
     "node-facts": node_facts,
     "node-documents": documents,
     "engine-files": engine_files,
+    "run-events": runs,
 }

@@ -18,7 +18,9 @@ def find_parser(name: str) -> Callable[[bytes], object]:
     """Return a parser of the hook, or of the controller, which is imported only then."""
     if name in PARSERS:
         return PARSERS[name]
-    with atheris.instrument_imports(include=["provision", "tomlkit"], enable_loader_override=False):
+    with atheris.instrument_imports(
+        include=["provision", "tomlkit", "ansible_collections"], enable_loader_override=False
+    ):
         from tests.fuzz.controller import CONTROLLER  # noqa: PLC0415 - instrumented while it is imported
     return CONTROLLER[name]
 

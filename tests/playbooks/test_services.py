@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -320,6 +321,22 @@ def test_units_are_told_in_systemds_words(machine: Machine) -> None:
         "started_monotonic_us": 12,
     }
     assert units["crio.service"]["started_monotonic_us"] is None
+
+
+def test_what_a_killed_run_left_beside_a_file_is_no_file_of_the_engine(machine: Machine) -> None:
+    machine.write("/etc/crio/crio.conf.d/.99-nvidia.conf.grapnel-old", "[crio]\n")
+    machine.write("/etc/crio/crio.conf.d/10-site.conf", "[crio]\n")
+
+    found = [path for path in read_files(machine.host, []) if path.startswith("/etc/crio/crio.conf.d/")]
+
+    assert found == ["/etc/crio/crio.conf.d/10-site.conf", "/etc/crio/crio.conf.d/99-nvidia.conf"]
+
+
+def test_a_name_that_is_no_text_is_told_as_text(machine: Machine) -> None:
+    folder = machine.write("/etc/containerd/conf.d/50-site.toml").parent
+    os.close(os.open(os.fsencode(folder) + b"/60-\xff.toml", os.O_CREAT))
+
+    assert "/etc/containerd/conf.d/60-\\xff.toml" in read_files(machine.host, [])
 
 
 def test_files_tell_text_mode_and_absence(machine: Machine) -> None:

@@ -242,10 +242,15 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
+def is_leftover(name: str) -> bool:
+    """Tell whether a file has the name of one that only lies beside another while that is exchanged."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
 def remove_leftovers(host: Host, folder: str) -> None:
     """Remove from a folder, and those below it, what a killed run has left beside the files."""
     for below, _, names in os.walk(host.path(folder)):
-        for name in filter(_LEFTOVER.fullmatch, names):
+        for name in filter(is_leftover, names):
             with contextlib.suppress(OSError):
                 Path(below, name).unlink()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
 if TYPE_CHECKING:
@@ -38,30 +40,39 @@ _FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", "/etc/crio/crio.
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
     """Facts ``files``: what the planner always asks for, files beside those, and ``more``; absent ones are None."""
-    beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder))
-    return {path: _read_file(host, path) for path in sorted({*_FILES, *beside, *more})}
+    beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
+    return {_as_text(path): _read_file(host, path) for path in sorted({*_FILES, *beside, *more})}
+
+
+def _as_text(path: str) -> str:
+    """Return a path whose name may not be UTF-8 as text that can be sent."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _read_file(host: Host, path: str) -> dict[str, Any] | None:
     place = host.path(path)
     if not place.is_file():
         return None
-    status = place.stat()
-    data = place.read_bytes()
+    with place.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        start = stream.read(_CONTENT_LIMIT_BYTES)
+        digest = hashlib.sha256(start)
+        while more := stream.read(_CONTENT_LIMIT_BYTES):
+            digest.update(more)
     return {
         "mode": f"{status.st_mode & 0o7777:04o}",
         "uid": status.st_uid,
         "gid": status.st_gid,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "content": _text(data),
+        "sha256": digest.hexdigest(),
+        "content": _text(start),
     }
 
 
-def _text(data: bytes) -> str | None:
+def _text(start: bytes) -> str | None:
     """Decode what is small enough and text."""
-    if len(data) >= _CONTENT_LIMIT_BYTES:
+    if len(start) >= _CONTENT_LIMIT_BYTES:
         return None
     try:
-        return data.decode("utf-8")
+        return start.decode("utf-8")
     except UnicodeDecodeError:
         return None

@@ -187,6 +187,25 @@ def test_closing_hangs_up_on_everybody() -> None:
     assert asyncio.run(asyncio.wait_for(scenario(), 20)) == (b"", b"")
 
 
+@pytest.mark.parametrize("rounds", range(8))
+def test_closing_is_not_missed_by_a_client_whose_request_comes_at_that_moment(rounds: int) -> None:
+    async def never() -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async def scenario() -> None:
+        async with serving(never) as (server, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await clients(server, 1)
+            writer.write(SCRAPE)
+            for _ in range(rounds):  # of the loop: one of these numbers is the moment
+                await asyncio.sleep(0)
+            await server.close()
+            await hang_up(writer)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 def test_an_address_that_is_taken_is_an_error_of_the_system() -> None:
     async def scenario() -> None:
         async with serving() as (_, port):

@@ -164,6 +164,13 @@ def test_an_odd_file_is_a_problem_of_its_node(changes: dict[str, dict[str, objec
     assert [each.message for each in plan(facts).problems] == [message]
 
 
+def test_rubbish_that_containerd_does_not_read_is_no_problem() -> None:
+    path = "/etc/containerd/conf.d/photo.jpg"
+    facts = edit_file_state(edit_file(configured(), path, ""), path, content=None)
+
+    assert plan(facts).is_empty
+
+
 def test_rubbish_in_the_place_of_our_own_file_is_replaced() -> None:
     facts = edit_file_state(configured(), DROP_IN_PATH, content=None)
 

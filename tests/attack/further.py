@@ -17,7 +17,8 @@ def _version(depends: tuple[str, ...] = (), version: str = "550.163.01-2") -> li
 
 
 def _available(**packages: object) -> Values:
-    return ((("facts", "available"), packages), (("facts", "packages"), {}))
+    driver = {name: _version() for name in ("libcuda1", "libnvidia-ml1", "nvidia-smi")}
+    return ((("facts", "available"), driver | packages), (("facts", "packages"), {}))
 
 
 def _chain(length: int) -> dict[str, object]:

@@ -89,8 +89,8 @@ class Pair:
                 self._write(path, content)
             yield
         finally:
-            for path, content in before.items():
-                self._write(path, content)
+            for path, former in before.items():
+                self._write(path, former)
 
     def _content(self, path: str) -> bytes | None:
         place = self.hostile.root / path.lstrip("/")

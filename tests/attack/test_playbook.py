@@ -60,7 +60,7 @@ def play(folder: Path, attacks: Iterable[Attack]) -> Played:
     fleet.prepare(attacks)
     before = fleet.canaries()
     variables = {"grapnel_stack_file": str(folder / "grapnel.yaml"), "grapnel_wait_s": 0}
-    argv = ["ansible-playbook", str(ROOT / "playbooks/site.yml"), "-i", "inventory.yaml", "--forks", "20"]
+    argv = ["ansible-playbook", str(ROOT / "playbooks/site.yml"), "-i", "inventory.yaml", "--check", "--forks", "20"]
     done = controller.run(*argv, "-e", json.dumps(variables))
     recap = {line.split()[0]: line.partition(":")[2].strip() for line in done.stdout.splitlines() if " ok=" in line}
     asked = [module for module, _ in fleet.asked(HONEST)]

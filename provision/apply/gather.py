@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.runner import RunRequest
 
 RESULT = "facts"
+WITHOUT_FACTS = "it answered without facts"
 SILENT = "ansible returned nothing for it: does the inventory still have it?"
 
 
@@ -39,6 +40,8 @@ def gather_facts(
             answer = _answer(event)
             if answer is not None:
                 answers[event.node] = answer
+            elif event.outcome is not Outcome.FAILED:
+                answers.setdefault(event.node, Failure(Status.FAILED, WITHOUT_FACTS, event.task))
     _raise_for(end)
     silent = Failure(Status.FAILED, end.message if end.status is RunStatus.TIMED_OUT else SILENT)
     return {node: answers.get(node, silent) for node in request.nodes}

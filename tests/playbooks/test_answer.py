@@ -52,6 +52,16 @@ def test_a_diff_passes_in_every_form_that_ansible_prints(diff: object) -> None:
     assert check_answer({"diff": diff}, None) == {"diff": diff}
 
 
+def test_what_ansible_prints_is_text() -> None:
+    hostile = "a\x1b]0;owned\x07\n\tb\u202e\x9b31m"
+    found = check_answer(
+        {"msg": hostile, "stderr": hostile, "diff": [{"before": hostile, "after": {hostile: [hostile]}}]}, None
+    )
+    shown = "a\\x1b]0;owned\\x07\n\tb\\u202e\\x9b31m"
+    assert (found["msg"], found["stderr"], found["diff"][0]["before"]) == (shown, shown, shown)
+    assert all(key.isprintable() for key in found["diff"][0]["after"])
+
+
 def test_texts_lose_what_they_were_tagged_with() -> None:
     found = check_answer({"paths": [Tagged("{{ x }}")], Tagged("previous"): Tagged("y")}, RETURNS)
     assert (type(found["paths"][0]), type(found["previous"])) == (str, str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.grapnel.node.plugins.plugin_utils.answer import show
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
 
 
@@ -14,4 +15,4 @@ class ActionModule(CheckedAction):
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a warning for each holder."""
-        return {"warnings": [f"a GPU is still held: {line}" for line in answer.get("held_by", [])]}
+        return {"warnings": [f"a GPU is still held: {line}" for line in show(answer.get("held_by", []))]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ansible_collections.grapnel.node.plugins.plugin_utils.answer import show
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
 
 
@@ -14,5 +15,5 @@ class ActionModule(CheckedAction):
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a warning for each obstacle."""
-        said = f"kernel module {answer.get('previous')} could not be exchanged now"
-        return {"warnings": [f"{said}: {line}" for line in answer.get("obstacles", [])]}
+        said = f"kernel module {show(answer.get('previous', ''))} could not be exchanged now"
+        return {"warnings": [f"{said}: {line}" for line in show(answer.get("obstacles", []))]}

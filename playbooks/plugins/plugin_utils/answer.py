@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
 MAX_DEPTH = 24
 MAX_VALUES = 500_000
 MAX_CHARACTERS = 3_500_000
@@ -23,6 +25,7 @@ _COMMON: Mapping[str, type] = {"changed": bool, "failed": bool, "skipped": bool,
 # Ansible takes orders from these, whatever module they come from.
 _ORDERS = frozenset({"add_group", "add_host", "ansible_job_id", "ansible_stats", "results", "unreachable"})
 _STREAMS = ("stdout", "stderr", "module_stdout", "module_stderr")
+_SHOWN = ("msg", "diff", *_STREAMS)  # what Ansible prints
 # Restatements, and what a module says aside: it is told by the action, from what has been checked, or not at all.
 _DROPPED = frozenset({"invocation", "warnings", "deprecations", "exception", "stdout_lines", "stderr_lines"})
 _DISCOVERED = re.compile(r"^discovered_interpreter_[a-z]+$")
@@ -56,7 +59,20 @@ def check_answer(answer: object, returns: Mapping[str, type] | None) -> dict[str
             raise AnswerError(f"it has a key that the module does not return: {str(key)[:100]!r}")
     if "diff" in found and not _is_diff(found["diff"]):
         raise AnswerError("its diff is not one")
-    return found
+    return found | {key: show(found[key]) for key in _SHOWN if key in found}
+
+
+def show(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    """Return a value with its texts as Ansible may print them: lines, tabs, and nothing else that a terminal acts on."""
+    if isinstance(value, str):
+        return "\n".join("\t".join(map(_spelled, line.split("\t"))) for line in value.split("\n"))
+    if isinstance(value, dict):
+        return {_spelled(key): show(one) for key, one in value.items()}
+    return [show(one) for one in value] if isinstance(value, list) else value
+
+
+def _spelled(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else printable(text, limit=10 * len(text))
 
 
 def _is_dropped(key: object) -> bool:

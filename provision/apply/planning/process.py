@@ -46,7 +46,8 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         argv = [sys.executable, "-P", "-m", "provision.apply.planning.worker"]
-        environment = {"PYTHONPATH": str(Path(provision.__file__).parents[1]), "LC_ALL": "C.UTF-8"}
+        folders = [str(Path(provision.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "LC_ALL": "C.UTF-8"}
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,

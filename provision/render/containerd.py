@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import posixpath
+import re
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tomlkit.exceptions import TOMLKitError
 from provision.render.containerd_handler import BASE_SPEC_PATH, RUNC_SHIM, render_handler, require_types
 from provision.render.engine_file import Table, bom_of, is_match, parse_toml, shown, version_numbers, without_bom
 from provision.render.errors import EngineConfigError
+from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,6 +49,8 @@ _CRI_NAMES = {"cri", *_VERSIONS.values()}
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
 _MAX_FILES = 32
+_MAX_HEAD_CHARACTERS = 16 * 1024  # two seconds of tomlkit at most
+_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -262,8 +266,14 @@ def _merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _render_main(config: _Config, version: int, addition: str) -> str:
     if not addition:
         return config.text
+    head, rest = _at_first_table(without_bom(config.text))
+    if len(head) > _MAX_HEAD_CHARACTERS:
+        raise EngineConfigError(
+            f"{MAIN_PATH} has more than {_MAX_HEAD_CHARACTERS} characters before its first table",
+            hint=f'add the import yourself: imports = ["{addition}"]',
+        )
     try:
-        document = tomlkit.parse(without_bom(config.text))
+        document = tomlkit.parse(head)
     except TOMLKitError as error:
         raise _unwritable(MAIN_PATH) from error
     if "version" not in document:
@@ -272,15 +282,34 @@ def _render_main(config: _Config, version: int, addition: str) -> str:
         document["imports"].append(addition)
     else:
         document["imports"] = [addition]
-    text = tomlkit.dumps(document)
+    text = tomlkit.dumps(document) + rest
     values = parse_toml(MAIN_PATH, config.text, show=_SHOW).values
     _require_meaning(text, {"version": version, **values, "imports": [*config.imports, addition]}, MAIN_PATH)
     return bom_of(config.text) + text
 
 
+def _at_first_table(text: str) -> tuple[str, str]:
+    """Part a text into what stands outside of all tables and the rest, which stays as it is, with what leads up to it.
+
+    ``imports`` and ``version`` are in the first part, and tomlkit takes seconds for what a table may hold.
+    """
+    table = _TABLE.search(text)
+    if table is None:
+        return text, ""
+    lines = text[: table.start()].splitlines(keepends=True)
+    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines.pop()
+    head = "".join(lines)
+    return head, text[len(head) :]
+
+
 def _require_meaning(text: str, wanted: Mapping[str, Any], path: str) -> None:
     """Refuse to write a text that would not mean what it should, whatever the file's author made of TOML."""
-    if tomllib.loads(text) != wanted:
+    try:
+        is_as_meant = tomllib.loads(text) == wanted
+    except ValueError:
+        is_as_meant = False
+    if not is_as_meant:
         raise _unwritable(path)
 
 
@@ -306,9 +335,6 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
     addition = {"containerd": {"runtimes": ours}}
     table = _merged([copy.deepcopy(dict(cri)), addition]) if version == _OLD_VERSION else addition
     tree = {"version": version, "plugins": {_VERSIONS[version]: table}}
-    document = tomlkit.document()
-    document.add(tomlkit.comment(_HEADER))
-    document.update(tree)
-    text = tomlkit.dumps(document)
+    text = render_toml(tree, header=_HEADER)
     _require_meaning(text, tree, DROP_IN_PATH)
     return text

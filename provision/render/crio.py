@@ -13,12 +13,11 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import tomlkit
-
 from provision.render.engine_file import Table, parse_toml, shown, version_numbers
 from provision.render.errors import EngineConfigError
 from provision.render.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
 from provision.render.runtimes import is_injector, is_ordinary
+from provision.render.toml_text import render_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,10 +60,7 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     tree = {
         "crio": {"runtime": {"hooks_dir": _hooks_folders(configs), "runtimes": {handler: _handler(configs, handler)}}}
     }
-    document = tomlkit.document()
-    document.add(tomlkit.comment(_HEADER))
-    document.update(tree)
-    text = tomlkit.dumps(document)
+    text = render_toml(tree, header=_HEADER)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(
             f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written down as it is",

@@ -18,6 +18,40 @@ def render(main: str, site: str, *, engine: str = "1.7.24") -> ContainerdFiles:
     return render_containerd(main=main, drop_ins={SITE: site}, handler="nvidia", engine_version=engine)
 
 
+TABLES = """\
+  # what follows stays as it is, byte for byte
+[debug]
+level='warn'   # odd layout
+[plugins]
+  [plugins."x"]
+    a.b.c   =  [ 1,
+  2 ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "edited"),
+    [
+        ("version = 2\n", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'),
+        ("version = 2\n\n\n", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n\n\n'),
+        (
+            'version = 2\nimports = [\n  "/x.toml", # mine\n]\n',
+            'version = 2\nimports = [\n  "/x.toml", # mine\n  "/etc/containerd/conf.d/*.toml",\n]\n',
+        ),
+    ],
+)
+def test_only_what_stands_before_the_first_table_is_edited(head: str, edited: str) -> None:
+    files = render_containerd(main=head + TABLES, drop_ins={"/x.toml": ""}, handler="nvidia", engine_version="1.7.24")
+
+    assert files.main == edited + TABLES
+
+
+def test_a_main_file_that_cannot_be_edited_is_refused_with_what_to_add() -> None:
+    for head in ("x = [\n[1],\n[2]]\n", "".join(f"key{number} = 1\n" for number in range(2000))):
+        with pytest.raises(EngineConfigError, match=r"^/etc/containerd/config\.toml "):
+            render(f"version = 2\n{head}", "")
+
+
 @pytest.mark.parametrize(("main", "site"), [(2, 3), (3, 2), (4, 3)])
 def test_settings_of_plugins_in_two_versions_are_refused(main: int, site: int) -> None:
     importing = f'version = {main}\nimports = ["conf.d/*.toml"]\n'

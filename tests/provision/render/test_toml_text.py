@@ -1,0 +1,41 @@
+"""A tree is written as TOML and means the same when it is read again."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import UTC
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provision.render.toml_text import render_toml
+
+LEAVES = (
+    st.text(max_size=6)
+    | st.integers()
+    | st.booleans()
+    | st.floats(allow_nan=False)
+    | st.datetimes(timezones=st.none() | st.just(UTC))
+    | st.dates()
+    | st.times()
+)
+TREES = st.dictionaries(
+    st.text(max_size=4),
+    st.recursive(
+        LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner), max_leaves=8
+    ),
+)
+
+
+@given(tree=TREES)
+def test_any_tree_is_read_as_it_was_written(tree: dict[str, Any]) -> None:
+    assert tomllib.loads(render_toml(tree, header="ours")) == tree
+
+
+def test_tables_without_values_have_no_line_of_their_own() -> None:
+    tree = {"a": 1, "b": {"c": {"d e": "x\x7f\n"}, "f": {}}, "g": [{"h": True}]}
+
+    assert render_toml(tree, header="ours") == (
+        '# ours\na = 1\ng = [{h = true}]\n\n[b.c]\n"d e" = "x\\u007f\\n"\n\n[b.f]\n'
+    )

@@ -92,6 +92,5 @@ def test_a_failure_is_the_failing_node_s_own(attack: Attack, war: Played) -> Non
     assert "failed=1" in war.recap[name_of(attack)]
 
 
-@pytest.mark.xfail(strict=True, reason="Ansible prints the messages of modules as they are")
 def test_messages_of_nodes_do_not_speak_to_the_terminal(war: Played) -> None:
-    assert sorted(set(CONTROLS.findall(war.said))) == []
+    assert set(CONTROLS.findall(war.said)) <= {"\t"}  # a column; diffs have them

@@ -63,7 +63,7 @@ def check_answer(answer: object, returns: Mapping[str, type] | None) -> dict[str
 
 
 def show(value: Any) -> Any:  # noqa: ANN401 - any plain value
-    """Return a value with its texts as Ansible may print them: lines, tabs, and nothing else that a terminal acts on."""
+    """Return a value with its texts as Ansible may print them: lines, tabs and printable characters."""
     if isinstance(value, str):
         return "\n".join("\t".join(map(_spelled, line.split("\t"))) for line in value.split("\n"))
     if isinstance(value, dict):

@@ -64,7 +64,7 @@ def test_debian_s_own_file_gets_one_line() -> None:
         f'[plugins."{CRI}".containerd.runtimes.nvidia]\n'
         'runtime_type = "io.containerd.runc.v2"\n'
         'base_runtime_spec = "/etc/grapnel/containerd/base-spec.json"\n'
-        'container_annotations = ["grapnel.dev/*"]\n'
+        'container_annotations = [\n    "grapnel.dev/*",\n]\n'
     )
 
 

@@ -58,15 +58,14 @@ def runtime_of(text: str) -> dict[str, Any]:
 def test_the_handler_is_the_default_runtime_with_an_annotation() -> None:
     assert render(_10_crio=PACKAGED) == (
         "# managed by grapnel: the next apply puts back what is changed here\n"
-        "\n"
         "[crio.runtime]\n"
-        'hooks_dir = ["/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"]\n'
+        'hooks_dir = [\n    "/usr/share/containers/oci/hooks.d",\n    "/etc/containers/oci/hooks.d",\n]\n'
         "\n"
         "[crio.runtime.runtimes.nvidia]\n"
         'runtime_path = "/usr/libexec/crio/crun"\n'
         'runtime_root = "/run/crun"\n'
         'monitor_path = "/usr/libexec/crio/conmon"\n'
-        'allowed_annotations = ["io.containers.trace-syscall"]\n'
+        'allowed_annotations = [\n    "io.containers.trace-syscall",\n]\n'
         "\n"
         "[crio.runtime.runtimes.nvidia.default_annotations]\n"
         '"grapnel.dev/handler" = "nvidia"\n'

@@ -34,7 +34,7 @@ def parse_cgroup(text: str) -> Place:
     not the kubelet's makes `….slice:cri-containerd:<id>`. A static pod's uid has no dashes. Of a container in a
     container the outer one is told: the kubelet knows no other. Hierarchies that name two pods tell nothing of either.
     So it is with units: what is below the outermost was named by a user or a container, as they liked. A pod below a
-    user's own manager is none for that reason.
+    user's own manager does not count, for that reason.
     """
     paths = [line.split(":", 2)[-1] for line in text.split("\n")]  # a group's name may have any other line end
     units = list(filter(None, map(_outermost_unit, paths)))

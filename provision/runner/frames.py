@@ -78,12 +78,12 @@ BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError, MemoryError)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Return an answer; raises one of `BROKEN` for what is none."""
+    """Return an answer; raises one of `BROKEN` when it cannot be decoded."""
     return _ANSWER.decode(body)
 
 
 def decode_counts(body: bytes) -> dict[str, Counts]:
-    """Return the counts of all hosts; raises one of `BROKEN` for what are none."""
+    """Return the counts of all hosts; raises one of `BROKEN` when they cannot be decoded."""
     return _COUNTS.decode(body)
 
 

@@ -141,136 +141,133 @@ def _failed(**values: object) -> Values:
     return ((("failed",), True), *(((name,), value) for name, value in values.items()))
 
 
-def _shapes() -> tuple[Attack, ...]:
-    """Return answers that a parser, or whoever works with what it made, stumbles over."""
-    bug = Harm.BUG
-    key: Path = ("facts", "more")
-    return (
-        Attack(name="a warning that is a number", harm=bug, values=((("warnings",), [1]),)),
-        Attack(name="warnings that are a mapping", harm=Harm.PLAUSIBLE, values=((("warnings",), {"a": 1}),)),
-        Attack(name="a warning of lists", harm=bug, values=((("warnings",), [[["deep"]]]),)),
-        Attack(name="deprecations that are a number", harm=bug, values=((("deprecations",), 7),)),
-        Attack(name="a deprecation without a message", harm=bug, values=((("deprecations",), [{"version": [1]}]),)),
-        Attack(
-            name="an exception that is a number",
-            harm=bug,
-            values=_failed(exception=5, msg=["not", "text"]),
-            is_told=True,
-        ),
-        Attack(name="lists 200 deep", harm=Harm.PLAUSIBLE, values=((key, _deep(200)),)),
-        Attack(name="lists 900 deep", harm=bug, values=((key, _deep(900)),)),
-        Attack(name="lists 5000 deep", harm=bug, values=((key, _deep(5000)),), is_told=True),
-        Attack(name="lists 100000 deep", harm=bug, values=((key, _deep(100_000)),), is_told=True),
-        Attack(name="mappings 900 deep", harm=bug, values=((key, _deep(900, b'{"a":', b"}")),)),
-        Attack(name="a warning 900 deep", harm=bug, values=((("warnings",), [_deep(900)]),)),
-        Attack(name="a number of 5000 digits", harm=bug, values=((key, raw(b"9" * 5000)),), is_told=True),
-        Attack(
-            name="not a number",
-            harm=Harm.PLAUSIBLE,
-            values=((("facts", "package_manager", "lists_age_s"), raw(b"NaN")),),
-            is_told=True,
-        ),
-        Attack(
-            name="an infinite number",
-            harm=Harm.PLAUSIBLE,
-            values=((("facts", "module", "refcount"), raw(b"1e999")),),
-            is_told=True,
-        ),
-        Attack(
-            name="invalid UTF-8", harm=bug, values=((("facts", "node", "hostname"), raw(b'"\xff\xfe"')),), is_told=True
-        ),
-        Attack(
-            name="a lone surrogate",
-            harm=bug,
-            values=((("facts", "node", "hostname"), raw(b'"\\ud800"')),),
-            is_told=True,
-        ),
-        Attack(
-            name="a lone surrogate in a key",
-            harm=bug,
-            values=(
-                (("facts", "packages"), raw(b'{"\\udc9b": {"version": "1", "source": "nvidia-graphics-drivers"}}')),
-            ),
-            is_told=True,
-        ),
-        Attack(name="keys twice", harm=Harm.BUG, instead=b'{"changed": false, "facts": {}, "facts": 5}', is_told=True),
-        Attack(name="a second document", harm=Harm.PLAUSIBLE, after=b'\n{"changed": true, "facts": {}}'),
-        Attack(name="an empty answer", harm=bug, instead=b"", is_told=True),
-        Attack(name="a list for an answer", harm=bug, instead=b"[1, 2]", is_told=True),
-        Attack(name="null for an answer", harm=bug, instead=b"null", is_told=True),
-        Attack(
-            name="three megabytes of packages",
-            harm=Harm.PLAUSIBLE,
-            values=(
-                (
-                    ("facts", "available", "filler"),
-                    [{"version": str(number), "source": "x" * 100} for number in range(24_000)],
-                ),
+_MORE: Path = ("facts", "more")
+
+# Answers that a parser, or whoever works with what it made, stumbles over.
+_SHAPES: tuple[Attack, ...] = (
+    Attack(name="a warning that is a number", harm=Harm.BUG, values=((("warnings",), [1]),)),
+    Attack(name="warnings that are a mapping", harm=Harm.PLAUSIBLE, values=((("warnings",), {"a": 1}),)),
+    Attack(name="a warning of lists", harm=Harm.BUG, values=((("warnings",), [[["deep"]]]),)),
+    Attack(name="deprecations that are a number", harm=Harm.BUG, values=((("deprecations",), 7),)),
+    Attack(name="a deprecation without a message", harm=Harm.BUG, values=((("deprecations",), [{"version": [1]}]),)),
+    Attack(
+        name="an exception that is a number",
+        harm=Harm.BUG,
+        values=_failed(exception=5, msg=["not", "text"]),
+        is_told=True,
+    ),
+    Attack(name="lists 200 deep", harm=Harm.PLAUSIBLE, values=((_MORE, _deep(200)),)),
+    Attack(name="lists 900 deep", harm=Harm.BUG, values=((_MORE, _deep(900)),)),
+    Attack(name="lists 5000 deep", harm=Harm.BUG, values=((_MORE, _deep(5000)),), is_told=True),
+    Attack(name="lists 100000 deep", harm=Harm.BUG, values=((_MORE, _deep(100_000)),), is_told=True),
+    Attack(name="mappings 900 deep", harm=Harm.BUG, values=((_MORE, _deep(900, b'{"a":', b"}")),)),
+    Attack(name="a warning 900 deep", harm=Harm.BUG, values=((("warnings",), [_deep(900)]),)),
+    Attack(name="a number of 5000 digits", harm=Harm.BUG, values=((_MORE, raw(b"9" * 5000)),), is_told=True),
+    Attack(
+        name="not a number",
+        harm=Harm.PLAUSIBLE,
+        values=((("facts", "package_manager", "lists_age_s"), raw(b"NaN")),),
+        is_told=True,
+    ),
+    Attack(
+        name="an infinite number",
+        harm=Harm.PLAUSIBLE,
+        values=((("facts", "module", "refcount"), raw(b"1e999")),),
+        is_told=True,
+    ),
+    Attack(
+        name="invalid UTF-8", harm=Harm.BUG, values=((("facts", "node", "hostname"), raw(b'"\xff\xfe"')),), is_told=True
+    ),
+    Attack(
+        name="a lone surrogate",
+        harm=Harm.BUG,
+        values=((("facts", "node", "hostname"), raw(b'"\\ud800"')),),
+        is_told=True,
+    ),
+    Attack(
+        name="a lone surrogate in a key",
+        harm=Harm.BUG,
+        values=((("facts", "packages"), raw(b'{"\\udc9b": {"version": "1", "source": "nvidia-graphics-drivers"}}')),),
+        is_told=True,
+    ),
+    Attack(name="keys twice", harm=Harm.BUG, instead=b'{"changed": false, "facts": {}, "facts": 5}', is_told=True),
+    Attack(name="a second document", harm=Harm.PLAUSIBLE, after=b'\n{"changed": true, "facts": {}}'),
+    Attack(name="an empty answer", harm=Harm.BUG, instead=b"", is_told=True),
+    Attack(name="a list for an answer", harm=Harm.BUG, instead=b"[1, 2]", is_told=True),
+    Attack(name="null for an answer", harm=Harm.BUG, instead=b"null", is_told=True),
+    Attack(
+        name="three megabytes of packages",
+        harm=Harm.PLAUSIBLE,
+        values=(
+            (
+                ("facts", "available", "filler"),
+                [{"version": str(number), "source": "x" * 100} for number in range(24_000)],
             ),
         ),
-        Attack(name="three megabytes of text", harm=Harm.PLAUSIBLE, values=((key, "x" * 3_000_000),)),
-        Attack(name="three megabytes before the answer", harm=Harm.PLAUSIBLE, before=b"noise\n" * 500_000),
-        Attack(name="zero bytes around the answer", harm=Harm.PLAUSIBLE, before=b"\0" * 99, after=b"\0" * 99),
-        Attack(name="facts that are a list", harm=bug, values=((("facts",), [1]),), is_told=True),
-        Attack(name="facts that are missing", harm=bug, instead=b'{"changed": false}', is_told=True),
-        Attack(name="facts of another type each", harm=bug, values=((("facts", "packages"), 5),), is_told=True),
-        Attack(name="failed is a text", harm=Harm.PLAUSIBLE, values=((("failed",), "no"),)),
-        Attack(name="failed is a list", harm=Harm.PLAUSIBLE, values=((("failed",), [[]]),)),
-        Attack(name="unreachable is a mapping", harm=Harm.PLAUSIBLE, values=((("unreachable",), {"a": 1}),)),
-        Attack(name="skipped", harm=Harm.PLAUSIBLE, values=((("skipped",), "yes"),)),
-        Attack(name="results that are numbers", harm=bug, values=((("results",), [1, 2]),)),
-        Attack(name="results that are a text", harm=bug, values=_failed(results="text"), is_told=True),
-        Attack(
-            name="results that failed without words",
-            harm=bug,
-            values=_failed(results=[{"failed": True, "msg": {"a": 1}}]),
-            is_told=True,
-        ),
-        Attack(name="a changed that is a mapping", harm=Harm.PLAUSIBLE, values=((("changed",), {"a": [1]}),)),
-        Attack(name="statistics that are a list", harm=bug, values=((("ansible_stats",), [1]),)),
-        Attack(
-            name="statistics of another node",
-            harm=Harm.PLAUSIBLE,
-            values=((("ansible_stats",), {"data": {"a": 1}, "per_host": HONEST, "aggregate": 5}),),
-        ),
-        Attack(
-            name="a tagged value of Ansible's own",
-            harm=Harm.BUG,
-            values=(
-                (
-                    ("facts", "node", "hostname"),
-                    {
-                        "__ansible_type": "_AnsibleTaggedStr",
-                        "value": TEMPLATE,
-                        "tags": [{"__ansible_type": "TrustedAsTemplate"}],
-                    },
-                ),
-            ),
-            is_told=True,
-        ),
-        Attack(
-            name="a type of Ansible's own that is none",
-            harm=bug,
-            values=((("warnings",), [{"__ansible_type": "WarningSummary", "event": 5}]),),
-            is_told=True,
-        ),
-        Attack(
-            name="an internal key of Ansible's",
-            harm=Harm.PLAUSIBLE,
-            values=(
-                (("_ansible_parsed",), False),
-                (("_ansible_no_log",), [1]),
-                (("_ansible_item_label",), {}),
-                (("_ansible_delegated_vars",), {"ansible_host": HONEST}),
+    ),
+    Attack(name="three megabytes of text", harm=Harm.PLAUSIBLE, values=((_MORE, "x" * 3_000_000),)),
+    Attack(name="three megabytes before the answer", harm=Harm.PLAUSIBLE, before=b"noise\n" * 500_000),
+    Attack(name="zero bytes around the answer", harm=Harm.PLAUSIBLE, before=b"\0" * 99, after=b"\0" * 99),
+    Attack(name="facts that are a list", harm=Harm.BUG, values=((("facts",), [1]),), is_told=True),
+    Attack(name="facts that are missing", harm=Harm.BUG, instead=b'{"changed": false}', is_told=True),
+    Attack(name="facts of another type each", harm=Harm.BUG, values=((("facts", "packages"), 5),), is_told=True),
+    Attack(name="failed is a text", harm=Harm.PLAUSIBLE, values=((("failed",), "no"),)),
+    Attack(name="failed is a list", harm=Harm.PLAUSIBLE, values=((("failed",), [[]]),)),
+    Attack(name="unreachable is a mapping", harm=Harm.PLAUSIBLE, values=((("unreachable",), {"a": 1}),)),
+    Attack(name="skipped", harm=Harm.PLAUSIBLE, values=((("skipped",), "yes"),)),
+    Attack(name="results that are numbers", harm=Harm.BUG, values=((("results",), [1, 2]),)),
+    Attack(name="results that are a text", harm=Harm.BUG, values=_failed(results="text"), is_told=True),
+    Attack(
+        name="results that failed without words",
+        harm=Harm.BUG,
+        values=_failed(results=[{"failed": True, "msg": {"a": 1}}]),
+        is_told=True,
+    ),
+    Attack(name="a changed that is a mapping", harm=Harm.PLAUSIBLE, values=((("changed",), {"a": [1]}),)),
+    Attack(name="statistics that are a list", harm=Harm.BUG, values=((("ansible_stats",), [1]),)),
+    Attack(
+        name="statistics of another node",
+        harm=Harm.PLAUSIBLE,
+        values=((("ansible_stats",), {"data": {"a": 1}, "per_host": HONEST, "aggregate": 5}),),
+    ),
+    Attack(
+        name="a tagged value of Ansible's own",
+        harm=Harm.BUG,
+        values=(
+            (
+                ("facts", "node", "hostname"),
+                {
+                    "__ansible_type": "_AnsibleTaggedStr",
+                    "value": TEMPLATE,
+                    "tags": [{"__ansible_type": "TrustedAsTemplate"}],
+                },
             ),
         ),
-        Attack(
-            name="a date that is none",
-            harm=bug,
-            values=((("facts", "node", "kernel"), {"__ansible_type": "AnsibleSerializableDate", "iso8601": "never"}),),
-            is_told=True,
+        is_told=True,
+    ),
+    Attack(
+        name="a type of Ansible's own that does not exist",
+        harm=Harm.BUG,
+        values=((("warnings",), [{"__ansible_type": "WarningSummary", "event": 5}]),),
+        is_told=True,
+    ),
+    Attack(
+        name="an internal key of Ansible's",
+        harm=Harm.PLAUSIBLE,
+        values=(
+            (("_ansible_parsed",), False),
+            (("_ansible_no_log",), [1]),
+            (("_ansible_item_label",), {}),
+            (("_ansible_delegated_vars",), {"ansible_host": HONEST}),
         ),
-    )
+    ),
+    Attack(
+        name="an impossible date",
+        harm=Harm.BUG,
+        values=((("facts", "node", "kernel"), {"__ansible_type": "AnsibleSerializableDate", "iso8601": "never"}),),
+        is_told=True,
+    ),
+)
 
 
 def _facts(name: str, value: object) -> Values:
@@ -382,4 +379,4 @@ def _texts() -> tuple[Attack, ...]:
     )
 
 
-ATTACKS = (*_forging(), *_shapes(), *_claims(), *_texts())
+ATTACKS = (*_forging(), *_SHAPES, *_claims(), *_texts())

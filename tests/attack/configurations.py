@@ -59,7 +59,7 @@ ODD = {
     "a key of ten thousand parts": f"version = 2\n{'.'.join(['a'] * 10_000)} = 1\n",
     "tables nested in each other": f"version = 2\na = {'{a=' * 900}1{'}' * 900}\n",
     "lists 5000 deep": f"version = 2\na = {'[' * 5000}{']' * 5000}\n",
-    "a date that is none": "version = 2\na = 2026-99-99\n",
+    "an impossible date": "version = 2\na = 2026-99-99\n",
     "a text that speaks to the terminal": f'version = 2\n"{TITLE}\n',
     "a template": f'version = 2\nroot = "{TEMPLATE}"\n',
     "a path with a template": f'version = 2\nimports = ["/{TEMPLATE.replace(chr(39), "")}"]\n',

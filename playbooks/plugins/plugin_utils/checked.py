@@ -27,7 +27,7 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
     RETURNS: ClassVar[Mapping[str, type] | None] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the checked answer; an answer that is not one fails the task on this host alone."""
+        """Return the checked answer; a malformed one fails the task on this host alone."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         refuse_planted_facts(task_vars or {})
         limit_memory()

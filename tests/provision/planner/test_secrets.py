@@ -150,7 +150,7 @@ def test_no_message_quotes_a_secret_file(broken: str) -> None:
 
 
 PROBLEMS = {
-    "a mode that is none": ({MAIN_PATH: {"mode": "rwx"}}, f"{MAIN_PATH} has mode rwx, which is not four octal digits"),
+    "an invalid mode": ({MAIN_PATH: {"mode": "rwx"}}, f"{MAIN_PATH} has mode rwx, which is not four octal digits"),
     "a drop-in that is no text": ({SITE: {"content": None}}, f"{SITE} is not text of a reasonable size"),
 }
 

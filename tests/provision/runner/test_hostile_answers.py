@@ -46,21 +46,21 @@ def nested(depth: int) -> bytes:
 
 REFUSED = {
     "nothing": b"",
-    "no json": b"hello",
+    "not JSON": b"hello",
     "a list": b"[1]",
     "half a document": b'{"changed": fal',
     "two documents": with_keys() + b"\n" + with_keys(held_by=["x"]),
     "events of ansible-runner before it": as_runner_event("n2") + b"\n" + with_keys(rogue=1),
     "frames of our channel before it": encoded(frame("ok", node="n2", body=answer(values={"daemon": {}}))) + b"\nx",
     "statistics of all hosts": with_keys(ansible_stats={"data": {"x": 1}, "per_host": False}),
-    "statistics that are none": with_keys(ansible_stats=[1]),
+    "malformed statistics": with_keys(ansible_stats=[1]),
     "facts that are a plan": with_keys(ansible_facts={"grapnel_plan": {}}),
     "facts that are connection variables": with_keys(ansible_facts={"ansible_control_path_dir": "/tmp/x"}),
-    "facts that are no mapping": with_keys(ansible_facts=[1]),
+    "facts that are not a mapping": with_keys(ansible_facts=[1]),
     "a loop's results": with_keys(results=[{"ansible_facts": {"a": 1}}]),
-    "results that are no list": with_keys(results=7),
+    "results that are not a list": with_keys(results=7),
     "unreachable": with_keys(unreachable=True),
-    "a diff that is none": with_keys(diff=7),
+    "a malformed diff": with_keys(diff=7),
     "text for a flag": with_keys(changed="yes"),
     "an unknown key": with_keys(rogue=1),
     "a trusted template": with_keys(
@@ -93,8 +93,8 @@ REFUSED = {
 # What Ansible or the action leaves out, so that the rest is an answer like any other.
 LEFT_OUT = {
     "events of ansible-runner in a warning": with_keys(warnings=[as_runner_event("n2").decode()]),
-    "a warning that is no text": with_keys(warnings=[1]),
-    "warnings that are no list": with_keys(warnings=5),
+    "a warning that is not text": with_keys(warnings=[1]),
+    "warnings that are not a list": with_keys(warnings=5),
     "a host of its own": with_keys(changed=True, add_host={"host_name": "n3", "groups": []}),
     "an interpreter with an argument": with_keys(ansible_facts={"discovered_interpreter_python": "/bin/sh -c id"}),
 }
@@ -119,7 +119,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
 
 
 def hostile(folder: Path, name: str, command: str) -> str:
-    """Make a Python that is none, and return the inventory's line of a host that has it."""
+    """Make a fake Python, and return the inventory's line of a host that has it."""
     script = folder / name
     script.write_text(f"#!/bin/sh\n{command}\n")
     script.chmod(0o755)
@@ -144,7 +144,7 @@ def run(inventory: Path) -> dict[str, list[TaskDone]]:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_answer_that_is_none_fails_the_node_that_gave_it(name: str, finished: dict[str, list[TaskDone]]) -> None:
+def test_a_malformed_answer_fails_the_node_that_gave_it(name: str, finished: dict[str, list[TaskDone]]) -> None:
     (done,) = finished[f"h{list(ANSWERS).index(name)}"]
     assert done.outcome is Outcome.FAILED
     assert "refused" in done.message or "cannot be read" in done.message or "deserializ" in done.message

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 DECLARATION = 'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: "550.163.01"}\n'
 NODES = ("b1", "b2", "b3")
-ALONE = ("hook", "plugin", "preference")
+ALONE = ("hook", "plugin", "preference", "planning")
 BENCHMARKS = (*ALONE, "apply", "cluster")
 
 

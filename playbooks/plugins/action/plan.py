@@ -71,10 +71,10 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         plan = plan_node(facts, msgspec.convert(arguments["stack"], StackSpec), payload, name=name)
     except GrapnelError as error:
         return failure(error)
-    values = msgspec.to_builtins(plan)
     if plan.problems:
         hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
         return {"failed": True, "msg": "; ".join(hints)}
+    values = json.loads(msgspec.json.encode(plan))  # lists, as anybody's playbook expects them, and no tuples
     # Registered by whoever wants it, never a fact: those a node could set. Files in it may hold
     # passwords, so that it is not printed with -v.
     return {"changed": False, "plan": values, "_ansible_verbose_override": True}

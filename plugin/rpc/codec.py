@@ -76,42 +76,42 @@ class Field:
 # Declarations: each stands where a field's default stands, whatever that field's type is.
 
 
-def string(number: int) -> Any:  # noqa: ANN401
+def string(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare a text."""
     return Field(number, Kind.STRING, "")
 
 
-def strings(number: int) -> Any:  # noqa: ANN401
+def strings(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare any number of texts."""
     return Field(number, Kind.STRING, ())
 
 
-def boolean(number: int) -> Any:  # noqa: ANN401
+def boolean(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare a yes or no."""
     return Field(number, Kind.BOOL, default=False)
 
 
-def int32(number: int) -> Any:  # noqa: ANN401
+def int32(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare a number of 32 bits."""
     return Field(number, Kind.INT32, 0)
 
 
-def int64(number: int) -> Any:  # noqa: ANN401
+def int64(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare a number of 64 bits."""
     return Field(number, Kind.INT64, 0)
 
 
-def message(number: int, of: type[Message]) -> Any:  # noqa: ANN401
+def message(number: int, of: type[Message]) -> Any:  # noqa: ANN401 - see above
     """Declare a message, or None where there is none."""
     return Field(number, Kind.MESSAGE, None, of)
 
 
-def messages(number: int, of: type[Message]) -> Any:  # noqa: ANN401
+def messages(number: int, of: type[Message]) -> Any:  # noqa: ANN401 - see above
     """Declare any number of messages."""
     return Field(number, Kind.MESSAGE, (), of)
 
 
-def string_map(number: int) -> Any:  # noqa: ANN401
+def string_map(number: int) -> Any:  # noqa: ANN401 - see above
     """Declare texts by name."""
     return Field(number, Kind.STRING_MAP, MappingProxyType({}))
 

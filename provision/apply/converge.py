@@ -67,7 +67,7 @@ def _plan(machinery: Machinery, node: str, facts: NodeFacts, cancel: threading.E
 def converge(
     machinery: Machinery, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> NodeResult:
-    """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures are in the result, bugs as well.
+    """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures and bugs are in the result.
 
     ``observe`` is called on this thread and raises nothing.
     """

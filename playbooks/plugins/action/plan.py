@@ -39,7 +39,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
 
 
 def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan, or why there is none: what the facts of one node do ends no other's plan."""
+    """Return the plan or a failure: what is wrong with the facts of one node ends no other node's plan."""
     from provision.apply.planning.errors import LimitError  # noqa: PLC0415 - found only after `require_grapnel`
     from provision.apply.planning.limits import limit_this_process  # noqa: PLC0415 - see above
     from provision.bug import describe_bug  # noqa: PLC0415 - see above
@@ -75,6 +75,6 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         hints = [f"{each.message} ({each.hint})" if each.hint else each.message for each in plan.problems]
         return {"failed": True, "msg": "; ".join(hints)}
     values = json.loads(msgspec.json.encode(plan))  # lists, as anybody's playbook expects them, and no tuples
-    # Registered by whoever wants it, never a fact: those a node could set. Files in it may hold
+    # To be registered, and not a fact, which a node could set. Files in it may hold
     # passwords, so that it is not printed with -v.
     return {"changed": False, "plan": values, "_ansible_verbose_override": True}

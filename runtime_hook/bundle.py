@@ -61,7 +61,8 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's.
+    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's. ``engine_user`` stands in no
+    file: it is the user who runs a rootless engine, None for root's.
     """
 
     rootfs: str
@@ -73,6 +74,7 @@ class ContainerConfig:
     mount_requests: tuple[str, ...] = ()
     user: int = 0
     has_cdi_hook: bool = False
+    engine_user: int | None = None
 
 
 def read_state(descriptor: int) -> State:
@@ -105,24 +107,26 @@ def parse_state(data: bytes) -> State:
     return state
 
 
-def read_container(bundle: str) -> ContainerConfig:
+def read_container(bundle: str, engine_user: int | None = None) -> ContainerConfig:
     """Read a bundle's configuration."""
-    return read_container_file(bundle + "/config.json", bundle)
+    return read_container_file(bundle + "/config.json", bundle, engine_user)
 
 
-def read_container_file(path: str, bundle: str) -> ContainerConfig:
+def read_container_file(path: str, bundle: str, engine_user: int | None = None) -> ContainerConfig:
     """Read a configuration file whose relative root path counts from the bundle."""
     try:
         data = read_regular(path, CONFIG_LIMIT_BYTES, StateError)
     except FileNotFoundError:
         raise StateError(f"{path} does not exist") from None
     try:
-        return parse_container(loads(data), bundle, path)
+        return parse_container(loads(data), bundle, path, engine_user)
     except ValueError as reason:
         raise StateError(f"{path}: {reason}") from reason
 
 
-def parse_container(content: object, bundle: str, where: str = "config.json") -> ContainerConfig:
+def parse_container(
+    content: object, bundle: str, where: str = "config.json", engine_user: int | None = None
+) -> ContainerConfig:
     """Turn a parsed ``config.json`` into what the hook needs of it."""
     document = Document(content, where, StateError)
     process = document.child("process")
@@ -144,6 +148,7 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         mount_requests=_mount_requests(document.items("mounts")),
         user=_host_user(process.child("user").number("uid", 0), linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
+        engine_user=engine_user,
     )
 
 

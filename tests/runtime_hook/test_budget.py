@@ -25,13 +25,14 @@ PATHS = {"_stat", "stat", "genericpath", "posixpath"}
 NOTHING_ASKED = STARTED_WITH | PATHS | {"__future__", "_json", "errno"}
 GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "struct", "_socket", "fcntl"}
 OWN_WAY_OF_NOTHING = {
-    "bundle", "cli", "config", "deadline", "document", "entitlement", "errors", "jsonfast", "leanos", "prestart",
-    "reading", "values",
+    "bundle", "cli", "config", "deadline", "decision", "document", "errors", "jsonfast", "leanos", "prestart",
+    "reading", "request", "request.claim", "request.entitlement", "values",
 }  # fmt: skip
 # Never on the way of a GPU whose inventory is fresh.
 OFF_THE_WAY = {"commands", "explain", "packing"}
-OFF_THE_WAY |= {
-    f"host.{name}" for name in ("devices", "discovery", "elf", "files", "gpumodels", "libraries", "nvmlfacts")
+OFF_THE_WAY |= {f"host.{name}" for name in ("devices", "discovery", "files", "gpumodels", "libraries", "nvmlfacts")} | {
+    "loader.elf",
+    "loader.elfnotes",
 }
 
 

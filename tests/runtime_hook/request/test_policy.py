@@ -8,7 +8,7 @@ import pytest
 
 from runtime_hook.config import HookConfig, parse_config
 from runtime_hook.origin import Origin, find_origin, parse_owner, rootless_owner
-from runtime_hook.policy import settle
+from runtime_hook.request.policy import apply_rules
 from tests.runtime_hook.nodes import container
 
 RULES: list[dict[str, Any]] = [
@@ -23,7 +23,7 @@ RULES: list[dict[str, Any]] = [
 
 def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
     config = parse_config({"acceptEnvvarUnprivileged": False, "rules": RULES, **settings}, "hook.json")
-    return settle(config, container(uid=user), Origin(namespace, "pod"), owner)
+    return apply_rules(config, container(uid=user, engine_user=owner), Origin(namespace, "pod"))
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from plugin.inventory import Inventory, next_inventory
-from plugin.observer import snapshot_of_gpus
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.observer import snapshot_of_gpus
 from plugin.settings.explain import explain, show_cell
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.inventory import HostTree
+    from plugin.devices.inventory import HostTree
+    from plugin.driver.snapshot import GpuSource
     from plugin.settings.load import Given
-    from plugin.snapshot import GpuSource
 
 
 def take_inventory(source: GpuSource, tree: HostTree) -> Inventory:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.config import KEYS
 from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
+from plugin.settings.node_config import KEYS
 from plugin.settings.table import BY_NAME
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.config import NodeConfig
     from plugin.settings.merge import Effective
+    from plugin.settings.node_config import NodeConfig
     from plugin.settings.resolve import Resolved
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
-from provision.apply.machinery import Machinery, Playbooks, plan_variables
 from provision.apply.model import Status
-from provision.planner.model import decode_plan
+from provision.apply.playbooks import Playbooks, plan_variables
+from provision.node_plan import decode_plan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.apply.fakes import COLLECTION, Watcher
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
+    from provision.node_plan import NodePlan
     from provision.spec.model import StackSpec
 
 
@@ -49,11 +50,11 @@ class SimulatedFleet:
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 
-def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> Machinery:
+def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> ApplyContext:
     def plan(name: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
         return plan_node(facts, stack, PAYLOAD, name=name)
 
-    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
+    return ApplyContext(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import parse_facts
-from provision.planner.model import decode_plan, encode_plan
+from provision.node_plan import decode_plan, encode_plan
 from provision.spec.model import StackSpec
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
 from tests.provision.samples import as_json, configured, make_facts, plan

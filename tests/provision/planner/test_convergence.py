@@ -16,8 +16,8 @@ from provision.fleet.facts import (
     Release,
     Service,
 )
+from provision.node_plan import decode_plan, encode_plan
 from provision.planner.kernel_module import RELOAD_MARK
-from provision.planner.model import decode_plan, encode_plan
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH

@@ -9,7 +9,7 @@ import pytest
 
 from provision.apply.model import Assessment
 from provision.fleet.facts import Engine
-from provision.planner.model import Role, decode_plan, encode_plan, role_variables, shown_plan
+from provision.node_plan import Role, decode_plan, encode_plan, role_variables, shown_plan
 from provision.render import crio, docker
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH
 from provision.report import plans_document
@@ -30,7 +30,7 @@ from tests.provision.samples import (
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import FileContent, NodePlan
+    from provision.node_plan import FileContent, NodePlan
     from provision.spec.model import StackSpec
 
 SECRET = "hunter2hunter2"  # noqa: S105 - what must not be seen

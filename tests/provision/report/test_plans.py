@@ -8,7 +8,7 @@ import json
 import pytest
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.planner.model import Action, Disruption, NodePlan, Problem, Role, decode_plan
+from provision.node_plan import Action, Disruption, NodePlan, Problem, Role, decode_plan
 from provision.report import make_console, plans_document, render_plans, show
 from tests.provision.apply.fakes import facts_of, item
 

@@ -94,11 +94,6 @@ class Decoder:
     _buffer: bytearray = field(default_factory=bytearray)
     _header: Header | None = None
 
-    @property
-    def is_between(self) -> bool:
-        """Whether nothing of a further frame has come."""
-        return self._header is None and not self._buffer
-
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are complete now; raises `FrameError`."""
         self._buffer += data

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
 from provision.cluster.errors import RecordError, StateFileError
@@ -21,7 +23,7 @@ from provision.cluster.state_file import read_state
 from provision.fleet.errors import AnswerError, FactsError
 from provision.fleet.facts import parse_facts
 from provision.fleet.release_result import parse_release_result
-from provision.node_plan import decode_plan, encode_plan
+from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.render import containerd, crio, docker
 from provision.render.errors import EngineConfigError
@@ -81,7 +83,7 @@ def plan_answer(data: bytes) -> None:
         _assert_tidy(refusal)
         return
     if answer.plan is not None:
-        assert decode_plan(encode_plan(answer.plan)) == answer.plan
+        assert msgspec.json.decode(msgspec.json.encode(answer.plan), type=NodePlan) == answer.plan
 
 
 def record(data: bytes) -> None:

@@ -15,7 +15,7 @@ from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
-from provision.node_plan import decode_plan
+from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.apply.fakes import COLLECTION, Watcher
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.fleet.facts import NodeFacts
-    from provision.node_plan import NodePlan
     from provision.spec.model import StackSpec
 
 
@@ -43,7 +42,7 @@ class SimulatedFleet:
                     name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])}
                 )
             else:
-                plan = decode_plan(json.dumps(request.extra_vars["grapnel_plan"]))
+                plan = msgspec.json.decode(json.dumps(request.extra_vars["grapnel_plan"]), type=NodePlan)
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)
                 self.applied += 1
                 yield TaskDone(name, "carry the plan out", Outcome.CHANGED)

@@ -18,7 +18,7 @@ from provision.report.console import Text
 from provision.report.plain import PlainView
 from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
 from provision.rollout.progress import NodeWaits, PhaseEntered
-from provision.runner import TaskDone
+from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -166,8 +166,8 @@ class LiveView:
         if line is None:
             self._gathering[event.node] = isinstance(event, TaskDone)
         elif isinstance(event, TaskDone):
-            line.done += 1
-        else:
+            line.done += event.is_step and event.outcome is not Outcome.SKIPPED
+        elif event.is_step:
             line.task = "looking at the node again" if gathering else task_name(event.task, event.role)
             line.waits = ""
 

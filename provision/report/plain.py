@@ -69,7 +69,7 @@ class PlainView:
             self._line(waits.node, f"waits: {waits.reason}" if waits.is_out else waits.reason)
 
     def _task(self, done: TaskDone, *, gathering: bool) -> None:
-        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering else (Outcome.SKIPPED,)
+        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering or not done.is_step else (Outcome.SKIPPED,)
         if done.outcome not in quiet:
             message = f": {done.message}" if done.message else ""
             self._line(done.node, f"{task_name(done.task, done.role)} … {done.outcome.value}{message}")

@@ -179,16 +179,6 @@ def _shown_files(files: tuple[FileContent, ...]) -> tuple[FileContent, ...]:
     return tuple(msgspec.structs.replace(file, content="", withheld=True) if file.is_secret else file for file in files)
 
 
-def encode_plan(plan: NodePlan) -> bytes:
-    """JSON of the contract, keys in the order of the fields, so that equal plans are equal bytes."""
-    return msgspec.json.encode(plan)
-
-
-def decode_plan(data: bytes | str) -> NodePlan:
-    """Read a plan back; raises ``msgspec.ValidationError`` with the path of the first wrong value."""
-    return msgspec.json.decode(data, type=NodePlan)
-
-
 def role_variables(plan: NodePlan, role: Role) -> dict[str, Any]:
     """Ansible variables of one role as plain data; empty when the role has nothing to do."""
     variables = getattr(plan.roles, role.value)

@@ -1,35 +1,24 @@
-"""What an apply works with: the runner, the planner, and the requests to the collection's playbooks."""
+"""Requests to run the collection's playbooks: which one, on which nodes, with which variables and limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from provision.apply.gather import RESULT
-from provision.planner.model import NodePlan, Role, role_variables
+from provision.node_plan import NodePlan, Role, role_variables
 from provision.runner import RunRequest
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-
-    from provision.apply.model import PlaybookRunner
-    from provision.fleet.facts import NodeFacts
 
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
 DAEMON_TIMEOUT_S = 600
 DAEMON_RESULT = "daemon"
-
-
-class Planner(Protocol):
-    """Makes one node's plan: `provision.apply.planning.BoundedPlanner`, or a function in tests."""
-
-    def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event, /) -> NodePlan:
-        """Return the plan of a node; CanceledError soon after ``cancel`` is set, other exceptions are the node's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +72,6 @@ class Playbooks:
             environment=self.environment,
             keep=frozenset({DAEMON_RESULT}),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machinery:
-    """The moving parts of an apply."""
-
-    runner: PlaybookRunner
-    plan: Planner
-    playbooks: Playbooks
 
 
 def plan_variables(plan: NodePlan) -> dict[str, object]:

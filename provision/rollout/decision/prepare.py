@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from provision.apply.gate import find_obstacle, needs_drain
 from provision.apply.model import Assessment, Failure, Status
-from provision.cluster.model import NodeProblem
-from provision.rollout.decide import in_order
-from provision.rollout.policy import Policy, strictest
-from provision.rollout.snapshot import NodeState
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.snapshot import NodeState
 from provision.spec.model import Entitlement
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""The seam between the rollout and the place where node state lives.
+"""What the rollout asks of the place where node state lives; ``provision.cluster`` implements it.
 
-Nodes are named as the inventory names them. Errors of all methods: ``provision.cluster.errors``.
+Nodes are named as in the inventory. Errors of all methods: ``provision.rollout.errors``.
 """
 
 from __future__ import annotations
@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What is known of a machine of the inventory besides its name.
-
-    ``addresses`` are where the operator connects to. ``hostname`` and ``machine_id`` are the machine's own words, empty
-    until it has been asked.
-    """
-
-    addresses: frozenset[str] = frozenset()
-    hostname: str = ""
-    machine_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProblem:
     """Why nothing can be decided about one node: not in the cluster, an ambiguous name, a broken record."""
 
@@ -39,7 +26,7 @@ class NodeProblem:
 
 
 class EvictionOutcome(StrEnum):
-    """What became of the wish that a pod leave its node."""
+    """How an attempt to evict a pod ended."""
 
     EVICTED = "evicted"  # accepted: the pod now has its own grace period to end
     GONE = "gone"  # it is not there any more; a pod of the same name is another one

@@ -11,16 +11,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.advance import advance, begin
+from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.snapshot import Decision, Write
 from provision.rollout.model import Phase
-from provision.rollout.snapshot import Decision, Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from provision.rollout.policy import Policy
-    from provision.rollout.snapshot import Action, NodeState, Snapshot
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
 
 # A kubelet that was restarted is ready again within seconds; one that is gone for good is noticed after 40 s.
 STILL: Final = timedelta(seconds=60)

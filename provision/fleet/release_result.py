@@ -30,19 +30,19 @@ class GpuHolder(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "unit", printable(self.unit or "", limit=_LONGEST))
 
 
-class Released(msgspec.Struct, frozen=True, kw_only=True):
+class ReleaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer; without ``released`` the daemon did not let go."""
 
     released: bool
     holders: Annotated[tuple[GpuHolder, ...], Meta(max_length=16384)] = ()
 
 
-def parse_released(data: object) -> Released:
+def parse_release_result(data: object) -> ReleaseResult:
     """Parse a daemon's answer: bytes of JSON, or values that are parsed already.
 
     Raises `AnswerError`, whatever the data are, with the path of the first value that is wrong.
     """
     try:
-        return strict_json.decode(strict_json.as_bytes(data), Released, limit_bytes=_LIMIT_BYTES)
+        return strict_json.decode(strict_json.as_bytes(data), ReleaseResult, limit_bytes=_LIMIT_BYTES)
     except MalformedError as error:
         raise AnswerError(f"the node daemon's answer to release cannot be read: {error}") from error

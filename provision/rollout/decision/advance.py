@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.decision.snapshot import Action, Evict, RunStep, Write
 from provision.rollout.model import Phase, Record
-from provision.rollout.snapshot import Action, Evict, RunStep, Write
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from provision.rollout.decision.snapshot import Holder, NodeState, StepResult
     from provision.rollout.model import GpuPod
-    from provision.rollout.snapshot import Holder, NodeState, StepResult
 
 _NEXT: Final = {
     Phase.CORDON: Phase.DRAIN,

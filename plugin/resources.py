@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.settings.naming import NamePattern, resource_for
+from plugin.settings.naming import NamePattern, explain_change, find_pattern
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def plan_offers(inventory: Inventory, config: NodeConfig) -> OfferPlan:
     resources: dict[str, list[Offer]] = {}
     findings = []
     for device in inventory.devices:
-        gpu, resource = device.gpu, resource_for(device.gpu.model, patterns)
+        gpu, pattern = device.gpu, find_pattern(device.gpu.model, patterns)
         if gpu.mig and settings.holds_back_mig:
             findings.append((gpu.uuid, f"{gpu.uuid} is not offered: it is cut into MIG devices, and those come later"))
-        elif resource is None:
-            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: no pattern of resources.gpus fits {gpu.model!r}"))
+        elif pattern is None:
+            why = explain_change(gpu.model, patterns) or f"no pattern of resources.gpus fits {gpu.model!r}"
+            findings.append((gpu.uuid, f"{gpu.uuid} is not offered: {why}"))
         else:
-            resources.setdefault(resource, []).append(_offer(device))
+            resources.setdefault(pattern.resource, []).append(_offer(device))
     return OfferPlan({name: tuple(offers) for name, offers in resources.items()}, tuple(findings))

@@ -18,8 +18,8 @@ from tests.plugin.fakes import VERSION, DictTree, gpu
 
 MODELS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe", "NVIDIA L4")
 PATTERNS = (
-    NamePattern("A100", "nvidia.com/a100"),
-    NamePattern("H100*PCIe", "example.com/h100"),
+    NamePattern("*A100*", "nvidia.com/a100"),
+    NamePattern("*H100 PCIe", "example.com/h100"),
     NamePattern("*", "nvidia.com/gpu"),
 )
 SLICE = MigFacts("MIG-00000000-0000-0000-0000-000000000001", 0, 1, 0)
@@ -58,6 +58,15 @@ def test_a_product_that_no_pattern_fits_is_not_offered_and_said() -> None:
     assert ids(got) == {"nvidia.com/a100": [gpu(0).uuid]}
     assert [device_id for device_id, _ in got.findings] == [gpu(1).uuid, gpu(2).uuid]
     assert "no pattern of resources.gpus fits 'NVIDIA L4'" in got.findings[1][1]
+
+
+def test_a_product_that_a_pattern_is_a_part_of_is_told_with_the_remedy() -> None:
+    got = plan(DaemonSettings((NamePattern("A100", "nvidia.com/a100", "nvidia.yaml:4"),)), *mixed()[:1])
+    assert ids(got) == {}
+    assert got.findings[0][1] == (
+        f"{gpu(0).uuid} is not offered: nvidia.yaml:4: pattern \"A100\" is only a part of 'NVIDIA A100-SXM4-80GB': "
+        'since 0.20 of NVIDIA\'s plugin a pattern is the whole name, write "*A100*" if a part is meant'
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional  # whole daemons, one process a test
 
 BIG, SMALL = "nvidia.com/gpu-a100", "nvidia.com/gpu-l4"
-NAMES = f"resources: {{gpus: [{{pattern: A100, name: {BIG}}}, {{pattern: L4, name: {SMALL}}}]}}\n"
+NAMES = f"resources: {{gpus: [{{pattern: '*A100*', name: {BIG}}}, {{pattern: '*L4', name: {SMALL}}}]}}\n"
 L4 = "NVIDIA L4"
 
 
@@ -146,7 +146,7 @@ def test_sighup_carries_out_another_strategy_without_registering_again(kubelet: 
 
 
 def test_a_product_that_nothing_names_is_said_once(kubelet: Kubelet, node: DaemonProcess) -> None:
-    write(node, f"resources: {{gpus: [{{pattern: A100, name: {BIG}}}]}}\n")
+    write(node, f"resources: {{gpus: [{{pattern: '*A100*', name: {BIG}}}]}}\n")
     with node:
         kubelet.wait_for_devices(BIG, 2)
         node.wait_for_log("no pattern of resources.gpus fits 'NVIDIA L4'")
@@ -155,8 +155,21 @@ def test_a_product_that_nothing_names_is_said_once(kubelet: Kubelet, node: Daemo
         assert node.log().count("no pattern of resources.gpus") == 1
 
 
+def test_explain_tells_which_gpu_an_anchored_pattern_lost(
+    kubelet: Kubelet, node: DaemonProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(node, f'resources: {{gpus: [{{pattern: NVIDIA L, name: {SMALL}}}, {{pattern: "*", name: {BIG}}}]}}\n')
+    with node:
+        kubelet.wait_for_devices(BIG, 3)
+        assert main(["config", "--explain", "--config", str(node.node / "node.json")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("note: ") == 1
+    assert "nvidia.yaml:1: pattern \"NVIDIA L\" is only a part of 'NVIDIA L4': " in said
+    assert 'write "*NVIDIA L*" if a part is meant' in said
+
+
 def test_a_node_of_which_nothing_is_offered_is_ready_all_the_same(node: DaemonProcess, tmp_path: Path) -> None:
-    write(node, f"resources: {{gpus: [{{pattern: H100, name: {BIG}}}]}}\n")
+    write(node, f"resources: {{gpus: [{{pattern: '*H100*', name: {BIG}}}]}}\n")
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)

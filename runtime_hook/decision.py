@@ -15,7 +15,7 @@ from __future__ import annotations
 from runtime_hook.config import CUDA_COMPAT_DISABLED
 from runtime_hook.errors import InventoryError
 from runtime_hook.request.claim import REQUIRE_PREFIX, Nothing, is_legacy_image
-from runtime_hook.request.entitlement import find_claim, has_trace
+from runtime_hook.request.entitlement import find_claim
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -47,7 +47,6 @@ class Refused:
 
     error: Exception
     source: str
-    is_traced: bool
     findings: tuple[Finding, ...] = ()
 
 
@@ -72,7 +71,7 @@ def decide(container: ContainerConfig, config: HookConfig, inventory: ReadInvent
         from runtime_hook.origin import find_origin  # noqa: PLC0415 - start-up budget: only for rules
         from runtime_hook.request.policy import apply_rules  # noqa: PLC0415 - start-up budget: only for rules
 
-        config = apply_rules(config, container, find_origin(container.annotations))
+        config = apply_rules(config, container, find_origin(container.annotations, container.cgroup))
     claim = find_claim(container, config)
     if isinstance(claim, Nothing):
         return claim
@@ -88,7 +87,7 @@ def decide(container: ContainerConfig, config: HookConfig, inventory: ReadInvent
         notes = _check(findings)
         plan = _plan(grant, container, config, host, root)
     except Exception as error:  # noqa: BLE001 - fail closed, and let the caller tell what it was
-        return Refused(error, claim.source, claim.is_certain or has_trace(container), findings)
+        return Refused(error, claim.source, findings)
     return Granted(grant, plan, host, findings, notes)
 
 

@@ -56,7 +56,7 @@ def explain(sources: Sources) -> dict[str, object]:
     """Explain one bundle or one ``config.json``; HookError when it cannot be read at all."""
     container = _gather_container(sources)
     config = _gather_config(sources, container)
-    origin = find_origin(container.annotations)
+    origin = find_origin(container.annotations, container.cgroup)
     answer: dict[str, object] = {
         "entitled": False,
         "entitlement": config.entitlement,

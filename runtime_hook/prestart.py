@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, load_config, with_changes
+from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, HookConfig, load_config, with_changes
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.decision import Refused, decide
 from runtime_hook.request.claim import Nothing
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from runtime_hook.bundle import ContainerConfig, State
-    from runtime_hook.config import HookConfig
     from runtime_hook.container.root import ContainerRoot
     from runtime_hook.decision import Granted
     from runtime_hook.host.inventory import Inventory
@@ -32,19 +31,32 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
     os.chdir("/")
     os.umask(0o022)
     try:
-        config = _gather_config(config_path, driver_root, is_cdi=is_cdi)
-        if config.timeout_s != DEFAULT_TIMEOUT_S:
-            deadline.start(config.timeout_s)
-        state = read_state(stdin)
-        container = read_container(state.bundle, _engine_user(config))
-        Run(state, container, config, deadline).finish()
+        _gather(config_path, driver_root, stdin, deadline, is_cdi=is_cdi).finish()
     finally:
         deadline.stop()
 
 
-def _gather_config(path: str, driver_root: str, *, is_cdi: bool) -> HookConfig:
-    """Read the node's configuration, and add what the options of this hook say."""
-    config = load_config(path)
+def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, *, is_cdi: bool) -> Run:
+    """Read what is decided on. A refusal here is logged like any other: crun shows nobody what a hook says."""
+    log, name = HookConfig().log, ""
+    try:
+        config = load_config(config_path)
+        log = config.log
+        if config.timeout_s != DEFAULT_TIMEOUT_S:
+            deadline.start(config.timeout_s)
+        state = read_state(stdin)
+        name = state.id
+        container = _read_container(state, _engine_user(config))
+    except Exception as refusal:
+        deadline.stop()
+        from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
+
+        report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
+        raise
+    return Run(state, container, _with_options(config, driver_root, is_cdi=is_cdi), deadline)
+
+
+def _with_options(config: HookConfig, driver_root: str, *, is_cdi: bool) -> HookConfig:
     if driver_root != config.driver_root:
         config = with_changes(config, driver_root=driver_root)
     return with_changes(config, entitlement=ENTITLEMENT_CDI) if is_cdi else config
@@ -56,6 +68,21 @@ def _engine_user(config: HookConfig) -> int | None:
     from runtime_hook.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
 
     return rootless_owner()
+
+
+def _read_container(state: State, engine_user: int | None) -> ContainerConfig:
+    if state.bundle != "/":
+        return read_container(state.bundle, engine_user)
+    from runtime_hook.engines.runtimecall import (  # noqa: PLC0415 - start-up budget: crun, user namespaces
+        check_root,
+        read_runtime_call,
+        with_bundle,
+    )
+
+    found = with_bundle(state, read_runtime_call())
+    container = read_container(found.bundle, engine_user)
+    check_root(found, container.rootfs)
+    return container
 
 
 class Run:
@@ -75,7 +102,7 @@ class Run:
             if decision.is_traced:
                 self._report("nothing", {"reason": decision.reason})
         elif isinstance(decision, Refused):
-            self._refuse(decision.error, decision.source, is_told=decision.is_traced)
+            self._refuse(decision.error, decision.source)
         else:
             self._apply(decision)
 
@@ -99,21 +126,20 @@ class Run:
         try:
             outcome = self._open_root().apply(granted.plan)
         except Exception as failure:  # noqa: BLE001 - raised again once it is logged
-            self._refuse(failure, granted.grant.source, is_told=True)
+            self._refuse(failure, granted.grant.source)
         from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
         done = {"driver": granted.inventory.driver_version, "operations": str(outcome.applied)}
         self._report("granted", {**grant_fields(granted.grant, (*granted.notes, *outcome.notes)), **done})
 
-    def _refuse(self, error: Exception, source: str, *, is_told: bool) -> NoReturn:
+    def _refuse(self, error: Exception, source: str) -> NoReturn:
         self._deadline.stop()  # the limit is for the work, not for the log
-        if is_told:
-            from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
-            self._report("refused", refusal_fields(source, error))
+        self._report("refused", refusal_fields(source, error))
         raise error
 
     def _report(self, decision: str, fields: dict[str, str]) -> None:
         from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        report(self._config.log, decision, {"container": self._state.id, **fields}, self._container.annotations)
+        report(self._config.log, decision, {"container": self._state.id, **fields}, self._container)

@@ -6,17 +6,22 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from plugin.inventory import Inventory, next_inventory
-from plugin.observer import snapshot_of_gpus
-from plugin.settings.explain import explain, show_cell
+from plugin.admin.client import ask
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.observer import snapshot_of_gpus
+from plugin.errors import AdminError
+from plugin.settings.explain import explain, notes_on_patterns, show_cell
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.inventory import HostTree
+    from plugin.devices.inventory import HostTree
+    from plugin.driver.snapshot import GpuSource
     from plugin.settings.load import Given
-    from plugin.snapshot import GpuSource
+    from plugin.settings.node_config import NodeConfig
+
+_STATUS_S = 2.0
 
 
 def take_inventory(source: GpuSource, tree: HostTree) -> Inventory:
@@ -41,22 +46,32 @@ def show_config(given: Given) -> int:
     return 0
 
 
+def _models(config: NodeConfig) -> tuple[str, ...] | None:
+    """Return the products that the daemon has seen, None where no daemon says."""
+    try:
+        status = ask(config.admin_socket, {"verb": "status"}, _STATUS_S) if config.settings.patterns else None
+        return None if status is None else tuple(dict.fromkeys(str(gpu["model"]) for gpu in status["gpus"]))
+    except (AdminError, LookupError, TypeError):
+        return None
+
+
 def explain_config(given: Given, *, as_json: bool) -> int:
     """Print every setting's value, where it came from, and why it changes nothing where that is so."""
     loaded = load(given)
     lines = explain(loaded.resolved, loaded.settings, has_file=loaded.has_file)
+    notes = (*loaded.resolved.notes, *notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config)))
     if as_json:
         settings = [
             {"name": line.name, "value": line.value, "origin": line.origin, "noEffect": line.effect or None}
             for line in lines
         ]
-        print(json.dumps({"settings": settings, "notes": loaded.resolved.notes}, indent=2))
+        print(json.dumps({"settings": settings, "notes": notes}, indent=2))
         return 0
     rows = [
         (line.name, show_cell(line.value), line.origin, f"no: {line.effect}" if line.effect else "yes")
         for line in lines
     ]
     print(format_table([("SETTING", "VALUE", "FROM", "COUNTS"), *rows]))
-    for note in loaded.resolved.notes:
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return 0

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.config import KEYS
+from plugin.devices.naming import explain_change
 from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
+from plugin.settings.node_config import KEYS
 from plugin.settings.table import BY_NAME
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.config import NodeConfig
+    from plugin.devices.naming import NamePattern
     from plugin.settings.merge import Effective
+    from plugin.settings.node_config import NodeConfig
     from plugin.settings.resolve import Resolved
 
 
@@ -66,6 +68,13 @@ def _settings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator
 def _patterns(config: NodeConfig) -> Iterator[Line]:
     for number, pattern in enumerate(config.settings.patterns):
         yield Line(f"resources.gpus[{number}]", f"{pattern.pattern} -> {pattern.resource}", pattern.origin)
+
+
+def notes_on_patterns(patterns: tuple[NamePattern, ...], models: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return what anchored patterns change on this node; of every pattern that may, where its GPUs are not known."""
+    if models is None:
+        return tuple(f"{pattern.describe()}: {pattern.remedy()}" for pattern in patterns if not pattern.is_open)
+    return tuple(note for model in models if (note := explain_change(model, patterns)))
 
 
 def show_cell(value: object) -> str:

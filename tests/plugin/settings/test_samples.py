@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from plugin.answer import DeviceList
+from plugin.allocation.answer import DeviceList
 from plugin.errors import ConfigError
 from plugin.settings.load import Given, Loaded, load
 from plugin.settings.resolve import HINT as LATER_HINT
@@ -94,8 +94,8 @@ def test_the_schema_has_the_tables_settings() -> None:
 def test_a_file_decides_names_and_answers(node_json: Path) -> None:
     settings = load_with(node_json, CONTRACT / "good/names-by-product.yaml").config.settings
     assert [(pattern.pattern, pattern.resource) for pattern in settings.patterns] == [
-        ("A100-SXM4-80GB", "nvidia.com/gpu-a100-80gb"),
-        ("H100*", "example.com/h100"),
+        ("NVIDIA A100-SXM4-80GB", "nvidia.com/gpu-a100-80gb"),
+        ("*H100*", "example.com/h100"),
     ]
     answers = load_with(node_json, CONTRACT / "good/cdi.yaml").config.settings.answers
     assert (answers.lists, answers.by_index, answers.has_nodes) == ((DeviceList.CDI_CRI,), True, False)

@@ -312,8 +312,8 @@ def test_an_image_cannot_evade_a_rule_by_speaking_of_cdi() -> None:
         "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]},
     }
     container = parse_container(content, "/bundle")
-    settled = apply_rules(config, container, Origin())
-    claim = find_claim(container, settled)
+    applied = apply_rules(config, container, Origin())
+    claim = find_claim(container, applied)
     assert isinstance(claim, Claim)
     with pytest.raises(RequestError, match="denies GPUs"):
-        resolve_claim(claim, container, settled, inventory_of_a_node())
+        resolve_claim(claim, container, applied, inventory_of_a_node())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig, parse_config
-from runtime_hook.origin import Origin, find_origin, parse_owner, rootless_owner
+from runtime_hook.origin import Origin, find_origin, is_crio_cgroup, parse_owner, rootless_owner
 from runtime_hook.request.policy import apply_rules
 from tests.runtime_hook.nodes import container
 
@@ -21,7 +21,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
+def applied(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
     config = parse_config({"acceptEnvvarUnprivileged": False, "rules": RULES, **settings}, "hook.json")
     return apply_rules(config, container(uid=user, engine_user=owner), Origin(namespace, "pod"))
 
@@ -44,31 +44,31 @@ def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **s
     ],
 )
 def test_rules(namespace: str, who: dict[str, Any], denial: str) -> None:
-    found = settled(namespace, **who)
+    found = applied(namespace, **who)
     assert found.denial.startswith(denial) if denial else not found.denial
 
 
 def test_without_rules_nobody_is_denied() -> None:
-    assert settled(rules=[]).denial == ""
+    assert applied(rules=[]).denial == ""
 
 
 def test_a_rule_for_everybody_and_one_for_nobody() -> None:
-    assert settled(rules=[{"decision": "allow"}]).denial == ""
-    assert settled("a", rules=[{"decision": "deny"}, {"decision": "allow"}]).denial
-    assert settled("a", rules=[{"decision": "allow", "namespaces": []}]).denial
+    assert applied(rules=[{"decision": "allow"}]).denial == ""
+    assert applied("a", rules=[{"decision": "deny"}, {"decision": "allow"}]).denial
+    assert applied("a", rules=[{"decision": "allow", "namespaces": []}]).denial
 
 
 def test_a_rule_narrows_capabilities_and_never_widens_them() -> None:
     node = ["compute", "utility", "video"]
-    assert settled("web", supportedDriverCapabilities=node).supported_capabilities == ("utility",)
-    assert settled("training", supportedDriverCapabilities=node).supported_capabilities == tuple(node)
-    assert settled("web", supportedDriverCapabilities=["compute"]).supported_capabilities == ()
+    assert applied("web", supportedDriverCapabilities=node).supported_capabilities == ("utility",)
+    assert applied("training", supportedDriverCapabilities=node).supported_capabilities == tuple(node)
+    assert applied("web", supportedDriverCapabilities=["compute"]).supported_capabilities == ()
 
 
 def test_a_rule_says_how_its_containers_may_ask() -> None:
-    found = settled(user=1000)
+    found = applied(user=1000)
     assert (found.accept_envvar_unprivileged, found.accept_volume_mounts) == (True, True)
-    other = settled("training")
+    other = applied("training")
     assert (other.accept_envvar_unprivileged, other.accept_volume_mounts) == (False, False)
 
 
@@ -77,20 +77,50 @@ CRIO = {"io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "p", "io
 PODMAN = {"io.kubernetes.cri-o.TTY": "false", "io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "p"}
 
 
+CRIO_GROUPS = ("kubepods-burstable-pod1.slice:crio:3f2a", "/kubepods/burstable/pod1/crio-3f2a")
+CONTAINERD_GROUPS = ("kubepods-burstable-pod1.slice:cri-containerd:3f2a", "/kubepods/burstable/pod1/3f2a")
+FORGED_CONTAINERD = {"io.kubernetes.cri.sandbox-namespace": "other", "io.kubernetes.cri.sandbox-name": "x"}
+FORGED_CRIO = {
+    "io.kubernetes.pod.namespace": "other",
+    "io.kubernetes.pod.name": "x",
+    "io.kubernetes.cri-o.Annotations": "{}",
+}
+
+
 @pytest.mark.parametrize(
-    ("annotations", "origin"),
+    ("annotations", "cgroups", "origin"),
     [
-        pytest.param({}, Origin(), id="nothing"),
-        pytest.param(CONTAINERD, Origin("web", "p"), id="containerd"),
-        pytest.param(CRIO, Origin("web", "p"), id="CRI-O"),
-        pytest.param(CRIO | CONTAINERD, Origin(), id="a pod under CRI-O that writes containerd's keys"),
-        pytest.param(CONTAINERD | {"io.kubernetes.pod.namespace": "x"}, Origin("web", "p"), id="CRI-O's key elsewhere"),
-        pytest.param(PODMAN, Origin(), id="a container of Podman with the kubelet's keys"),
-        pytest.param({"io.kubernetes.pod.namespace": "web"}, Origin(), id="a label that anybody can write"),
+        pytest.param({}, ("", *CRIO_GROUPS, *CONTAINERD_GROUPS), Origin(), id="nothing"),
+        pytest.param(CONTAINERD, ("", *CONTAINERD_GROUPS), Origin("web", "p"), id="containerd"),
+        pytest.param(CRIO, ("", *CRIO_GROUPS), Origin("web", "p"), id="CRI-O"),
+        pytest.param(
+            CRIO | FORGED_CONTAINERD,
+            CRIO_GROUPS,
+            Origin("web", "p"),
+            id="a pod under CRI-O that writes containerd's keys",
+        ),
+        pytest.param(
+            CONTAINERD | FORGED_CRIO,
+            CONTAINERD_GROUPS,
+            Origin("web", "p"),
+            id="a pod under containerd whose handler passes on CRI-O's keys",
+        ),
+        pytest.param(CRIO | FORGED_CONTAINERD, ("",), Origin(), id="both engines' keys, and no cgroup that tells"),
+        pytest.param(FORGED_CONTAINERD, CRIO_GROUPS, Origin(), id="containerd's keys alone, and CRI-O's cgroup"),
+        pytest.param(
+            CONTAINERD | {"io.kubernetes.pod.namespace": "x"}, ("",), Origin("web", "p"), id="CRI-O's key elsewhere"
+        ),
+        pytest.param(PODMAN, ("", "machine.slice:libpod:3f2a"), Origin(), id="a container of Podman with those keys"),
+        pytest.param({"io.kubernetes.pod.namespace": "web"}, ("", "/a"), Origin(), id="a label that anybody can write"),
     ],
 )
-def test_origin(annotations: dict[str, str], origin: Origin) -> None:
-    assert find_origin(annotations) == origin
+def test_origin(annotations: dict[str, str], cgroups: tuple[str, ...], origin: Origin) -> None:
+    assert {find_origin(annotations, cgroup) for cgroup in cgroups} == {origin}
+
+
+@pytest.mark.parametrize("path", ["", "/", "crio", "/crio/3f2a", "a:cri-containerd:crio-3f2a", "/crio-x/3f2a", "::"])
+def test_a_cgroup_of_another_engine_is_not_taken_for_crios(path: str) -> None:
+    assert not is_crio_cgroup(path)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,10 @@ class HookConfig:
     cdi_path: str = ""
     driver_root: str = "/"
 
+    def host_path(self, path: str) -> str:
+        """Return where the host sees a path of the driver's files."""
+        return path if self.driver_root == "/" else self.driver_root + path
+
 
 def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
     """Read the configuration; ``trusted=False`` skips the ownership check (explaining someone's draft)."""

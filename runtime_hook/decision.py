@@ -135,10 +135,9 @@ def _check(findings: tuple[Finding, ...]) -> tuple[str, ...]:
 def _plan(
     grant: Grant, container: ContainerConfig, config: HookConfig, inventory: Inventory, find_layout: FindLayout
 ) -> tuple[Operation, ...]:
-    from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a grant
     from runtime_hook.plan.planner import Planner  # noqa: PLC0415 - start-up budget: only for a grant
 
     has_compat = "compute" in grant.capabilities and config.cuda_compat != CUDA_COMPAT_DISABLED
     layout = find_layout(inventory if has_compat else None)
-    planner = Planner(inventory, layout.platform, HostTree(config.driver_root).host_path)
+    planner = Planner(inventory, layout.platform, config.host_path)
     return tuple(planner.plan(grant, layout, container.device_rules, container.devices))

@@ -90,7 +90,7 @@ def _gather_container(sources: Sources) -> ContainerConfig:
 
 def _gather_config(sources: Sources, container: ContainerConfig) -> HookConfig:
     config = load_config(sources.config_path or CONFIG_PATH, trusted=sources.config_path is None)
-    config = with_changes(config, driver_root=sources.driver_root)
+    config = with_changes(config, driver_root=os.path.abspath(sources.driver_root))
     return with_changes(config, entitlement=ENTITLEMENT_CDI) if container.has_cdi_hook else config
 
 

@@ -58,7 +58,7 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
 
 def _with_options(config: HookConfig, driver_root: str, *, is_cdi: bool) -> HookConfig:
     if driver_root != config.driver_root:
-        config = with_changes(config, driver_root=driver_root)
+        config = with_changes(config, driver_root=os.path.abspath(driver_root))
     return with_changes(config, entitlement=ENTITLEMENT_CDI) if is_cdi else config
 
 

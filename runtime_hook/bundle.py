@@ -62,7 +62,8 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's.
+    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's; ``cgroup`` is as the engine
+    wrote it.
     """
 
     rootfs: str
@@ -74,6 +75,7 @@ class ContainerConfig:
     mount_requests: tuple[str, ...] = ()
     user: int = 0
     has_cdi_hook: bool = False
+    cgroup: str = ""
 
 
 def read_state(descriptor: int) -> State:
@@ -146,6 +148,7 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         mount_requests=_mount_requests(document.items("mounts")),
         user=_host_user(process.child("user").number("uid", 0), linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
+        cgroup=linux.text("cgroupsPath", ""),
     )
 
 

@@ -50,7 +50,7 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
         deadline.stop()
         from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        report(log, "refused", {"container": name, "reason": describe_refusal(refusal)}, {})
+        report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
         raise
     return Run(state, container, entitled_by_cdi(config) if is_cdi else config, driver_root, deadline)
 
@@ -91,7 +91,7 @@ class Run:
         """Log a decision on this container."""
         from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container.annotations)
+        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container)
 
 
 def _decide(run: Run) -> None:

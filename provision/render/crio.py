@@ -110,7 +110,7 @@ def _require_free(configs: Sequence[_Config], handler: str) -> None:
         if handler in config.handlers:
             raise EngineConfigError(
                 f"the runtime handler {handler!r} is in {shown(config.path)} already, and was not made by grapnel",
-                hint="remove it from the engine's configuration, or declare another runtime.handler",
+                hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
             )
 
 

@@ -64,5 +64,5 @@ def _require_free(runtimes: Table, handler: str) -> None:
     )
     raise EngineConfigError(
         f"the runtime {handler!r} is in {MAIN_PATH} already, and was not made by grapnel",
-        hint=f"{remedy}, or declare another runtime.handler",
+        hint=f"{remedy}, or declare another runtime.handler: docs/migrate.md has both ways",
     )

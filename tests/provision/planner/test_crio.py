@@ -47,7 +47,7 @@ def test_hook_handler_and_restart_are_one_pass() -> None:
     result = plan(bare(), STACK)
 
     assert steps(result.items)[:5] == [
-        ("release", "hook"),
+        ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
         ("write", HOOK_FILE_PATH),
         ("write", DROP_IN_PATH),

@@ -18,8 +18,9 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.driver.reading import Reading, XidEvent
     from plugin.driver.snapshot import GpuSource, Snapshot
-    from plugin.health.model import Reading, Transition, XidEvent
+    from plugin.health.model import Transition
 
 _TRUST_S = 60.0  # for a session whose predecessor went deaf
 

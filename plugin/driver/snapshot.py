@@ -12,7 +12,7 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.health.model import Reading, XidEvent
+    from plugin.driver.reading import Reading, XidEvent
 
 from plugin.driver.topology.facts import NO_LINKS, LinkFacts
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.inventory import Inventory
-    from plugin.health.model import Reading, Transition, Verdict, XidEvent
+    from plugin.driver.reading import Reading, XidEvent
+    from plugin.health.model import Transition, Verdict
     from plugin.log import Journal
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

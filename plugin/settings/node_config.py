@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plugin.devices.naming import NamePattern
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
@@ -60,6 +61,11 @@ class NodeConfig:
     metrics_address: str = ""
     kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
     node_name: str = ""
+
+    @property
+    def patterns(self) -> tuple[NamePattern, ...]:
+        """Which product is offered as which resource: what the settings say, else every GPU is `resource`."""
+        return self.settings.patterns or (NamePattern("*", self.resource),)
 
     @property
     def facts_path(self) -> Path:

@@ -77,7 +77,7 @@ def _parsed(records: Iterable[bytes]) -> Iterator[Record]:
     for record in records:
         head, found, text = record.decode("utf-8", "replace").partition(";")
         fields = head.split(",")
-        if found and len(fields) > 2 and fields[2].isdigit():  # noqa: PLR2004 - the third field is the time
+        if found and len(fields) > 2 and fields[2].isascii() and fields[2].isdecimal():  # noqa: PLR2004 - the third field is the time
             yield Record(int(fields[2]) / 1e6, text.split("\n", 1)[0])
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DEVICE = "/dev/nvidia"
 _NVIDIA = "0x10de"
 _DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
+_PROCESS = re.compile(r"[0-9]{1,9}")
 _DELETED = " (deleted)"
 _MAX_DEVICES = 64  # that are told of one process
 
@@ -70,7 +71,7 @@ def list_holders(proc: Path, own_pid: int = -1, *, dri_nodes: frozenset[str] = f
     kernel still refuses to unload the module.
     """
     holders, hidden = [], []
-    for pid in sorted(int(name) for name in os.listdir(proc) if name.isdigit()):  # noqa: PTH208 - names only
+    for pid in sorted(int(name) for name in os.listdir(proc) if _PROCESS.fullmatch(name)):  # noqa: PTH208 - names only
         if pid == own_pid:
             continue
         process = proc / str(pid)
@@ -104,16 +105,21 @@ def _is_node(target: str, link: Path) -> bool:
 
 def _mapped_nodes(process: Path, dri_nodes: frozenset[str]) -> Iterator[str]:
     """Return nodes that are mapped, with or without a descriptor: a mapping keeps the module as well."""
-    for line in (process / "maps").read_text(errors="replace").splitlines():
+    for line in _text(process / "maps").split("\n"):
         fields = line.split(maxsplit=5)
         path = fields[5].removesuffix(_DELETED) if len(fields) > 5 else ""  # noqa: PLR2004 - proc_pid_maps(5): the sixth is the path
         if path.startswith(_DEVICE) or path in dri_nodes:
             yield path
 
 
+def _text(path: Path) -> str:
+    """Return a file's text with its line ends as they are: a name in it may have any but the kernel's."""
+    return path.read_bytes().decode(errors="replace")
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        return _text(path)
     except OSError:
         return ""
 

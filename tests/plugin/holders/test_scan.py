@@ -204,10 +204,12 @@ def test_names_that_a_user_chose_are_fit_to_be_shown(proc: Proc) -> None:
     assert advise(found) == "kill 7"
 
 
-def test_a_unit_that_a_user_made_below_another_is_not_believed(proc: Proc) -> None:
+@pytest.mark.parametrize("between", ["x\x85/", "x\r0::"])
+def test_a_unit_that_a_user_made_below_another_is_not_believed(proc: Proc, between: str) -> None:
+    """The kernel forbids no character but the line feed in a group's name: what else ends a line is part of it."""
     proc.add(7, "/dev/nvidia0")
-    forged = "0::/user.slice/user-1000.slice/user@1000.service/x\x85/nvidia-persistenced.service\n"
-    (proc.folder / "7/cgroup").write_text(forged)
+    forged = f"0::/user.slice/user-1000.slice/user@1000.service/{between}nvidia-persistenced.service\n"
+    (proc.folder / "7/cgroup").write_bytes(forged.encode())
 
     (found,) = list_holders(proc.folder).holders
 
@@ -230,6 +232,13 @@ def test_a_process_that_may_not_be_looked_into_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert str(os.getpid()) in done.stdout.split()
+
+
+@pytest.mark.parametrize("name", ["²", "7²", "\u0663"])
+def test_a_folder_whose_name_is_no_number_is_no_process(proc: Proc, name: str) -> None:
+    (proc.folder / name / "fd").mkdir(parents=True)
+    (proc.folder / name / "fd/0").symlink_to("/dev/nvidia0")
+    assert list_holders(proc.folder) == Listing()
 
 
 def test_a_process_that_ends_meanwhile_is_nobody(proc: Proc) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.devices.inventory import Inventory, NodeTree, next_inventory, without_driver
 from plugin.errors import DriverNotReady
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

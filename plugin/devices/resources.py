@@ -6,10 +6,10 @@ GPUs are further kinds of offer and belong here as well; how a container gets on
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.devices.naming import NamePattern, explain_change, find_pattern
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.driver.reading import Counters
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

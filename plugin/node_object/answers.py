@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.errors import ClusterError
 from plugin.node_object.conditions import OWN_KINDS
 from plugin.node_object.labels import owners_of
 from plugin.node_object.model import Condition
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from plugin.node_object.api.messages import Answer, Request

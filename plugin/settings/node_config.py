@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from plugin.devices.naming import NamePattern
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

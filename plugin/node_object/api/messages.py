@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugin.values import NamedTuple
+from typing import NamedTuple
 
 JSON = "application/json"
 

@@ -57,11 +57,16 @@ def grant_fields(allotment: Allotment, notes: tuple[str, ...]) -> dict[str, str]
 
 
 def refusal_fields(claim: Claim, refusal: Exception) -> dict[str, str]:
-    """Return what the line of a refusal says of it; anything but a HookError is a bug, and refuses as well."""
-    told = str(refusal) if isinstance(refusal, HookError) else f"internal error: {type(refusal).__name__}: {refusal}"
+    """Return what the line of a refusal says of it."""
     requirement = refusal.requirement if isinstance(refusal, RequirementError) else ""
     source = claim.source or ("devices" if claim.devices else "annotation")
-    return {"source": source, "requirement": requirement, "reason": one_line(told)}
+    return {"source": source, "requirement": requirement, "reason": describe_refusal(refusal)}
+
+
+def describe_refusal(refusal: Exception) -> str:
+    """Return why a container is refused, in one line; anything but a HookError is a bug, and refuses as well."""
+    told = str(refusal) if isinstance(refusal, HookError) else f"internal error: {type(refusal).__name__}: {refusal}"
+    return one_line(told)
 
 
 def _sockets(target: str) -> tuple[str, ...]:

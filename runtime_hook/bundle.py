@@ -28,11 +28,12 @@ _REQUEST_SOURCE = "/dev/null"
 
 @value
 class State:
-    """The container state, as far as a prestart hook needs it."""
+    """The container state, as far as a prestart hook needs it. ``root`` is crun's own key, "" under other runtimes."""
 
     id: str
     pid: int
     bundle: str
+    root: str = ""
 
 
 @value
@@ -95,7 +96,8 @@ def parse_state(data: bytes) -> State:
         document = Document(loads(data), where, StateError)
     except ValueError as reason:
         raise StateError(f"{where}: {reason}") from reason
-    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"))
+    root = document.text("root", "")
+    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"), root=root)
     if not state.id or len(state.id) > _MAX_ID_LENGTH:
         raise StateError(f"{where}: id is empty or longer than {_MAX_ID_LENGTH}")
     if state.pid <= 0:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from provision.driver.debian_version import DebianVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.planner.model import PackageVersion, Problem
+from provision.node_plan import PackageVersion, Problem
 
 if TYPE_CHECKING:
     from provision.driver.catalogue import Distribution

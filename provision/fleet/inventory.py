@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.errors import InventoryError
 from provision.fleet.endpoint import Endpoint, parse_endpoint
+from provision.fleet.errors import InventoryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

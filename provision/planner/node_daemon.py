@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
 from provision.planner.holders import DAEMON_UNIT
-from provision.planner.model import (
-    Action,
-    Disruption,
-    FileContent,
-    Item,
-    NodeDaemonVariables,
-    Problem,
-    Role,
-)
 from provision.planner.part import Part, is_restart_due, is_running, plan_files, plan_release, plan_service
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.spec.model import Entitlement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from provision.planner.model import Action, FileContent, Item, Problem, Role
+from provision.node_plan import Action, FileContent, Item, Problem, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,16 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planner.engines import ENGINES
-from provision.planner.model import (
-    Action,
-    Disruption,
-    FileContent,
-    Item,
-    Problem,
-    Role,
-    RuntimeVariables,
-)
 from provision.planner.part import (
     Part,
     is_restart_due,

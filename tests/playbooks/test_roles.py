@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
+from provision.node_plan import DriverVariables, NodeDaemonVariables, RuntimeVariables
 from provision.payload.sources import find_sources
-from provision.planner.model import DriverVariables, NodeDaemonVariables, RuntimeVariables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,7 +34,7 @@ from provision.planner.plan import plan_node
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
-    from provision.planner.model import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
+    from provision.node_plan import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 

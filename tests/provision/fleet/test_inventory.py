@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.errors import InventoryError
 from provision.fleet.endpoint import Endpoint
+from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import Host, parse_inventory
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +17,8 @@ from provision.fleet.facts import (
     Release,
     Service,
 )
+from provision.node_plan import NodePlan
 from provision.planner.kernel_module import RELOAD_MARK
-from provision.planner.model import decode_plan, encode_plan
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
@@ -159,7 +160,7 @@ def test_applied_plans_leave_nothing_to_do(
 def test_a_plan_survives_its_format(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
     current = plan(facts, make_stack(**sections))
 
-    assert decode_plan(encode_plan(current)) == current
+    assert msgspec.json.decode(msgspec.json.encode(current), type=NodePlan) == current
 
 
 @settings(deadline=None, max_examples=15)

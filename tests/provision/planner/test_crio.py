@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.render.crio import DROP_IN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.render.hooks_d import HOOK_FILE_PATH

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.planner.part import RESTART_MARKS
 from provision.render.docker import MAIN_PATH
 from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config

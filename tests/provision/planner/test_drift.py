@@ -10,7 +10,7 @@ from provision.driver.pin import PIN_PATH
 from provision.fleet.facts import (
     Release,
 )
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH

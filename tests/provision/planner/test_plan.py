@@ -8,7 +8,7 @@ from provision.fleet.facts import (
     Engine,
     InstalledPackage,
 )
-from provision.planner.model import Action, Disruption, NodePlan, Role
+from provision.node_plan import Action, Disruption, NodePlan, Role
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.plan import plan_node
 from provision.render.base_spec import HOOK_PATH

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 
+import msgspec
 import pytest
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.planner.model import Action, Disruption, NodePlan, Problem, Role, decode_plan
+from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.report import make_console, plans_document, render_plans, show
 from tests.provision.apply.fakes import facts_of, item
 
@@ -140,7 +141,7 @@ def test_json_has_the_plans_of_the_contract() -> None:
     text = plans_document(answers)
     document = json.loads(text)
     assert document["schema"] == "grapnel.dev/plans/v1alpha1"
-    assert decode_plan(json.dumps(document["plans"][0])) == full_plan("n2")
+    assert msgspec.json.decode(json.dumps(document["plans"][0]), type=NodePlan) == full_plan("n2")
     assert document["failures"] == [
         {"node": "n1", "status": "unreachable", "task": "", "message": "no route to host", "output": []}
     ]

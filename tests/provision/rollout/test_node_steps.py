@@ -11,13 +11,13 @@ import pytest
 
 from provision.apply.model import Note, Status
 from provision.fleet.errors import AnswerError
-from provision.fleet.released import parse_released
+from provision.fleet.release_result import parse_release_result
+from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps, render_expectation
-from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain
 from tests.provision.rollout.fakes import NEW
 from tests.provision.samples import make_stack
 
@@ -30,8 +30,8 @@ def carry_out(
     fleet = FakeFleet({"n1": node})
     declared: dict[str, dict[str, object]] = {"driver": {"version": NEW}, **sections}
     stack = make_stack(**declared)
-    steps = NodeSteps(machinery(fleet, plan_drain), {"n1": stack})
-    return steps.carry_out("n1", phase, watcher or Watcher(), threading.Event())
+    steps = NodeSteps(context(fleet, plan_drain), {"n1": stack})
+    return steps.run("n1", phase, watcher or Watcher(), threading.Event())
 
 
 def test_release_tells_who_holds_a_gpu() -> None:
@@ -72,8 +72,8 @@ def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
 
 def test_verify_compares_with_what_is_declared() -> None:
     fleet = FakeFleet({"n1": FakeNode()})
-    steps = NodeSteps(machinery(fleet), {"n1": make_stack(driver={"version": NEW})})
-    assert steps.carry_out("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
+    steps = NodeSteps(context(fleet), {"n1": make_stack(driver={"version": NEW})})
+    assert steps.run("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
     (request,) = fleet.requests
     assert (request.playbook.name, request.nodes) == ("verify.yml", ("n1",))
     expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW, "allocation": True}
@@ -120,9 +120,9 @@ def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
 @pytest.mark.parametrize(("run", "status"), [(RunStatus.CANCELED, Status.CANCELED), (RunStatus.ERROR, Status.FAILED)])
 def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
     fleet = FakeFleet({"n1": FakeNode()}, broken_run=run)
-    steps = NodeSteps(machinery(fleet), {"n1": make_stack()})
+    steps = NodeSteps(context(fleet), {"n1": make_stack()})
     for phase in (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME):
-        outcome = steps.carry_out("n1", phase, Watcher(), threading.Event())
+        outcome = steps.run("n1", phase, Watcher(), threading.Event())
         assert outcome.failure is not None
         assert outcome.failure.status is status
 
@@ -163,4 +163,4 @@ def test_names_of_holders_are_made_printable() -> None:
 )
 def test_an_answer_that_is_no_document_is_an_error(answer: bytes | None) -> None:
     with pytest.raises(AnswerError, match="the node daemon's answer to release cannot be read"):
-        parse_released(answer)
+        parse_release_result(answer)

@@ -118,7 +118,7 @@ def test_what_keeps_ending_is_named_with_its_log(tmp_path: Path) -> None:
     broken.certificates.prepare("127.0.0.1")
     broken.certificates.key("apiserver").write_text("no key")
     try:
-        with pytest.raises(StartError, match="kube-apiserver ends with status 1") as failed:
+        with pytest.raises(StartError, match="kube-apiserver exits with status 1") as failed:
             broken.start(is_bound=True)
     finally:
         broken.kill()

@@ -44,7 +44,7 @@ class Action(StrEnum):
     LOAD = "load"
     HOLD = "hold"
     UNHOLD = "unhold"
-    RELEASE = "release"
+    DEPLOY = "deploy"
     START = "start"
     RESTART = "restart"
     ENABLE = "enable"
@@ -110,7 +110,7 @@ class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the hook's release alone.
+    """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the installed hook alone.
 
     With ``runtime_reload`` the service is reloaded where it would be restarted; an empty ``runtime_service`` is none.
     """
@@ -126,7 +126,7 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the release alone."""
+    """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone."""
 
     node_daemon_archive: str = ""
     node_daemon_digest: str = ""

@@ -90,7 +90,7 @@ def _converge(
             return tally.result(Status.CONVERGED if tally.passes else Status.UNCHANGED)
         if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
             return tally.failed(_left_over(plan, tally.passes))
-        failure = _carry_out(context, plan, tally, observe, cancel)
+        failure = _apply(context, plan, tally, observe, cancel)
         if failure is not None:
             return tally.failed(failure)
         if context.playbooks.check:
@@ -103,7 +103,7 @@ def _converge(
         assessment = again
 
 
-def _carry_out(
+def _apply(
     context: ApplyContext, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
 ) -> Failure | None:
     if cancel.is_set():

@@ -11,10 +11,10 @@ from provision.fleet.facts import (
     DeviceHolder,
     Engine,
     FileState,
+    Installation,
     InstalledPackage,
     KernelModule,
     NodeFacts,
-    Release,
     Service,
 )
 from provision.node_plan import NodePlan
@@ -108,7 +108,7 @@ def nodes(draw: st.DrawFn) -> NodeFacts:
         files=files,
         services=daemon | engine,
         engines={"containerd": Engine(binary="/usr/bin/containerd", version="1.7.24")} if has_engine else {},
-        releases={part: draw(st.none() | st.just(Release(digest="0" * 64))) for part in ("hook", "node")},
+        installed={part: draw(st.none() | st.just(Installation(digest="0" * 64))) for part in ("hook", "node")},
         device_holders=draw(st.just(()) | st.just((DeviceHolder(pid=9, command="train"),))),
     )
     return replace(facts, package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())))
@@ -178,4 +178,4 @@ def test_going_to_another_driver_and_back_ends_where_it_began(first: str, second
 
     assert back == before
     assert all(service == RUNNING for service in back.services.values())
-    assert back.release_digest("hook") == PAYLOAD.hook.digest
+    assert back.installed_digest("hook") == PAYLOAD.hook.digest

@@ -38,7 +38,7 @@ def full_plan(node: str) -> NodePlan:
             item("/etc/apt/preferences.d/00-grapnel-nvidia", action=Action.WRITE, to=DIGEST, reason="pinned"),
             item("libcuda1", to="550.163.01-2", reason=driver),
             item("nvidia-alternative", action=Action.UPGRADE, from_="535.261.03-1", to="550.163.01-2", reason=driver),
-            item("/usr/lib/grapnel/hook", role=Role.RUNTIME, action=Action.RELEASE, to=DIGEST, reason="no hook"),
+            item("/usr/lib/grapnel/hook", role=Role.RUNTIME, action=Action.DEPLOY, to=DIGEST, reason="no hook"),
             item(
                 "/etc/containerd/conf.d/99-nvidia.toml",
                 role=Role.RUNTIME,

@@ -24,7 +24,7 @@ from tests.provision.samples import make_stack
 TRAIN: dict[str, object] = {"pid": 7, "command": "train", "unit": None, "pod_uid": "u1", "devices": ["/dev/nvidia0"]}
 
 
-def carry_out(
+def run_step(
     node: FakeNode, phase: Phase, watcher: Watcher | None = None, **sections: dict[str, object]
 ) -> StepOutcome:
     fleet = FakeFleet({"n1": node})
@@ -36,27 +36,27 @@ def carry_out(
 
 def test_release_tells_who_holds_a_gpu() -> None:
     node = FakeNode(holders=[TRAIN])
-    assert carry_out(node, Phase.RELEASE) == StepOutcome(holders=(Holder(pid=7, command="train", pod_uid="u1"),))
-    assert carry_out(node, Phase.RELEASE) == StepOutcome()
+    assert run_step(node, Phase.RELEASE) == StepOutcome(holders=(Holder(pid=7, command="train", pod_uid="u1"),))
+    assert run_step(node, Phase.RELEASE) == StepOutcome()
     assert node.verbs == ["release", "release"]
 
 
 def test_a_daemon_that_is_no_longer_declared_is_asked_as_well() -> None:
     node = FakeNode()
     for phase in (Phase.RELEASE, Phase.VERIFY, Phase.RESUME):
-        assert carry_out(node, phase, plugin={"enabled": False}) == StepOutcome()
+        assert run_step(node, phase, plugin={"enabled": False}) == StepOutcome()
     assert node.verbs == ["release", "verify", "resume"]
 
 
 def test_a_driver_that_is_left_alone_is_not_verified() -> None:
     node, watcher = FakeNode(), Watcher()
-    assert carry_out(node, Phase.VERIFY, watcher, driver={"enabled": False}) == StepOutcome()
+    assert run_step(node, Phase.VERIFY, watcher, driver={"enabled": False}) == StepOutcome()
     assert node.verbs == []
     assert watcher.seen == [Note("n1", "verify: nothing to compare, the declaration has no driver")]
 
 
 def test_swap_is_the_apply_of_every_day() -> None:
-    outcome = carry_out(FakeNode(), Phase.SWAP)
+    outcome = run_step(FakeNode(), Phase.SWAP)
     assert outcome.failure is None
     assert outcome.swapped is not None
     assert (outcome.swapped.status, outcome.swapped.passes) == (Status.CONVERGED, 1)
@@ -64,7 +64,7 @@ def test_swap_is_the_apply_of_every_day() -> None:
 
 def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "train"}])
-    outcome = carry_out(node, Phase.SWAP)
+    outcome = run_step(node, Phase.SWAP)
     assert outcome.failure is not None
     assert outcome.failure.message == "to install driver needs the GPUs to be free, and they are held by train (7)"
     assert node.packages == []
@@ -106,13 +106,13 @@ def test_an_expectation_is_what_the_contract_says(driver: dict[str, object], exp
     ("phase", "verb"), [(Phase.RELEASE, "release"), (Phase.VERIFY, "verify"), (Phase.RESUME, "resume")]
 )
 def test_a_verb_that_fails_fails_the_step(phase: Phase, verb: str) -> None:
-    outcome = carry_out(FakeNode(broken=verb), phase)
+    outcome = run_step(FakeNode(broken=verb), phase)
     assert outcome.failure is not None
     assert (outcome.failure.status, outcome.failure.message) == (Status.FAILED, "3 of 4 GPUs answer")
 
 
 def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
-    outcome = carry_out(FakeNode(reachable=False), Phase.SWAP)
+    outcome = run_step(FakeNode(reachable=False), Phase.SWAP)
     assert outcome.failure is not None
     assert outcome.failure.status is Status.UNREACHABLE
 
@@ -139,7 +139,7 @@ def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, object]], path: str) -> None:
-    outcome = carry_out(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
+    outcome = run_step(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
     assert outcome.failure is not None
     assert outcome.failure.message.startswith("the node daemon's answer to release cannot be read")
     assert path in outcome.failure.message
@@ -147,7 +147,7 @@ def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, ob
 
 def test_names_of_holders_are_made_printable() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "\x1b[2Jtrain" + "x" * 500, "unit": "a\nb.service"}])
-    (holder,) = carry_out(node, Phase.RELEASE).holders
+    (holder,) = run_step(node, Phase.RELEASE).holders
     assert holder.command.startswith("\\x1b[2Jtrain")
     assert (len(holder.command), holder.unit) == (128, r"a\nb.service")
 

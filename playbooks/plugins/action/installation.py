@@ -1,4 +1,4 @@
-"""Sends an archive of the payload to a node and makes it the current release there.
+"""Sends an archive of the payload to a node and installs it there.
 
 Only an archive of a payload is ever sent: what its folder's manifest names, with the digest that it states. A path
 alone, wherever it came from, opens no file of the controller for a node.
@@ -24,7 +24,7 @@ _ARGUMENTS = {
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.release`."""
+    """The action `grapnel.node.installation`."""
 
     RETURNS: ClassVar = {"previous": str}
 
@@ -39,7 +39,7 @@ class ActionModule(CheckedAction):
 
     def _send(self, archive: Path) -> str:
         folder = self._connection._shell.tmpdir or self._make_tmp_path()  # noqa: SLF001 - as Ansible's own actions do
-        there = str(self._connection._shell.join_path(folder, "release.tar"))  # noqa: SLF001 - as above
+        there = str(self._connection._shell.join_path(folder, "archive.tar"))  # noqa: SLF001 - as above
         self._transfer_file(str(archive), there)
         self._fixup_perms2((folder, there))
         return there

@@ -1,16 +1,16 @@
 #!/usr/bin/python3
-"""Makes an archive the current release of one of grapnel's parts on a node."""
+"""Installs a part of grapnel (hook or node daemon) from an archive of the payload."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: release
-short_description: Install a release of the hook or the node daemon
+module: installation
+short_description: Install the hook or the node daemon
 version_added: 0.1.0
 description:
-  - Sends an archive of the payload, unpacks it beside the releases that are there, and makes it the current one by
-    renaming a link. A kill at any moment leaves the former release working.
+  - Sends an archive of the payload, unpacks it beside the installed version, and switches to it by renaming a link. A
+    run that is killed at any moment leaves the installed version working.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -20,7 +20,7 @@ options:
     required: true
     choices: [hook, node]
   digest:
-    description: SHA-256 of the release, as the node plan names it.
+    description: SHA-256 of the archive, as the node plan names it.
     type: str
     required: true
   archive:
@@ -30,12 +30,12 @@ options:
     type: path
     required: true
   unit:
-    description: Service that runs from the release and has to restart for another one. It is marked, not restarted.
+    description: Service that has to restart for another version. It is marked for a restart, not restarted.
     type: str
     default: ""
 attributes:
   check_mode:
-    description: Says whether the release would be installed.
+    description: Tells whether the archive would be installed.
     support: full
   diff_mode:
     description: Shows the digests.
@@ -44,7 +44,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Install the hook
-  grapnel.node.release:
+  grapnel.node.installation:
     part: hook
     digest: 4f2b8c1d9a0711e3b6a4d2f80c5597ab41de86f2370a9b5c8e1d64f7023c9ab5
     archive: /home/me/site/dist/payload/hook-4f2b8c1d9a07.tar
@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 previous:
-  description: Digest of the release that was current before.
+  description: Digest of the version that was installed before, empty when there was none.
   returned: always
   type: str
 """
@@ -60,10 +60,10 @@ previous:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.releases import (
-    ReleaseError,
-    current_digest,
-    install_release,
+from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+    InstallationError,
+    install_part,
+    installed_digest,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
 
@@ -80,14 +80,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     host, part, digest = Host(), module.params["part"], module.params["digest"]
-    previous = current_digest(host, part) or ""
+    previous = installed_digest(host, part) or ""
     changed = previous != digest
     if changed and not module.check_mode:
         if module.params["unit"]:
             mark_restart(host, module.params["unit"])
         try:
-            install_release(host, part, digest, module.params["archive"])
-        except (OSError, ReleaseError) as error:
+            install_part(host, part, digest, module.params["archive"])
+        except (OSError, InstallationError) as error:
             module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")
     diff = {"before": f"{part} {previous}\n", "after": f"{part} {digest}\n"}
     module.exit_json(changed=changed, previous=previous, diff=diff if changed else {})

@@ -1,7 +1,7 @@
-"""Releases of grapnel's own parts below ``/usr/lib/grapnel``: what is installed, and how another one takes over.
+"""Installs grapnel's own parts below ``/usr/lib/grapnel``, and tells which versions are installed.
 
-A release is unpacked beside the others, gets its file ``RELEASE`` last, and is then made the current one by renaming a
-link. A kill anywhere leaves the old release working, and what lies about is cleared away by the next run.
+A version is unpacked into a folder of its own in ``releases``, gets its file ``RELEASE`` last, and takes over when the
+part's link is renamed to it. A kill anywhere leaves the old version working; the next run removes what was left over.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _COMPILE_TIMEOUT_S = 300.0
 _PYTHON = "/usr/bin/python3"  # the one that the launchers name
 
 
-class ReleaseError(Exception):
-    """A release cannot be installed."""
+class InstallationError(Exception):
+    """A part cannot be installed; the message says why."""
 
 
-def read_releases(host: Host) -> dict[str, Any]:
-    """Facts ``releases``: the digests of the current ones."""
-    digests = {part: current_digest(host, part) for part in _PARTS}
+def read_installations(host: Host) -> dict[str, Any]:
+    """Return the facts ``installed``: the digest of each part."""
+    digests = {part: installed_digest(host, part) for part in _PARTS}
     return {part: {"digest": digest} if digest else None for part, digest in digests.items()}
 
 
-def current_digest(host: Host, part: str) -> str | None:
-    """Digest of the release that a part's link leads to."""
+def installed_digest(host: Host, part: str) -> str | None:
+    """Return the digest of the version that a part's link leads to, None when there is none."""
     return host.read_text(f"{_HOME}/{part}/RELEASE")
 
 
 def read_inventory(host: Host) -> dict[str, Any] | None:
-    """Facts ``inventory``: what the node's own driver inventory was made from."""
+    """Return the facts ``inventory``: what the node's own driver inventory was made from."""
     text = host.read_text(_INVENTORY)
     try:
         inventory = json.loads(text) if text else None
@@ -52,13 +52,13 @@ def read_inventory(host: Host) -> dict[str, Any] | None:
     return {"driver_version": inventory.get("driver_version")} if isinstance(inventory, dict) else None
 
 
-def install_release(host: Host, part: str, digest: str, archive: str) -> None:
-    """Unpack an archive of the node and make it the current release of a part; raises `ReleaseError`."""
+def install_part(host: Host, part: str, digest: str, archive: str) -> None:
+    """Unpack an archive and switch a part to it; raises `InstallationError`."""
     name = f"{part}-{digest[:_DIGEST_LENGTH]}"
     if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
         _unpack(host, name, digest, archive)
     _make_current(host, part, name)
-    _clear_away(host, part, name)
+    _remove_old(host, part, name)
 
 
 def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
@@ -69,17 +69,17 @@ def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
     command = ["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", str(beside)]
     done = host.run(command, _UNPACK_TIMEOUT_S)
     if done.return_code:
-        raise ReleaseError(f"{archive} cannot be unpacked: {done.complaint}")
+        raise InstallationError(f"{archive} cannot be unpacked: {done.complaint}")
     _compile(host, beside, f"{_RELEASES}/{name}")
     _pack(host, beside)
     (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
     os.sync()  # the link must never lead to files that a power cut made empty
-    _remove(releases / name)  # an older attempt, or a release somebody has damaged
+    _remove(releases / name)  # an older attempt, or a version that somebody damaged
     beside.rename(releases / name)
 
 
 def _compile(host: Host, folder: Path, place: str) -> None:
-    """Compile now: the daemon's unit keeps /usr read-only, and a hook must not write into its release at a start.
+    """Compile now: the daemon's unit keeps /usr read-only, and a hook must not write into its own folder at a start.
 
     Without a look at the sources at each start, which no longer change. What does not compile is compiled when it is
     imported, if ever: libraries carry files for other versions of Python.
@@ -102,8 +102,8 @@ def _make_current(host: Host, part: str, name: str) -> None:
     beside.replace(link)
 
 
-def _clear_away(host: Host, part: str, name: str) -> None:
-    """Keep the current release and the one before it; remove older ones and unfinished attempts."""
+def _remove_old(host: Host, part: str, name: str) -> None:
+    """Keep the current version and the one before it; remove older ones and unfinished attempts."""
     releases = host.path(_RELEASES)
     others = [path for path in releases.glob(f"{part}-*") if path.name != name]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)

@@ -31,7 +31,7 @@ def make_payload(folder: Path, content: bytes, digest: str) -> Path:
 
 def release(folder: Path, archive: Path, digest: str) -> str:
     """Ask for the release on this machine in check mode; return why it was refused, empty if it was not."""
-    task = f"- grapnel.node.release: {{part: hook, digest: '{digest}', archive: '{archive}'}}"
+    task = f"- grapnel.node.installation: {{part: hook, digest: '{digest}', archive: '{archive}'}}"
     stage = Stage(folder)
     (ended,) = done(stage.run(stage.request(task, check=True), AnsibleRunner(COLLECTION)))
     return ended.message if ended.outcome is Outcome.FAILED else ""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-from ansible_collections.grapnel.node.plugins.module_utils.releases import (
-    ReleaseError,
-    install_release,
+from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+    InstallationError,
+    install_part,
+    read_installations,
     read_inventory,
-    read_releases,
 )
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def current(node: Host) -> str:
 
 
 def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> None:
-    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
 
     assert current(node) == "one"
-    assert read_releases(node) == {"hook": {"digest": digest("a")}, "node": None}
+    assert read_installations(node) == {"hook": {"digest": digest("a")}, "node": None}
     assert os.access(node.path(f"/{HOME}/hook/grapnel-hook"), os.X_OK)
     assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
 
@@ -60,7 +60,7 @@ def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) 
     with tarfile.open(tmp_path / "part.tar", "w") as archive:
         archive.add(module, "runtime_hook/part.py")
 
-    install_release(node, "hook", digest("a"), str(tmp_path / "part.tar"))
+    install_part(node, "hook", digest("a"), str(tmp_path / "part.tar"))
 
     (compiled,) = node.path(f"/{HOME}/hook/runtime_hook/__pycache__").iterdir()
     flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
@@ -74,7 +74,7 @@ def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> No
         archive.add(source, "runtime_hook", filter=lambda entry: None if "__pycache__" in entry.name else entry)
         archive.add(source / "launcher.py", "grapnel-hook")
 
-    install_release(node, "hook", digest("a"), str(tmp_path / "hook.tar"))
+    install_part(node, "hook", digest("a"), str(tmp_path / "hook.tar"))
 
     (packed,) = node.path(f"/{HOME}/hook").glob("grapnel-hook.cpython-*")
     assert packed.stat().st_mode & 0o777 == 0o644
@@ -82,32 +82,32 @@ def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> No
 
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
     for letter in "abc":
-        install_release(node, "hook", digest(letter), make_archive(tmp_path, letter))
+        install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))
         os.utime(node.path(f"/{HOME}/releases/hook-{letter * 12}"), (ord(letter), ord(letter)))
-    install_release(node, "node", digest("d"), make_archive(tmp_path, "d"))
+    install_part(node, "node", digest("d"), make_archive(tmp_path, "d"))
 
     assert node.names(f"/{HOME}/releases") == [f"hook-{'b' * 12}", f"hook-{'c' * 12}", f"node-{'d' * 12}"]
 
 
 def test_going_back_needs_no_archive(node: Host, tmp_path: Path) -> None:
     for letter in "ab":
-        install_release(node, "hook", digest(letter), make_archive(tmp_path, letter))
+        install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))
 
-    install_release(node, "hook", digest("a"), "/nowhere.tar")
+    install_part(node, "hook", digest("a"), "/nowhere.tar")
 
     assert current(node) == "a"
 
 
 def test_an_archive_that_is_cut_short_leaves_the_old_release_working(node: Host, tmp_path: Path) -> None:
-    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
     cut = tmp_path / "cut.tar"
     cut.write_bytes((tmp_path / "one.tar").read_bytes()[:700])
 
-    with pytest.raises(ReleaseError, match=r"cut\.tar cannot be unpacked"):
-        install_release(node, "hook", digest("b"), str(cut))
+    with pytest.raises(InstallationError, match=r"cut\.tar cannot be unpacked"):
+        install_part(node, "hook", digest("b"), str(cut))
 
     assert current(node) == "one"
-    assert read_releases(node)["hook"] == {"digest": digest("a")}
+    assert read_installations(node)["hook"] == {"digest": digest("a")}
 
 
 def test_what_a_killed_run_left_is_cleared_away(node: Host, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_a_killed_run_left_is_cleared_away(node: Host, tmp_path: Path) -> N
     beside.mkdir()
     node.path(f"/{HOME}/.hook.new").symlink_to("releases/nowhere")
 
-    install_release(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
 
     assert current(node) == "one"
     assert not beside.exists()

@@ -107,7 +107,7 @@ def test_without_its_supervisor_everything_ends_and_can_be_started(control_plane
 
 def test_a_port_in_use_is_said_at_once(control_plane: ControlPlane, tmp_path: Path) -> None:
     second = ControlPlane(tmp_path, port=control_plane.port)
-    expected = f"127.0.0.1:{control_plane.port}, the api server's place, cannot be used: address already in use"
+    expected = f"the api server cannot listen on 127.0.0.1:{control_plane.port}: address already in use"
     with pytest.raises(ClusterError, match=expected):
         second.start()
     assert groups(second) == []

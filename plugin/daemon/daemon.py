@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,6 @@ from plugin.kubelet.offering import Offering, names_of_offers
 from plugin.kubelet.pod_resources.client import list_given
 from plugin.labels.keeper import LabelKeeper
 from plugin.metrics.counters import Counters
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

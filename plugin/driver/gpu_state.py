@@ -6,9 +6,8 @@ means.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +76,7 @@ def _parsed(records: Iterable[bytes]) -> Iterator[Record]:
     for record in records:
         head, found, text = record.decode("utf-8", "replace").partition(";")
         fields = head.split(",")
-        if found and len(fields) > 2 and fields[2].isdigit():  # noqa: PLR2004 - the third field is the time
+        if found and len(fields) > 2 and fields[2].isascii() and fields[2].isdecimal():  # noqa: PLR2004 - the third field is the time
             yield Record(int(fields[2]) / 1e6, text.split("\n", 1)[0])
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.errors import HealthError
 from plugin.health.judgement import next_health, why_unhealthy
 from plugin.health.model import Change, GpuHealth, GpuLook, Look, Moment, NodeHealth, Policy
 from plugin.health.store import health_mark, read_health, read_verdicts, set_damaged_aside, write_health
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.inventory import Inventory
-    from plugin.health.model import Reading, Transition, Verdict, XidEvent
+    from plugin.driver.reading import Reading, XidEvent
+    from plugin.health.model import Transition, Verdict
     from plugin.log import Journal
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -70,7 +70,7 @@ class Offering:
 
         The table of the whole node is prepared once. A resource that has lost its last device stays, empty.
         """
-        plan = plan_offers(inventory, config)
+        plan = plan_offers(inventory, config.patterns, holds_back_mig=config.settings.holds_back_mig)
         whole = prepare_table(inventory, config.settings.answers)
         ids = {resource: [offer.device_id for offer in offers] for resource, offers in plan.resources.items()}
         tables = tables_by_resource(whole, ids)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

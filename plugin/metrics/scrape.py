@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plugin import __version__
@@ -19,7 +19,6 @@ from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, RE
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
 from plugin.metrics.sharing import listed_pids
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from plugin.log import Journal
     from plugin.node_object.api.connection import Connection
     from plugin.node_object.api.credentials import Credentials
+    from plugin.node_object.api.messages import Request
     from plugin.node_object.model import Condition, Note
-    from plugin.node_object.requests import Request
 
 _AFTER_A_BUG_S = 600.0
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from plugin.log import Journal
+    from plugin.node_object.api.messages import Request
     from plugin.node_object.model import Condition, Note
     from plugin.node_object.plan import Step
-    from plugin.node_object.requests import Request
 
     Ask: TypeAlias = "Callable[[Request], dict[str, Any]]"
 

@@ -7,7 +7,7 @@ here, in words that say that it comes later.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from plugin.health.xid import plan_policy
 from plugin.settings.kinds import duration_s, show
 from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.table import BY_NAME
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.render.engine_file import Table, parse_toml, shown, version_numbers
 from provision.render.errors import EngineConfigError
+from provision.render.hook_folders import DEFAULT_FOLDER
 from provision.render.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
 from provision.render.runtimes import is_injector, is_ordinary
 from provision.render.toml_text import render_toml
@@ -28,7 +29,6 @@ DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.conf"
 
 _HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a handler
-_DEFAULT_HOOKS_FOLDER = "/usr/share/containers/oci/hooks.d"  # CRI-O's own, in force while no file says hooks_dir
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
 _OCI_TYPES = {"", "oci"}  # not a virtual machine, not a monitor of its own
 _MAX_FILES = 32
@@ -54,7 +54,7 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     others = {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}
     if len(others) > _MAX_FILES:
         raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
-    configs = [_parse(path, text) for path, text in [(MAIN_PATH, main or ""), *sorted(others.items())]]
+    configs = _parse_all(main, others)
     _require_free(configs, handler)
     _require_last_word(configs)
     tree = {
@@ -67,6 +67,15 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
             hint="simplify it",
         )
     return text
+
+
+def hooks_folders(*, main: str | None, drop_ins: Mapping[str, str]) -> list[str]:
+    """Return the folders of hook files that CRI-O reads with our drop-in; raises `EngineConfigError`."""
+    return _hooks_folders(_parse_all(main, {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}))
+
+
+def _parse_all(main: str | None, others: Mapping[str, str]) -> list[_Config]:
+    return [_parse(path, text) for path, text in [(MAIN_PATH, main or ""), *sorted(others.items())]]
 
 
 def _require_version(engine_version: str) -> None:
@@ -119,7 +128,7 @@ def _require_last_word(configs: Sequence[_Config]) -> None:
 def _hooks_folders(configs: Sequence[_Config]) -> list[str]:
     """Return the folders that are in force without us, and ours."""
     said = [config.hooks_dir for config in configs if config.hooks_dir is not None]
-    folders = said[-1] if said else (_DEFAULT_HOOKS_FOLDER,)
+    folders = said[-1] if said else (DEFAULT_FOLDER,)  # CRI-O's own
     return [*(folder for folder in folders if folder != HOOKS_FOLDER), HOOKS_FOLDER]
 
 

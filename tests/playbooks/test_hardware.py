@@ -12,7 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_inst
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +28,20 @@ def add_function(machine: Machine, address: str, vendor: str, pci_class: str, nu
     folder = f"/sys/bus/pci/devices/{address}"
     for name, text in (("vendor", vendor), ("device", "0x20B0"), ("class", pci_class), ("numa_node", numa_node)):
         machine.write(f"{folder}/{name}", f"{text}\n")
+
+
+@pytest.mark.parametrize("number", ["", "²", "1²", "-1", "x"])
+def test_a_numa_node_that_is_no_number_is_unknown(machine: Machine, number: str) -> None:
+    add_function(machine, "0000:10:00.0", "0x10de", "0x030000", number)
+
+    assert [gpu["numa_node"] for gpu in read_gpus(machine.host)] == [None]
+
+
+@pytest.mark.parametrize("number", ["", "²", "-1"])
+def test_a_count_of_uses_that_is_no_number_counts_nothing(machine: Machine, number: str) -> None:
+    machine.write("/sys/module/nvidia/refcnt", f"{number}\n")
+
+    assert users_of(machine.host, "nvidia") == ([], 0)
 
 
 def test_gpus_are_nvidias_functions_with_a_display_class(machine: Machine) -> None:

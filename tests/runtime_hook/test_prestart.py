@@ -210,6 +210,18 @@ def test_a_namespace_that_no_rule_allows_is_refused_and_logged(
     assert "decision=refused namespace=web pod=pod-1 container=c1 source=devices reason=" in log()
 
 
+def test_a_pod_cannot_take_its_name_out_of_the_log(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    """Under CRI-O, which hands on a pod's annotations, containerd's key on the pod left the line without namespace."""
+    crio = {"io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "pod-1"}
+    crio |= {"io.kubernetes.cri-o.Annotations": "{}", "io.kubernetes.cri.sandbox-namespace": "kube-system"}
+    linux = {"cgroupsPath": "kubepods-pod1.slice:crio:3f2a"}
+    made = bundle(tmp_path / "b", env=["NVIDIA_VISIBLE_DEVICES=all"], annotations=crio, linux=linux)
+    assert run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made)).returncode == 0
+    assert "decision=nothing namespace=web pod=pod-1 container=c1 reason=" in log()
+
+
 @pytest.mark.usefixtures("driver")
 def test_a_rule_can_accept_mounts_that_the_node_does_not(configure: Callable[..., list[str]], tmp_path: Path) -> None:
     mounts = [{"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/9"}]

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.allocation.table import NoHoldings
 from plugin.errors import KubeletError
 from plugin.kubelet.pod_resources.attribution import uuid_of
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.allocation.table import AllocationTable
@@ -25,7 +26,6 @@ from plugin.kubelet.registration.call import DEVICE_PLUGINS, HINT
 from plugin.kubelet.registration.inotify import FolderWatch
 from plugin.kubelet.registration.ways import Ways
 from plugin.system.sockets import KUBELET_SOCKET, SocketIdentity, socket_identity
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

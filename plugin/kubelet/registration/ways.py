@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import errno
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.kubelet.device_plugin.server import PluginServer
 from plugin.kubelet.registration.call import DEVICE_PLUGINS, KubeletSocket
 from plugin.kubelet.registration.watcher import PluginWatcher
 from plugin.system.sockets import SocketAddress
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plugin.kubelet.rpc.codec import DecodeError, Message, decode, encode
 from plugin.kubelet.rpc.connection import Connection, Headers, Limits
 from plugin.kubelet.rpc.framing import MessageReader, frame_message
 from plugin.kubelet.rpc.status import CallError, Code, encode_detail, parse_timeout
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     import socket

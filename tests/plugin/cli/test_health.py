@@ -9,9 +9,10 @@ import pytest
 
 from plugin.cli import main
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Verdict, XidEvent
+from plugin.health.model import Verdict
 from plugin.health.store import VERDICTS_FILE, read_verdicts
 from plugin.log import Journal
 from tests.plugin.fakes import VERSION, DictTree, gpus

@@ -12,12 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from plugin.allocation.table import allocate, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory, without_driver
+from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.driver_change.release.record import Release, remember_gpus
 from plugin.driver_change.release.store import forget_release, read_release, write_release
 from plugin.errors import RequestError
 from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Counters, Policy, Reading, Verdict, XidEvent
+from plugin.health.model import Policy, Verdict
 from plugin.health.store import read_verdicts, write_verdicts
 from plugin.log import Journal
 from tests.plugin.fakes import VERSION, DictTree, gpu

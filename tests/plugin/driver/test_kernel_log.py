@@ -45,7 +45,7 @@ def test_errors_are_those_since_the_swap(
 def test_records_have_a_time_and_a_text(tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     log.write_bytes(
-        f"4,1,5140900,-;{BUS}\n SUBSYSTEM=pci\nno record\n6,2,x,-;y\n30,3,6000000,-,caller=T1;\xff\n".encode()
+        f"4,1,5140900,-;{BUS}\n SUBSYSTEM=pci\nno record\n6,2,x,-;y\n6,2,²,;y\n30,3,6000000,-,caller=T1;\xff\n".encode()
     )
     assert read_records(log) == (Record(5.1409, BUS), Record(6.0, "\xff"))
 

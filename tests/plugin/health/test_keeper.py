@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, MigFacts, Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Counters, NodeHealth, Policy, Reading, Verdict, XidEvent
+from plugin.health.model import NodeHealth, Policy, Verdict
 from plugin.health.store import read_health, write_verdicts
 from plugin.log import Journal
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus

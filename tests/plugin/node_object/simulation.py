@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from plugin.errors import ClusterError
-from plugin.node_object.answers import Answer, content_of
+from plugin.node_object.answers import content_of
+from plugin.node_object.api.messages import Answer
 from plugin.node_object.session import Rhythm, Seams, Session
 from tests.plugin.node_object.journal import WrittenJournal
 
 if TYPE_CHECKING:
-    from plugin.node_object.requests import Request
+    from plugin.node_object.api.messages import Request
 
 OWN = "grapnel-node"
 

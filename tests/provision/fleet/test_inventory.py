@@ -62,6 +62,10 @@ def test_hosts_are_ordered_as_people_count() -> None:
     assert list(parse(all={"hosts": ["n10", "n2", "m1", "n2-b"]})) == ["m1", "n2", "n2-b", "n10"]
 
 
+def test_a_host_whose_name_has_digits_of_no_number_is_ordered_as_text() -> None:
+    assert list(parse(all={"hosts": ["n10", "²", "n1²", "n2"]})) == ["n1²", "n2", "n10", "²"]
+
+
 def test_variables_of_hosts_and_groups() -> None:
     text = json.dumps(
         {

@@ -108,7 +108,7 @@ def follow(observation: Observation, counters: Counters) -> None:
         if change.new_xid is not None:
             counters.xid(change.uuid, change.new_xid)
     table = prepare_table(inventory)
-    for offers in plan_offers(inventory, NodeConfig()).resources.values():
+    for offers in plan_offers(inventory, NodeConfig().patterns).resources.values():
         encode(device_list(offers))
         if len(offers) > 1:
             prefer(table, [offer.device_id for offer in offers], [], 2)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.machine.folders import cache_dir, content_key
+from tasks.stage import Stage, run_in_turn
 
 if TYPE_CHECKING:
-    from lab.setup.progress import Progress
+    from tasks.progress import Progress
 
 REQUIREMENTS = Path("requirements/dev.txt")
 BOOTSTRAP = Path("requirements/bootstrap.txt")
 VENV = Path(".venv")
 PROJECT = Path("pyproject.toml")
-STARTED_OFTEN = ("ansible", "ansible_runner", "jinja2", "yaml")
 
 
 def python_tag() -> str:
@@ -33,9 +33,14 @@ def uv_path(progress: Progress) -> Path:
         return uv
     partial = home.with_suffix(f".partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    progress.run("make an environment for uv", [sys.executable, "-m", "venv", str(partial)])
-    pip = [str(partial / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    progress.run("install uv", [*pip, "--require-hashes", "-r", str(BOOTSTRAP)])
+    pip = (str(partial / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    run_in_turn(
+        [
+            Stage("make an environment for uv", (sys.executable, "-m", "venv", str(partial))),
+            Stage("install uv", (*pip, "--require-hashes", "-r", str(BOOTSTRAP))),
+        ],
+        progress,
+    )
     partial.rename(home)
     return uv
 
@@ -48,23 +53,17 @@ def make_environment(progress: Progress) -> Path:
     key = content_key(REQUIREMENTS.read_bytes(), PROJECT.read_bytes(), python_tag())
     if not (stamp.exists() and stamp.read_text() == key):
         shutil.rmtree(VENV, ignore_errors=True)
-        progress.run("make .venv", [str(uv), "venv", "-q", "--python", sys.executable, str(VENV)])
-        pip, inside = [str(uv), "pip"], {"VIRTUAL_ENV": str(VENV)}
-        progress.run(
-            "install pinned Python packages", [*pip, "sync", "--require-hashes", str(REQUIREMENTS)], env=inside
+        inside = {"VIRTUAL_ENV": str(VENV)}
+        sync = ("pip", "sync", "--require-hashes", str(REQUIREMENTS))
+        own = ("pip", "install", "--no-deps", "--no-build-isolation", "--editable", ".")  # for the command `grapnel`
+        run_in_turn(
+            [
+                Stage("make .venv", (str(uv), "venv", "-q", "--python", sys.executable, str(VENV))),
+                Stage("install pinned Python packages", (str(uv), *sync), inside),
+                Stage("install grapnel from this checkout", (str(uv), *own), inside),
+            ],
+            progress,
         )
-        own = ["install", "--no-deps", "--no-build-isolation", "--editable", "."]  # for the command `grapnel`
-        progress.run("install grapnel from this checkout", [*pip, *own], env=inside)
-        compile_packages(progress)
         stamp.write_text(key)
     progress.say(f"python environment: {VENV} (Python {sys.version.split()[0]})")
     return VENV / "bin"
-
-
-def compile_packages(progress: Progress) -> None:
-    """Compile what is started a thousand times: uv does not, and PYTHONDONTWRITEBYTECODE keeps Python from it.
-
-    Two seconds of CPU once, and four tenths less at each start of Ansible.
-    """
-    packages = (str(path) for name in STARTED_OFTEN for path in VENV.glob(f"lib/python*/site-packages/{name}"))
-    progress.run("compile Ansible", [str(VENV / "bin" / "python"), "-m", "compileall", "-q", *packages])

@@ -9,12 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from lab.machine.requirements import PACKAGES_FILE
-from lab.setup.errors import SetupError
+from tasks.errors import SetupError
+from tasks.stage import Stage, run_in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lab.setup.progress import Progress
+    from tasks.progress import Progress
 
 OLDEST_PYTHON = (3, 11)
 APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
@@ -53,10 +54,12 @@ def install_packages(progress: Progress) -> None:
     if not missing:
         progress.say("host packages: all there")
         return
-    apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]
-    progress.run("apt-get update", [*apt, "update"], env=APT_ENV)
-    progress.run(
-        f"install {len(missing)} host packages",
-        [*apt, "install", "-y", "--no-install-recommends", *missing],
-        env=APT_ENV,
+    apt = ("apt-get", "-q", "-o", "DPkg::Lock::Timeout=120")
+    install = (*apt, "install", "-y", "--no-install-recommends", *missing)
+    run_in_turn(
+        [
+            Stage("apt-get update", (*apt, "update"), APT_ENV),
+            Stage(f"install {len(missing)} host packages", install, APT_ENV),
+        ],
+        progress,
     )

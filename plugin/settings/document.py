@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plugin.errors import ConfigError
 from plugin.settings.kinds import BOOLEAN
-from plugin.settings.naming import NamePattern, parse_pattern, parse_resource_name
+from plugin.settings.naming import NamePattern, complete_resource_name, parse_pattern
 from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, Strategy, parse_devices, parse_replicas
 from plugin.settings.table import BY_NAME, HINT, SETTINGS
 from plugin.values import dataclass
@@ -149,7 +149,7 @@ class _Reader:
         patterns = []
         for here, entry in self._entries(value, path, ("pattern", "name")):
             pattern = self._required(entry, "pattern", here, parse_pattern)
-            name = self._required(entry, "name", here, parse_resource_name)
+            name = self._required(entry, "name", here, complete_resource_name)
             if pattern is not None and name is not None:
                 patterns.append(NamePattern(pattern, name, self._document.where(here)))
         return tuple(patterns)
@@ -181,9 +181,11 @@ class _Reader:
 
     def _shares(self, strategy: str, value: object, path: str) -> Iterator[Share]:
         for here, entry in self._entries(value, path, ("name", "rename", "devices", "replicas")):
-            name = self._required(entry, "name", here, parse_resource_name)
+            name = self._required(entry, "name", here, complete_resource_name)
             replicas = self._required(entry, "replicas", here, parse_replicas)
-            rename = self._parse(parse_resource_name, entry["rename"], f"{here}.rename") if entry.get("rename") else ""
+            rename = (
+                self._parse(complete_resource_name, entry["rename"], f"{here}.rename") if entry.get("rename") else ""
+            )
             devices = self._parse(parse_devices, entry.get("devices", "all"), f"{here}.devices")
             if name is not None and replicas is not None and rename is not None:
                 yield Share(strategy, name, replicas, rename, devices, self._document.where(here))

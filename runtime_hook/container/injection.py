@@ -56,7 +56,7 @@ def has_path(syscalls: Syscalls, path: str) -> bool:
     """Tell whether an image has something at a path, where that is not another mount."""
     folder, _, name = path.rpartition("/")
     try:
-        return syscalls.occupant(syscalls.open_folder(folder), name) is not None
+        return syscalls.occupant(syscalls.open_folder(folder or "/"), name) is not None
     except OSError:
         return False
 

@@ -86,6 +86,8 @@ _OPEN_HOW = struct.Struct("QQQ")
 _MOUNT_ATTR = struct.Struct("QQQQ")
 # A rename or a mount anywhere on the host while ".." is resolved: openat2 wants to be called again (EAGAIN).
 _MAX_ATTEMPTS = 1000
+_ID_MASK = 0xFFFFFFFF  # uid_t and gid_t are unsigned; setfsuid(2) and setfsgid(2) return them as a signed int
+_NO_ID = 0xFFFFFFFF  # -1: changes nothing, and belongs to nobody
 _STATFS_BYTES = 256  # struct statfs is smaller on every architecture; f_type is its first word
 
 _library = _open_library(None, 0)
@@ -173,10 +175,17 @@ def keep_capabilities() -> None:
 
 def set_file_ids(uid: int, gid: int) -> None:
     """Set whose files this process makes. setfsuid(2) does not report a failure: the result is read back."""
+    if not (0 <= uid < _NO_ID and 0 <= gid < _NO_ID):
+        raise OSError(errno.EINVAL, f"user {uid} or group {gid} is no id that files can have")
     _call("setfsgid", gid)
     _call("setfsuid", uid)
-    if (_call("setfsuid", -1), _call("setfsgid", -1)) != (uid, gid):
-        raise OSError(1, f"cannot make files as user {uid}")
+    if (as_id(_call("setfsuid", -1)), as_id(_call("setfsgid", -1))) != (uid, gid):
+        raise OSError(errno.EPERM, f"cannot make files as user {uid} and group {gid}")
+
+
+def as_id(result: int) -> int:
+    """Return the id in what a C function returned as ``int``: ids from 2^31 on are negative there."""
+    return result & _ID_MASK
 
 
 def bpf(command: int, attribute: bytearray) -> int:

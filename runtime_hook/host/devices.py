@@ -120,7 +120,7 @@ class _Search:
         tails = (name[len(IMEX_NAME) :] for name in self._tree.names(IMEX_FOLDER) if name.startswith(IMEX_NAME))
         runs: list[tuple[int, int]] = []
         major = -1
-        for number in sorted(int(tail) for tail in tails if tail.isdigit()):
+        for number in sorted({int(tail) for tail in tails if is_number(tail)}):
             node = self.node(f"{IMEX_FOLDER}/{IMEX_NAME}{number}", "imex")
             if node is None or node.minor != number or node.major != (major if runs else node.major):
                 continue

@@ -57,8 +57,8 @@ def read_majors(tree: HostTree) -> tuple[tuple[str, int], ...]:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a text is a number of a device or instance: Python calls more characters digits than int() takes."""
-    return text.isdecimal() and len(text) <= _MAX_DIGITS
+    """Tell whether a text is a number as the kernel writes it: Python calls more characters digits, such as ``²``."""
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def instance_folder(minor_number: int, gpu_instance: int) -> str:

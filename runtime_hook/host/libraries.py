@@ -18,7 +18,7 @@ from runtime_hook.host.driverfiles import (
     SUBFOLDERS,
 )
 from runtime_hook.host.elf import identify
-from runtime_hook.host.fingerprint import module_version
+from runtime_hook.host.fingerprint import is_number, module_version
 from runtime_hook.host.inventory import DriverLink, Library
 from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES, LoaderCache
 from runtime_hook.values import value
@@ -156,8 +156,9 @@ class _Search:
         for folder in self._places(stem):
             for name in self._listed(folder):
                 tail = name[len(beginning) :] if name.startswith(beginning) else ""
-                if tail.replace(".", "").isdigit():
-                    found.append(([int(part) for part in tail.split(".") if part], f"{folder}/{name}"))
+                numbers = tail.split(".")
+                if all(map(is_number, numbers)):
+                    found.append((list(map(int, numbers)), f"{folder}/{name}"))
         return self._first(capability, stem, [path for _, path in sorted(found, reverse=True)])
 
     def _first(self, capability: str, stem: str, candidates: list[str]) -> Library | None:

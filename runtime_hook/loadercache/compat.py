@@ -81,7 +81,7 @@ def examine(folder: CompatFolder, host: HostDriver, platform: Platform) -> Compa
     if listed is None:
         return Compat(folder.path, is_used=False, reason=f"more than {_MAX_NAMES} names in {folder.path}")
     names = [name for name in sorted(listed) if _is_library_name(name)]
-    candidates = [name for name in names if name.startswith(_LIBCUDA) and "." in name[len(_LIBCUDA) :]]
+    candidates = [name for name in names if _is_candidate(folder, name)]
     if len(candidates) != 1:
         return Compat(folder.path, is_used=False, reason=f"{len(candidates)} libcuda.so.*.* in {folder.path}, not one")
     libcuda = candidates[0]
@@ -98,6 +98,12 @@ def _is_library_name(name: str) -> bool:
     return name.isascii() and name.isprintable()
 
 
+def _is_candidate(folder: CompatFolder, name: str) -> bool:
+    """Tell whether a name is ``libcuda.so.*.*`` and a regular file: a link beside the library is not a second one."""
+    is_named = name.startswith(_LIBCUDA) and "." in name[len(_LIBCUDA) :]
+    return is_named and folder.inspect(name, lambda _: True) is not None
+
+
 def _is_ours(identity: ElfIdentity | None, platform: Platform) -> bool:
     return identity is not None and identity.machine == platform.elf_machine
 
@@ -108,17 +114,24 @@ def read_compat_note(read_at: ReadAt) -> bytes | None:
 
 
 def parse_compat_note(text: bytes | None) -> CompatNote | None:
-    """Return what a note says; None for one that cannot be read."""
+    """Return what a note says; None for one that cannot be read.
+
+    The published libraries write ``CUDA version`` and ``driver``. Case does not count, as it does not for NVIDIA's
+    reader, and as there a value of another type makes the note unreadable.
+    """
     try:
         content = loads(text) if text else None
     except ValueError:
         return None
     if not isinstance(content, dict):
         return None
-    cuda_version, branches = content.get("CUDA Version", ""), content.get("Driver") or []
+    fields = {key.casefold(): found for key, found in content.items() if found is not None}
+    cuda_version, branches = fields.get("cuda version", ""), fields.get("driver", [])
     if not isinstance(cuda_version, str) or not isinstance(branches, list):
         return None
-    return CompatNote(cuda_version, tuple(branch for branch in branches if type(branch) is int))
+    if not all(type(branch) is int for branch in branches):
+        return None
+    return CompatNote(cuda_version, tuple(branches))
 
 
 def decide(note: CompatNote | None, compat_version: str, host: HostDriver) -> tuple[bool, str]:

@@ -28,6 +28,8 @@ _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _BRAND = "brand"
 _PROPERTIES = ("cuda", "driver", "arch", _BRAND)
 _LIMIT = 1 << 16
+_MAX_LEGACY_PARTS = 3
+_LEGACY_HINT = f"set one to three numbers, such as 9.0.176, or NVIDIA_REQUIRE_CUDA; {DISABLE_VARIABLE}=1 checks nothing"
 _HINT = "take a node or an image that fits; NVIDIA_DISABLE_REQUIRE=1 starts it all the same"
 
 
@@ -107,11 +109,14 @@ def _numbers(version: str) -> list[tuple[int, str]]:
 
 
 def _legacy_version(text: str) -> str:
-    """Return major and minor of a legacy image's CUDA_VERSION, such as ``9.0`` of ``9.0.176``."""
-    parts = text.removeprefix("v").split(".")[:2]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise RequestError(f"{_LEGACY_VARIABLE} {one_line(text, 100)!r} is no version", _HINT)
-    return ".".join(parts)
+    """Return major and minor of a legacy image's CUDA_VERSION, such as ``9.0`` of ``9.0.176``.
+
+    As NVIDIA's hook does, which refuses a fourth number, and letters behind any (``parseMajorMinorVersion``).
+    """
+    parts = text.removeprefix("v").split(".")
+    if len(parts) > _MAX_LEGACY_PARTS or not is_version(".".join(parts)):
+        raise RequestError(f"{_LEGACY_VARIABLE} {one_line(text, 100)!r} is no version", _LEGACY_HINT)
+    return ".".join(parts[:2])
 
 
 def _findings(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:

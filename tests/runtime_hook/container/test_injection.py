@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime_hook.bundle import DeviceRule
-from runtime_hook.container.injection import carry_out
+from runtime_hook.container.injection import carry_out, has_path
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError, InventoryError
 from runtime_hook.host.inventory import Inventory, parse_inventory
@@ -47,6 +47,24 @@ def carry(
         Allotment("environment", inventory().gpus, ("compute", "utility"), adds_devices=adds_devices), LAYOUT, ()
     )
     return carry_out(plan, syscalls, deadline or Deadline()).notes
+
+
+@pytest.mark.parametrize(
+    ("path", "is_there"),
+    [
+        pytest.param("/foo", True, id="in the root itself"),
+        pytest.param("/etc/debian_version", True, id="in a folder"),
+        pytest.param("/bar", False, id="missing in the root itself"),
+        pytest.param("/etc/bar", False, id="missing in a folder"),
+        pytest.param("/srv/bar", False, id="in a folder that is missing"),
+    ],
+)
+def test_a_path_in_the_root_itself_is_found_as_any_other(path: str, *, is_there: bool) -> None:
+    syscalls = RecordingSyscalls()
+    syscalls.add("/foo", FILE)
+    syscalls.add("/etc", FOLDER)
+    syscalls.add("/etc/debian_version", FILE)
+    assert has_path(syscalls, path) == is_there
 
 
 def test_a_plan_reads_as_sentences_and_ends_with_the_cache() -> None:

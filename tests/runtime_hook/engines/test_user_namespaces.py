@@ -26,6 +26,8 @@ pytestmark = pytest.mark.functional
 
 USER = 41234
 RANGE = 200_000
+HIGH_RANGE = 2_193_096_704  # as the kubelet gives it to a pod with hostUsers: false; negative as a C int
+LAST_RANGE = 2**32 - 1 - 65536  # the highest one: its last id is the last that there is
 REMOVE_TRIES = 100
 SCRIPT = "/bin/probe libcuda.so.1; (: <> /dev/nvidia0) && echo open; ls /dev/nvidia1 2>/dev/null; id -u"
 GIVEN = "libcuda.so.1 42\nopen\n0\n"
@@ -100,22 +102,24 @@ def as_user(argv: list[str], home: Path, before: list[str]) -> subprocess.Comple
     )
 
 
+@pytest.mark.parametrize("first", [RANGE, HIGH_RANGE, LAST_RANGE])
 @pytest.mark.parametrize("runtime", ["runc", "crun", "runc-v2", "crun-v2"])
-def test_a_container_with_ids_of_its_own_gets_its_gpu(ground: Ground, runtime: str) -> None:
+def test_a_container_with_ids_of_its_own_gets_its_gpu(ground: Ground, runtime: str, first: int) -> None:
     before, mounts, null = snapshot(ground.driver.root), host_mounts(), Path("/dev/null").stat().st_uid
-    done = ground.container(RANGE, 65536).run(runtime)
+    done = ground.container(first, 65536).run(runtime)
     assert (done.returncode, done.stdout) == (0, GIVEN), done.stderr
     assert Path("/dev/null").stat().st_uid == null, "crun gives its standard input to the container's root"
     assert snapshot(ground.driver.root) == before
     assert host_mounts() == mounts
 
 
-def test_what_the_hook_makes_belongs_to_the_containers_root(ground: Ground) -> None:
+@pytest.mark.parametrize("first", [RANGE, HIGH_RANGE])
+def test_what_the_hook_makes_belongs_to_the_containers_root(ground: Ground, first: int) -> None:
     before = set(snapshot(ground.root))
-    ground.container(RANGE, 65536).run()
+    ground.container(first, 65536).run()
     made = [Path(path) for path in set(snapshot(ground.root)) - before]
     assert ground.root / MULTIARCH / "libcuda.so.1" in made
-    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in made} == {(RANGE, RANGE)}
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in made} == {(first, first)}
 
 
 IDMAP = """

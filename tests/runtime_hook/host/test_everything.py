@@ -85,6 +85,15 @@ def test_names_and_places_in_a_container(tmp_path: Path, objects: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("tail", ["²", "1.²", "1..2", ".", "1.1.1.bak"])
+def test_a_library_whose_version_is_no_number_is_passed_over(tmp_path: Path, objects: Path, tail: str) -> None:
+    driver = DriverTree(tmp_path / "host", objects, "multiarch", layers=EVERYTHING).build()
+    folder = driver.root / MULTIARCH
+    (folder / f"libnvidia-egl-gbm.so.{tail}").write_bytes((folder / "libnvidia-egl-gbm.so.1.1.1").read_bytes())
+    by_soname = {library.soname: library.path for library in discover(HostTree(str(driver.root))).libraries}
+    assert by_soname["libnvidia-egl-gbm.so.1"] == f"/{MULTIARCH}/libnvidia-egl-gbm.so.1.1.1"
+
+
 @pytest.mark.parametrize(
     ("layout", "extensions"),
     [("debian", "/usr/lib/nvidia/current"), ("multiarch", "/usr/lib/xorg/modules/extensions")],
@@ -200,6 +209,21 @@ def test_imex_channels_are_kept_as_runs(tmp_path: Path, objects: Path) -> None:
     assert channels == ImexChannels(MAJOR, ((3, 39), (7000, 7000)))
     assert [number for number in (2, 3, 39, 40, 50, 7000) if channels.has(number)] == [3, 39, 7000]
     assert channels.node(7000).path == "/dev/nvidia-caps-imex-channels/channel7000"
+
+
+@pytest.mark.parametrize("tail", ["²", "\u0663", "3x", "3.0", "9" * 200, ""])
+def test_an_imex_channel_whose_name_is_no_number_is_passed_over(tmp_path: Path, objects: Path, tail: str) -> None:
+    driver = DriverTree(tmp_path / "host", objects).build()
+    driver.node("nvidia-caps-imex-channels/channel2", 2)
+    driver.node(f"nvidia-caps-imex-channels/channel{tail}", 3)
+    assert discover(HostTree(str(driver.root))).imex == ImexChannels(MAJOR, ((2, 2),))
+
+
+def test_an_imex_channel_that_is_named_twice_is_listed_once(tmp_path: Path, objects: Path) -> None:
+    driver = DriverTree(tmp_path / "host", objects).build()
+    driver.node("nvidia-caps-imex-channels/channel2", 2)
+    driver.node("nvidia-caps-imex-channels/channel02", 2)
+    assert discover(HostTree(str(driver.root))).imex == ImexChannels(MAJOR, ((2, 2),))
 
 
 def test_only_what_is_there_is_listed(tmp_path: Path, objects: Path) -> None:

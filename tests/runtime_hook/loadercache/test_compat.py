@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import subprocess
 from typing import TYPE_CHECKING, TypeVar
@@ -35,7 +34,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PLATFORM = PLATFORMS["x86_64"]
 BRANCHES = (535, 550, 560, 565, 570, 575)
-CONTENT = {"Format": 1, "CUDA Version": "12.9", "Driver": list(BRANCHES), "Device": [1, 2, 7]}
+# As libcuda.so.575.57.08 of cuda-compat-12-9 says it (in the test data of NVIDIA's container toolkit).
+PUBLISHED = (
+    b"""{"format":1,"CUDA version":"12.9","driver":[535,550,560,565,570,575],"device":[1,2,7,8,9,10,11,12,13,14]}"""
+)
 OWNER = b"NVIDIA Corporation"
 NAME = ".note.cuda.fwd_compatibility"
 
@@ -45,7 +47,7 @@ def with_note(data: bytes, alignment: int = 4, owner: bytes = OWNER, section: st
     return Elf("libcuda.so.1", machine, sections=sections).build()
 
 
-LIBCUDA = with_note(json.dumps(CONTENT).encode())
+LIBCUDA = with_note(PUBLISHED)
 
 
 def reader(data: bytes) -> ReadAt:
@@ -108,6 +110,19 @@ def test_all_libraries_of_the_folder_come_first() -> None:
     assert {entry.flags for entry in compat.entries} == {PLATFORM.cache_flags}
 
 
+def test_a_note_as_published_has_its_library_used_on_a_branch_that_it_lists() -> None:
+    compat = examine(Folder({"libcuda.so.575.57.08": with_note(PUBLISHED)}), OLDER, PLATFORM)
+    assert compat.is_used
+    assert compat.reason == "compat 575.57.08 on driver 550.163.01: its note lists branch 550, versions compared"
+
+
+@pytest.mark.parametrize("link", ["libcuda.so.575.57", "libcuda.so.1.1", "libcuda.so.12.9"])
+def test_links_beside_the_library_are_no_candidates_of_their_own(link: str) -> None:
+    compat = examine(Folder({**CUDA_12_9, link: "libcuda.so.575.57.08"}), OLDER, PLATFORM)
+    assert compat.is_used
+    assert {entry.name for entry in compat.entries} == FOUND.keys()
+
+
 def test_ldconfig_lists_the_same_names_for_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "usr/local/cuda/compat"
     folder.mkdir(parents=True)
@@ -160,13 +175,22 @@ def test_the_decision_is_nvidias(
     ("data", "expected"),
     [
         pytest.param(LIBCUDA, NOTE, id="aligned to 4 bytes"),
-        pytest.param(with_note(json.dumps(CONTENT).encode(), alignment=8), NOTE, id="aligned to 8 bytes"),
-        pytest.param(with_note(b'{"Format":1,"CUDA Version":"13.2"}'), CompatNote("13.2", ()), id="without drivers"),
-        pytest.param(with_note(b'{"CUDA Version":"13.2","Driver":null}'), CompatNote("13.2", ()), id="drivers null"),
-        pytest.param(with_note(b'{"Driver":[true,550,"560",1.5]}'), CompatNote("", (550,)), id="odd branches"),
+        pytest.param(with_note(PUBLISHED, alignment=8), NOTE, id="aligned to 8 bytes"),
+        pytest.param(with_note(b'{"format":1,"CUDA version":"13.2"}'), CompatNote("13.2", ()), id="Orin's, no drivers"),
+        pytest.param(with_note(b'{"CUDA version":"13.2","driver":null}'), CompatNote("13.2", ()), id="drivers null"),
+        pytest.param(
+            with_note(b'{"CUDA Version":"12.9","Driver":[550]}'), CompatNote("12.9", (550,)), id="keys in capitals"
+        ),
+        pytest.param(
+            with_note(b'{"cuda VERSION":"12.9","DRIVER":[550]}'), CompatNote("12.9", (550,)), id="keys in any case"
+        ),
+        pytest.param(with_note(b'{"driver":[true,550]}'), None, id="a branch that is no number"),
+        pytest.param(with_note(b'{"driver":["560"]}'), None, id="a branch as text"),
+        pytest.param(with_note(b'{"driver":[1.5]}'), None, id="a fraction of a branch"),
+        pytest.param(with_note(b'{"driver":{"550":1}}'), None, id="branches that are no list"),
         pytest.param(with_note(b"{"), None, id="not JSON"),
         pytest.param(with_note(b"[1]"), None, id="not an object"),
-        pytest.param(with_note(b'{"CUDA Version":13}'), None, id="a version that is no text"),
+        pytest.param(with_note(b'{"CUDA version":13}'), None, id="a version that is no text"),
         pytest.param(with_note(b"[" * 60000), None, id="too deep"),
         pytest.param(with_note(b"{}", owner=b"GNU"), None, id="of another owner"),
         pytest.param(with_note(b"{}", section=".note.other"), None, id="in another section"),
@@ -180,7 +204,7 @@ def test_a_note_is_read_or_is_none(data: bytes, expected: CompatNote | None) -> 
 
 def test_a_note_that_says_it_is_longer_than_its_section_is_cut() -> None:
     """Orin's library has such a note; NVIDIA's parser once ran over the end."""
-    whole = note(OWNER, json.dumps(CONTENT).encode())
+    whole = note(OWNER, PUBLISHED)
     longer = struct.pack("<III", 19, 1 << 31, 1) + whole[12:]
     data = Elf("libcuda.so.1", sections=(Section(NAME, SHT_NOTE, longer),)).build()
     assert parse_compat_note(read_compat_note(reader(data))) == NOTE
@@ -192,7 +216,7 @@ def test_a_note_that_says_it_is_longer_than_its_section_is_cut() -> None:
         pytest.param({}, "0 libcuda", id="an empty folder"),
         pytest.param({"libcuda.so.1": LIBCUDA}, "0 libcuda", id="no version in the name"),
         pytest.param({**CUDA_12_9, "libcuda.so.560.1": LIBCUDA}, "2 libcuda", id="two versions"),
-        pytest.param({"libcuda.so.575.1": "/etc/passwd"}, "no library of this machine", id="a link out"),
+        pytest.param({"libcuda.so.575.1": "/etc/passwd"}, "0 libcuda", id="a link out"),
         pytest.param({"libcuda.so.575.1": b"text"}, "no library of this machine", id="not ELF"),
         pytest.param(
             {"libcuda.so.575.1": with_note(b"{}", machine=AARCH64)}, "no library of this machine", id="other machine"

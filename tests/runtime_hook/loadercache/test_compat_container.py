@@ -24,7 +24,7 @@ ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 1
 PROBE = ["/bin/probe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"]
 COMPAT_FOUND = "libcuda.so.1 43\nlibcuda.so 43\nlibnvidia-ml.so.1 42\n"
 DRIVER_FOUND = "libcuda.so.1 42\nlibcuda.so 42\nlibnvidia-ml.so.1 42\n"
-NOTE = {"Format": 1, "CUDA Version": "12.9", "Driver": [535, 550, 575], "Device": [1]}
+NOTE = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 575], "device": [1]}
 SOURCE = r"""
 int driver_answer(void) { return 43; }
 __asm__(".pushsection .note.cuda.fwd_compatibility,\"a\",@note\n.long 19,2f-1f,1\n.asciz \"NVIDIA Corporation\"\n"
@@ -44,6 +44,7 @@ def give_compat(root: Path, version: str = "575.57.08") -> Path:
     compile_library(folder / f"libcuda.so.{version}", "libcuda.so.1", source)
     (folder / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
+    (folder / "libcuda.so.1.1").symlink_to("libcuda.so.1")
     (root / "etc/ld.so.conf.d").mkdir()
     (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\n")
     multiarch = f"/usr/lib/{os.uname().machine}-linux-gnu"

@@ -172,8 +172,14 @@ def test_the_node_can_switch_requirements_off() -> None:
     assert find_requirements({"NVIDIA_REQUIRE_CUDA": "cuda>=99", "CUDA_VERSION": "x"}, is_disabled=True) == {}
 
 
-@pytest.mark.parametrize("version", ["nine", "9.x", ".", "9.", "\ud800", "²"])
-def test_a_legacy_image_without_a_version_is_refused(version: str) -> None:
+@pytest.mark.parametrize(
+    "version",
+    [
+        "nine", "9.x", ".", "9.", "\ud800", "²", "9.0.x", "9.0.176.", "9.0.176.1", "9.0.176foo", "9.0. 176", "9..0",
+        "9.0 and more", "9.0.176-rc1", "-9", "+9", "vv9", "v",
+    ],
+)  # fmt: skip
+def test_a_cuda_version_of_another_form_is_refused(version: str) -> None:
     with pytest.raises(RequestError, match=r"CUDA_VERSION .* is no version"):
         find_requirements({"CUDA_VERSION": version}, is_disabled=False)
 

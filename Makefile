@@ -1,32 +1,34 @@
 # Every target does its own set-up; a second run reuses what the first one built (XDG cache).
 PYTHON ?= python3
-SETUP = $(PYTHON) -P -m lab.setup
+TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo test fuzz e2e check lab bench cluster cluster-status cluster-down environment clean
+.PHONY: help demo quick test fuzz e2e check lab bench cluster cluster-status cluster-down environment clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
-	@$(SETUP) demo
+	@$(TASK) demo
 test:       ## set everything up and pass every test
-	@$(SETUP) test
+	@$(TASK) test
 fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does two minutes of it
-	@$(SETUP) fuzz
+	@$(TASK) fuzz
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
-	@$(SETUP) e2e
+	@$(TASK) e2e
+quick:      ## the unit tests that take no time: about ten seconds
+	@$(TASK) quick
 check:      ## format, lint, types, import contracts, unit tests: about two minutes
-	@$(SETUP) check
+	@$(TASK) check
 lab:        ## build what the laboratory needs, once
-	@$(SETUP) lab
+	@$(TASK) lab
 bench:      ## print the measured figures, each with its floor beside it
-	@$(SETUP) bench
+	@$(TASK) bench
 cluster:    ## start a real Kubernetes of three GPU nodes and leave it running (FOLDER=dir keeps its declaration there)
-	@$(SETUP) cluster
+	@$(TASK) cluster
 cluster-status: ## show the cluster's control plane, nodes and pods
 	@$(PYTHON) -P -m lab cluster status
 cluster-down: ## remove the cluster and everything that it made, also after a crash
 	@$(PYTHON) -P -m lab cluster down
 environment: ## host packages and .venv only
-	@$(SETUP) environment
+	@$(TASK) environment
 clean:      ## remove what this checkout built (the XDG cache stays)
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .ansible

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from plugin.allocation import AllocationTable, Entry
-from plugin.answer import DeviceNode, NamedDevice
-from plugin.preference.choice import Preference, prefer
-from plugin.topology.facts import GpuLinks, LinkFacts, NvLink, Place, Remote
-from plugin.topology.level import Level
-from plugin.topology.machine import make_topology
+from plugin.allocation.answer import DeviceNode, NamedDevice
+from plugin.allocation.preference.choice import Preference, prefer
+from plugin.allocation.table import AllocationTable, Entry
+from plugin.driver.topology.facts import GpuLinks, LinkFacts, NvLink, Place, Remote
+from plugin.driver.topology.level import Level
+from plugin.driver.topology.machine import make_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from plugin.topology.machine import Topology
+    from plugin.driver.topology.machine import Topology
 
 _LEVELS = (Level.SWITCH, Level.HOST_BRIDGE, Level.NUMA_NODE, Level.MACHINE)
 _SWITCHED = (NvLink(Remote.SWITCH, ""),) * 12

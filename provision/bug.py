@@ -8,6 +8,7 @@ from typing import Final
 
 from provision.printable import printable
 
+_PACKAGE: Final = PurePath(__file__).parent
 _LONGEST_REASON: Final = 120
 _REMEDY: Final = "run it again with --debug and report what it prints"
 
@@ -22,7 +23,7 @@ def describe_bug(error: BaseException, doing: str) -> str:
 def _place(error: BaseException) -> str:
     """Return the last line of our own that the exception came through, empty when there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        parts = PurePath(frame.filename).parts
-        if "provision" in parts:
-            return f" ({PurePath(*parts[parts.index('provision') :])}, line {frame.lineno})"
+        path = PurePath(frame.filename)
+        if path.is_relative_to(_PACKAGE):
+            return f" ({path.relative_to(_PACKAGE.parent)}, line {frame.lineno})"
     return ""

@@ -1,9 +1,7 @@
 """What can go wrong in the controller, and the exit code that tells a script which kind it was.
 
     GrapnelError            1   an expected failure: a message, and a hint that helps
-    ├── UsageError          2   the command line asks for something that cannot be meant
-    ├── DeclarationError    1   grapnel.yaml, or a level of the inventory, is wrong: carries all findings
-    └── InventoryError      1   the inventory cannot be read, or names no machine
+    └── UsageError          2   the command line is wrong
 
 A part with failures of its own derives them from `GrapnelError` in its own `errors.py`. Anything else that
 reaches the command line is a bug (70). Messages are lower-case, have no full stop, and name the path, node or
@@ -13,12 +11,7 @@ key.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.spec.findings import Finding
+from typing import ClassVar
 
 
 class ExitCode(IntEnum):
@@ -46,15 +39,3 @@ class UsageError(GrapnelError):
     """The command line asks for something that cannot be meant."""
 
     exit_code = ExitCode.USAGE
-
-
-class DeclarationError(GrapnelError):
-    """A declaration is wrong: every finding of it, in reading order, errors and warnings."""
-
-    def __init__(self, message: str, findings: Sequence[Finding], *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.findings = tuple(findings)
-
-
-class InventoryError(GrapnelError):
-    """The inventory cannot be read, or names no machine."""

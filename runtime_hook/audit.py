@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 
 from runtime_hook.errors import HookError, RequirementError, one_line
-from runtime_hook.origin import find_origin
+from runtime_hook.origin import Origin, find_origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
 
+    from runtime_hook.bundle import ContainerConfig
     from runtime_hook.entitlement import Claim
     from runtime_hook.request.allotment import Allotment
 else:
@@ -28,13 +29,13 @@ _LEVEL_WARNING = 4
 _VALUE_LIMIT = 1000
 
 
-def report(target: str, decision: str, fields: dict[str, str], annotations: dict[str, str]) -> bool:
+def report(target: str, decision: str, fields: dict[str, str], container: ContainerConfig | None = None) -> bool:
     """Send one line; return whether a socket took it. ``target`` is the configuration's ``log``.
 
-    The container's annotations tell namespace and pod.
+    The container's configuration, where it is known, tells namespace and pod.
     """
     level = _LEVEL_WARNING if decision == "refused" else _LEVEL_NOTICE
-    origin = find_origin(annotations)
+    origin = find_origin(container.annotations, container.cgroup) if container else Origin()
     members = {"decision": decision, "namespace": origin.namespace, "pod": origin.pod, **fields}
     line = " ".join(f"{name}={_quote(content)}" for name, content in members.items() if content)
     for path in _sockets(target):
@@ -57,11 +58,16 @@ def grant_fields(allotment: Allotment, notes: tuple[str, ...]) -> dict[str, str]
 
 
 def refusal_fields(claim: Claim, refusal: Exception) -> dict[str, str]:
-    """Return what the line of a refusal says of it; anything but a HookError is a bug, and refuses as well."""
-    told = str(refusal) if isinstance(refusal, HookError) else f"internal error: {type(refusal).__name__}: {refusal}"
+    """Return what the line of a refusal says of it."""
     requirement = refusal.requirement if isinstance(refusal, RequirementError) else ""
     source = claim.source or ("devices" if claim.devices else "annotation")
-    return {"source": source, "requirement": requirement, "reason": one_line(told)}
+    return {"source": source, "requirement": requirement, "reason": describe_refusal(refusal)}
+
+
+def describe_refusal(refusal: Exception) -> str:
+    """Return why a container is refused, in one line; anything but a HookError is a bug, and refuses as well."""
+    told = str(refusal) if isinstance(refusal, HookError) else f"internal error: {type(refusal).__name__}: {refusal}"
+    return one_line(told)
 
 
 def _sockets(target: str) -> tuple[str, ...]:

@@ -28,11 +28,12 @@ _REQUEST_SOURCE = "/dev/null"
 
 @value
 class State:
-    """The container state, as far as a prestart hook needs it."""
+    """The container state, as far as a prestart hook needs it. ``root`` is crun's own key, "" under other runtimes."""
 
     id: str
     pid: int
     bundle: str
+    root: str = ""
 
 
 @value
@@ -61,7 +62,8 @@ class ContainerConfig:
     """The part of ``config.json`` that decides what the hook does.
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
-    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's.
+    has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's; ``cgroup`` is as the engine
+    wrote it.
     """
 
     rootfs: str
@@ -73,6 +75,7 @@ class ContainerConfig:
     mount_requests: tuple[str, ...] = ()
     user: int = 0
     has_cdi_hook: bool = False
+    cgroup: str = ""
 
 
 def read_state(descriptor: int) -> State:
@@ -95,7 +98,8 @@ def parse_state(data: bytes) -> State:
         document = Document(loads(data), where, StateError)
     except ValueError as reason:
         raise StateError(f"{where}: {reason}") from reason
-    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"))
+    root = document.text("root", "")
+    state = State(id=document.text("id"), pid=document.number("pid"), bundle=document.text("bundle"), root=root)
     if not state.id or len(state.id) > _MAX_ID_LENGTH:
         raise StateError(f"{where}: id is empty or longer than {_MAX_ID_LENGTH}")
     if state.pid <= 0:
@@ -144,6 +148,7 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         mount_requests=_mount_requests(document.items("mounts")),
         user=_host_user(process.child("user").number("uid", 0), linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
+        cgroup=linux.text("cgroupsPath", ""),
     )
 
 

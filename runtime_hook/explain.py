@@ -58,7 +58,7 @@ def explain(sources: Sources) -> dict[str, object]:
     bundle = os.path.abspath(sources.target if is_bundle else os.path.dirname(sources.target) or ".")
     path = bundle + "/config.json" if is_bundle else sources.target
     container = read_container_file(path, bundle)
-    origin = find_origin(container.annotations)
+    origin = find_origin(container.annotations, container.cgroup)
     config = settle(_load_policy(sources), container, origin, sources.owner)
     if container.has_cdi_hook:
         config = entitled_by_cdi(config)

@@ -2,8 +2,8 @@
 
 Only what the author of a pod cannot write counts. containerd sets its keys after everything that a handler passes on
 (``DefaultCRIAnnotations``); CRI-O copies the pod's annotations first and the container's labels, which the kubelet
-makes, over them (``SpecAddAnnotations``). So under CRI-O containerd's keys are the pod's, and a container that seems to
-come from both engines comes from none.
+makes, over everything (``SpecAddAnnotations``). So each engine's keys can be the pod's own under the other one, and
+which one it is tells the container's cgroup: its name is made of the engine's word and a random id.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ CRIO_KEYS = ("io.kubernetes.pod.namespace", "io.kubernetes.pod.name")
 _CRIO_MARK = "io.kubernetes.cri-o.Annotations"
 _UID_MAP = "/proc/self/uid_map"
 _UID_MAP_FIELDS = 3
+_SYSTEMD_WORDS = 3  # slice, prefix and name of a scope
 
 
 @value
@@ -28,13 +29,22 @@ class Origin:
     pod: str = ""
 
 
-def find_origin(annotations: dict[str, str]) -> Origin:
-    """Return where a container comes from by the annotations of its ``config.json``."""
-    is_crio = _CRIO_MARK in annotations
-    if is_crio and CONTAINERD_KEYS[0] in annotations:
-        return Origin()
+def find_origin(annotations: dict[str, str], cgroup: str = "") -> Origin:
+    """Return where a container comes from by the annotations and ``linux.cgroupsPath`` of its ``config.json``."""
+    is_crio = is_crio_cgroup(cgroup) if cgroup else _CRIO_MARK in annotations
+    if is_crio and not cgroup and CONTAINERD_KEYS[0] in annotations:
+        return Origin()  # it seems to come from both engines, and nothing tells which one it is
     namespace, pod = CRIO_KEYS if is_crio else CONTAINERD_KEYS
     return Origin(annotations.get(namespace, ""), annotations.get(pod, ""))
+
+
+def is_crio_cgroup(path: str) -> bool:
+    """Tell whether CRI-O named a cgroup: ``SLICE:crio:ID`` for systemd, ``/PARENT/crio-ID`` for cgroupfs.
+
+    containerd's are ``SLICE:cri-containerd:ID`` and ``/PARENT/ID``; the ids are random hexadecimal numbers.
+    """
+    words = path.split(":")
+    return words[1:2] == ["crio"] if len(words) == _SYSTEMD_WORDS else path.rpartition("/")[2].startswith("crio-")
 
 
 def rootless_owner() -> int | None:

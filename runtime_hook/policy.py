@@ -102,7 +102,7 @@ def settle_here(config: HookConfig, container: ContainerConfig) -> HookConfig:
     """Return the settings that hold for one container that this process is started for."""
     from runtime_hook.origin import find_origin, rootless_owner  # noqa: PLC0415 - start-up budget: rules are read always
 
-    return settle(config, container, find_origin(container.annotations), rootless_owner())
+    return settle(config, container, find_origin(container.annotations, container.cgroup), rootless_owner())
 
 
 def _matches(rule: Rule, namespace: str, user: int) -> bool:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, entitled_by_cdi, load_config
+from runtime_hook.config import CONFIG_PATH, HookConfig, entitled_by_cdi, load_config
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
-from runtime_hook.entitlement import Claim, NoClaim, find_claim, has_trace
+from runtime_hook.entitlement import Claim, NoClaim, find_claim
 from runtime_hook.errors import InventoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runtime_hook.bundle import ContainerConfig, State
-    from runtime_hook.config import HookConfig
     from runtime_hook.container.injection import Namespaces, Outcome
     from runtime_hook.host.hosttree import HostTree
     from runtime_hook.host.inventory import Inventory
@@ -31,16 +30,44 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
     os.chdir("/")
     os.umask(0o022)
     try:
+        _decide(_gather(config_path, driver_root, stdin, deadline, is_cdi=is_cdi))
+    finally:
+        deadline.stop()
+
+
+def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, *, is_cdi: bool) -> Run:
+    """Read what is decided on. A refusal here is logged like any other: crun shows nobody what a hook says."""
+    log, name = HookConfig().log, ""
+    try:
         config = load_config(config_path)
+        log = config.log
         if config.timeout_s != DEFAULT_TIMEOUT_S:
             deadline.start(config.timeout_s)
         state = read_state(stdin)
-        container = read_container(state.bundle)
-        if is_cdi:
-            config = entitled_by_cdi(config)
-        _decide(Run(state, container, config, driver_root, deadline))
-    finally:
+        name = state.id
+        container = _read_container(state)
+    except Exception as refusal:
         deadline.stop()
+        from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
+
+        report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
+        raise
+    return Run(state, container, entitled_by_cdi(config) if is_cdi else config, driver_root, deadline)
+
+
+def _read_container(state: State) -> ContainerConfig:
+    if state.bundle != "/":
+        return read_container(state.bundle)
+    from runtime_hook.engines.runtimecall import (  # noqa: PLC0415 - start-up budget: crun, user namespaces
+        check_root,
+        read_runtime_call,
+        with_bundle,
+    )
+
+    found = with_bundle(state, read_runtime_call())
+    container = read_container(found.bundle)
+    check_root(found, container.rootfs)
+    return container
 
 
 class Run:
@@ -64,7 +91,7 @@ class Run:
         """Log a decision on this container."""
         from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container.annotations)
+        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container)
 
 
 def _decide(run: Run) -> None:
@@ -81,10 +108,9 @@ def _decide(run: Run) -> None:
         _grant(run, claim)
     except Exception as refusal:
         run.deadline.stop()
-        if claim.is_certain or has_trace(run.container):
-            from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+        from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
-            run.report("refused", refusal_fields(claim, refusal))
+        run.report("refused", refusal_fields(claim, refusal))
         raise
 
 

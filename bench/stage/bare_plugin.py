@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import grpc
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Device, Registry
-from plugin.kubelet.folder import SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

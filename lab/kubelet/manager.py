@@ -17,7 +17,7 @@ from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import ROUND_S, PluginWatcher
-from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

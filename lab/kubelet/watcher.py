@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from lab.kubelet.proto.pluginregistration.v1 import api_pb2
-from plugin.kubelet.folder import SocketAddress, SocketIdentity, socket_identity
+from plugin.system.sockets import SocketAddress, SocketIdentity, socket_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from plugin.kubelet.folder import KUBELET_SOCKET, SocketAddress
-from plugin.kubelet.podresources import FOLDER, METHOD
+from plugin.kubelet.pod_resources.client import FOLDER, METHOD
+from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from plugin.driver_change.release.record import gpu_to_json, remember_gpus
 from plugin.errors import HistoryError
-from plugin.holdings import DOUBT_S
-from plugin.release.record import gpu_to_json, remember_gpus
+from plugin.kubelet.pod_resources.holdings import DOUBT_S
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from plugin.devices.observer import Observation
+    from plugin.driver_change.release.record import Release
     from plugin.history.keeper import HistoryKeeper
-    from plugin.observer import Observation
-    from plugin.offering import Offering
-    from plugin.release.record import Release
+    from plugin.kubelet.offering import Offering
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
 _MAX_WAIT_S = 600.0

@@ -9,8 +9,8 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from plugin.kubelet.folder import SocketIdentity, socket_identity
-from plugin.peer import peer_of
+from plugin.system.peer import peer_of
+from plugin.system.sockets import SocketIdentity, socket_identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plugin.topology.machine import Topology
+    from plugin.driver.topology.machine import Topology
 
 
 def connections_to_json(topology: Topology, uuid: str) -> dict[str, object]:

@@ -15,28 +15,28 @@ from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.show import take_inventory
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
+from plugin.devices.inventory import HostTree
+from plugin.driver_change.release.record import remembered_inventory
+from plugin.driver_change.release.store import read_release
 from plugin.errors import HealthError, HistoryError, KubeletError
 from plugin.health.judgement import why_unhealthy
 from plugin.health.model import GpuHealth, NodeHealth
 from plugin.history.ledger import Ledger
 from plugin.history.store import read_history
 from plugin.history.view import utc_of
-from plugin.inventory import HostTree
-from plugin.metrics.attribution import holders_by_uuid
-from plugin.release.record import remembered_inventory
-from plugin.release.store import read_release
+from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.settings.load import load
 from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.config import NodeConfig
-    from plugin.inventory import Device, Inventory
-    from plugin.metrics.attribution import Given as GivenDevices
-    from plugin.metrics.attribution import PodContainer
-    from plugin.release.record import Release
+    from plugin.devices.inventory import Device, Inventory
+    from plugin.driver_change.release.record import Release
+    from plugin.kubelet.pod_resources.attribution import Given as GivenDevices
+    from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.settings.load import Given
+    from plugin.settings.node_config import NodeConfig
 
 _KUBELET_S = 2.0
 _LEFT = ("GPU", "ID")
@@ -124,7 +124,7 @@ def _find_out(config: NodeConfig) -> _Node:
 def _list_given(config: NodeConfig) -> tuple[GivenDevices, ...]:
     import asyncio  # noqa: PLC0415 - after all that may fail
 
-    from plugin.kubelet.podresources import list_given  # noqa: PLC0415 - h2 is heavy
+    from plugin.kubelet.pod_resources.client import list_given  # noqa: PLC0415 - h2 is heavy
 
     return asyncio.run(list_given(config.kubelet_root, _KUBELET_S))
 
@@ -134,7 +134,7 @@ def _look(config: NodeConfig, release: Release | None) -> Inventory:
     tree = HostTree(config.dev_root, config.sys_root)
     if release is not None:
         return remembered_inventory(release, tree)
-    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
+    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - `config` needs no NVML
 
     return take_inventory(NvmlSource(config.settings.driver_root), tree)
 

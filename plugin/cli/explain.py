@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
-from plugin.config import find_config
 from plugin.errors import HistoryError
 from plugin.history.ledger import Ledger
 from plugin.history.store import read_history
 from plugin.history.view import explain
+from plugin.settings.node_config import find_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from plugin.config import NodeConfig
+    from plugin.settings.node_config import NodeConfig
 
 _ASK_S = 10.0
 _NO_DAEMON = "the daemon does not run: what follows is how it was when it ended"

@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.bounded import call_within
-from plugin.cgroup import Place
-from plugin.config import find_config
-from plugin.holder_advice import advise
-from plugin.holders import Holder, list_holders, read_dri_nodes
-from plugin.kubelet.logs import PodNames
+from plugin.holders.advice import advise
+from plugin.holders.cgroup import Place
+from plugin.holders.pod_names import PodNames
+from plugin.holders.scan import Holder, list_holders, read_dri_nodes
+from plugin.settings.node_config import find_config
+from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.holders import Listing
-    from plugin.metrics.attribution import PodContainer
+    from plugin.holders.scan import Listing
+    from plugin.kubelet.pod_resources.attribution import PodContainer
 
 PROC = Path("/proc")
 _LOGS = Path("/var/log")

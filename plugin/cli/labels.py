@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 from plugin.cli.show import take_inventory
+from plugin.devices.inventory import HostTree
+from plugin.driver_change.release.store import read_release
 from plugin.errors import DriverNotReady
-from plugin.features.file import render_labels
-from plugin.features.host import read_host
-from plugin.features.labels import label_notes, make_labels
-from plugin.inventory import HostTree
-from plugin.release.store import read_release
+from plugin.labels.file import render_labels
+from plugin.labels.host import read_host
+from plugin.labels.node_labels import label_notes, make_labels
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show_labels(given: Given, *, as_json: bool) -> int:
     if release is not None:
         hint = "the labels stay as they were: kubectl get node NODE --show-labels"
         raise DriverNotReady(f"{release.describe()}: the driver is not asked", hint)
-    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
+    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not for a released node
 
     inventory = take_inventory(NvmlSource(config.settings.driver_root), HostTree(config.dev_root, config.sys_root))
     settings = config.settings.labels

@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin.client import ask
-from plugin.bounded import call_within
 from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
-from plugin.config import find_config
-from plugin.cuda.trial import find_libcuda
+from plugin.devices.inventory import HostTree
+from plugin.driver.cuda_probe.trial import find_libcuda
+from plugin.driver.nvml.root import HOST
+from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
+from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
 from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
-from plugin.inventory import HostTree
-from plugin.nvml.root import HOST
-from plugin.release.record import Release, parse_gpu, remember_gpus, utc
-from plugin.release.store import forget_release, read_release, sole_change, write_release
 from plugin.settings.load import Given, load
+from plugin.settings.node_config import find_config
+from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from plugin.config import NodeConfig
-    from plugin.gpu_state import GpuState
-    from plugin.holders import Holder
-    from plugin.inventory import Inventory
+    from plugin.devices.inventory import Inventory
+    from plugin.driver.gpu_state import GpuState
+    from plugin.holders.scan import Holder
+    from plugin.settings.node_config import NodeConfig
 
     States = Callable[[Path, float], Mapping[str, GpuState]]
 
@@ -63,7 +63,7 @@ def _ask_to_look(config: NodeConfig, timeout_s: float) -> dict[str, Any] | None:
 
 
 def _ask_states(driver_root: Path, timeout_s: float) -> Mapping[str, GpuState]:
-    from plugin.verification.look import read_states  # noqa: PLC0415 - not needed when the node is released already
+    from plugin.driver_change.verification.inspection import read_states  # noqa: PLC0415 - not needed when the node is released already
 
     return read_states(driver_root, timeout_s)
 
@@ -98,7 +98,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
 
 
 def _inventory(config: NodeConfig) -> Inventory:
-    from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
+    from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - not needed while a daemon runs
 
     return take_inventory(NvmlSource(), HostTree(config.dev_root, config.sys_root))
 

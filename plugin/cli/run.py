@@ -12,10 +12,10 @@ from plugin.log import Journal, configure
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
-    from plugin.config import NodeConfig
+    from plugin.driver.nvml.library import NvmlSource
     from plugin.metrics.scrape import Telemetry
-    from plugin.nvml.library import NvmlSource
     from plugin.settings.load import Given
+    from plugin.settings.node_config import NodeConfig
 
 
 def _prepare_process() -> None:
@@ -32,7 +32,7 @@ def _import_nvml() -> None:
     stand_in = ModuleType(name)
     stand_in.__dict__["find_library"] = None
     is_ours = sys.modules.setdefault(name, stand_in) is stand_in
-    import plugin.nvml.library  # noqa: F401, PLC0415 - see above
+    import plugin.driver.nvml.library  # noqa: F401, PLC0415 - see above
 
     if is_ours:
         del sys.modules[name]
@@ -54,13 +54,13 @@ class _Sources:
         return loaded.config
 
     def source(self) -> NvmlSource:
-        from plugin.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
+        from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
 
         return NvmlSource(self.config.settings.driver_root)
 
 
 def _read_telemetry() -> Telemetry:
-    from plugin.nvml.telemetry import read_telemetry  # noqa: PLC0415 - off until asked for
+    from plugin.driver.nvml.telemetry import read_telemetry  # noqa: PLC0415 - off until asked for
 
     return read_telemetry()
 
@@ -74,9 +74,9 @@ def run_daemon(given: Given, *, debug: bool) -> int:
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
     _import_nvml()
-    from plugin.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
-    from plugin.kubelet.link import Timing  # noqa: PLC0415 - after _prepare_process
-    from plugin.notify import notify  # noqa: PLC0415 - after _prepare_process
+    from plugin.daemon.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
+    from plugin.daemon.systemd import notify  # noqa: PLC0415 - after _prepare_process
+    from plugin.kubelet.registration.link import Timing  # noqa: PLC0415 - after _prepare_process
 
     surroundings = Surroundings(
         source=sources.source,

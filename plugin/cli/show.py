@@ -7,19 +7,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from plugin.admin.client import ask
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.observer import snapshot_of_gpus
 from plugin.errors import AdminError
-from plugin.inventory import Inventory, next_inventory
-from plugin.observer import snapshot_of_gpus
 from plugin.settings.explain import explain, notes_on_patterns, show_cell
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugin.config import NodeConfig
-    from plugin.inventory import HostTree
+    from plugin.devices.inventory import HostTree
+    from plugin.driver.snapshot import GpuSource
     from plugin.settings.load import Given
-    from plugin.snapshot import GpuSource
+    from plugin.settings.node_config import NodeConfig
 
 _STATUS_S = 2.0
 

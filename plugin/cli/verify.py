@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.cli.release import BOOT_ID, EXIT_NOT_AS_WANTED
+from plugin.driver.kernel_log import KMSG
+from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
+from plugin.driver_change.release.store import read_release
+from plugin.driver_change.verification.checks import verify
+from plugin.driver_change.verification.inspection import Surroundings, find
+from plugin.driver_change.verification.model import Check, result_to_json, wanted
 from plugin.errors import ExpectationError
-from plugin.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.health.model import Policy
-from plugin.kernel_log import KMSG
-from plugin.release.store import read_release
 from plugin.settings.load import Given, load
-from plugin.verification.checks import verify
-from plugin.verification.look import Surroundings, find
-from plugin.verification.model import Check, result_to_json, wanted
 
 if TYPE_CHECKING:
-    from plugin.release.record import Release
-    from plugin.verification.model import Value
+    from plugin.driver_change.release.record import Release
+    from plugin.driver_change.verification.model import Value
 
 
 def _read_expectation(name: str) -> Expectation:

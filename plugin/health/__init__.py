@@ -1,5 +1,5 @@
 """Which GPUs may be given away, and by what evidence one that may not becomes healthy again.
 
 Pure but for `store` and `keeper`: observations in, the next state and its transitions out. Not here: asking NVML
-(`plugin.nvml`), and what the kubelet is told (`plugin.inventory`, `plugin.resources`).
+(`plugin.driver.nvml`), and what the kubelet is told (`plugin.devices.inventory`, `plugin.devices.resources`).
 """

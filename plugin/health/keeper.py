@@ -20,8 +20,8 @@ from plugin.values import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.devices.inventory import Inventory
     from plugin.health.model import Reading, Transition, Verdict, XidEvent
-    from plugin.inventory import Inventory
     from plugin.log import Journal
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -11,10 +11,10 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.durable import read_bounded, replace_file
 from plugin.errors import HealthError
 from plugin.health.model import NodeHealth, Verdict
 from plugin.health.record import MAX_BYTES, parse_health, parse_verdicts, render_health, render_verdicts
+from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, TypeVar
 from plugin.errors import HistoryError
 from plugin.history.ledger import Ledger
 from plugin.history.model import remember_choice
-from plugin.holdings import HoldingsView
+from plugin.kubelet.pod_resources.holdings import HoldingsView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from plugin.allocation import Holdings
+    from plugin.allocation.preference.choice import Preference
+    from plugin.allocation.table import Holdings
+    from plugin.devices.observer import Observation
     from plugin.history.model import Event
+    from plugin.kubelet.pod_resources.attribution import Given
     from plugin.log import Journal
-    from plugin.metrics.attribution import Given
-    from plugin.observer import Observation
-    from plugin.preference.choice import Preference
 
 _Result = TypeVar("_Result")
 _READ_S = 0.5  # after the start: the kubelet's list comes first

@@ -14,10 +14,10 @@ from plugin.history.model import STATES, Allocation, Change, Choice, Claim, Plac
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from plugin.devices.inventory import Inventory
     from plugin.health.model import Transition
     from plugin.history.model import Event
-    from plugin.inventory import Inventory
-    from plugin.metrics.attribution import Given, PodContainer
+    from plugin.kubelet.pod_resources.attribution import Given, PodContainer
 
 MAX_ALLOCATIONS = 1000
 MAX_CHANGES = 100  # of each device, and of the node

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from plugin.metrics.attribution import PodContainer
-    from plugin.preference.choice import Candidate, Preference
+    from plugin.allocation.preference.choice import Candidate, Preference
+    from plugin.kubelet.pod_resources.attribution import PodContainer
 
 MAX_CANDIDATES = 16
 MAX_NAMED = 64  # devices of one choice: beyond, those of the candidates alone
@@ -27,7 +27,7 @@ class Scored(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A preference as it was asked for and answered. `rule` is the name of a `Rule` of `plugin.preference.choice`.
+    """A preference as it was asked for and answered. `rule` is the name of a `Rule` of `allocation.preference`.
 
     Candidates are kept packed, as there may be thousands: `3.5:400 0:60` are the devices at positions 3 and 5 of
     `available`, which score 400, and then the first one. The chosen one comes first; `left_off` more were not kept.

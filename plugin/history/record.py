@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plugin.history.model import Allocation, Change, Choice, Claim, Place
-from plugin.metrics.attribution import PodContainer
+from plugin.kubelet.pod_resources.attribution import PodContainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

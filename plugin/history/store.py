@@ -11,9 +11,9 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugin.durable import read_bounded, replace_file
 from plugin.errors import HistoryError
 from plugin.history.record import MAX_BYTES, parse_history, render_events, render_start
+from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

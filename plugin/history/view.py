@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from plugin.allocation.preference.choice import Rule
 from plugin.errors import HistoryError
 from plugin.history.model import STATES
-from plugin.preference.choice import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from plugin.metrics.attribution import uuid_of
+from plugin.kubelet.pod_resources.attribution import uuid_of
 from plugin.metrics.catalogue import DEVICE_ALLOCATIONS, HEALTH_TRANSITIONS, REGISTRATIONS, RPC_DURATION
 from plugin.metrics.exposition import Sample, format_value
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
     from typing import TypeVar
 
-    from plugin.inventory import Inventory
+    from plugin.devices.inventory import Inventory
     from plugin.metrics.exposition import Family, Labels
 
     _Key = TypeVar("_Key", bound=Hashable)

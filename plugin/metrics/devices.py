@@ -20,12 +20,12 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from plugin.inventory import Device, Inventory
-    from plugin.metrics.attribution import PodContainer
+    from plugin.devices.inventory import Device, Inventory
+    from plugin.driver.telemetry import GpuTelemetry
+    from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.metrics.catalogue import Reading
     from plugin.metrics.exposition import Family, Labels
     from plugin.metrics.units import Unit
-    from plugin.telemetry import GpuTelemetry
 
 _MAKE = "nvidia"
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.config import split_address
 from plugin.metrics.owners import OwnerQuestion
 from plugin.metrics.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
 from plugin.metrics.server import MetricsServer
+from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
     from pathlib import Path
 
+    from plugin.devices.observer import Observation
+    from plugin.driver_change.release.record import Release
+    from plugin.kubelet.offering import Offering
+    from plugin.kubelet.pod_resources.attribution import Given
     from plugin.log import Journal
-    from plugin.metrics.attribution import Given
     from plugin.metrics.counters import Counters
     from plugin.metrics.scrape import Telemetry
-    from plugin.observer import Observation
-    from plugin.offering import Offering
-    from plugin.release.record import Release
 
 
 class Node(Protocol):

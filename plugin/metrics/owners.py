@@ -8,18 +8,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from plugin.metrics.attribution import OUTSIDE
+from plugin.kubelet.pod_resources.attribution import OUTSIDE
 from plugin.metrics.scrape import DriverQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from plugin.cgroup import Place
-    from plugin.kubelet.logs import PodNames
+    from plugin.holders.cgroup import Place
+    from plugin.holders.pod_names import PodNames
+    from plugin.holders.processes import ProcessTable
+    from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.log import Journal
-    from plugin.metrics.attribution import PodContainer
-    from plugin.processes import ProcessTable
 
     Owners = Mapping[int, PodContainer]
 
@@ -76,8 +76,8 @@ class OwnerQuestion:
     def _read(self) -> Owners:
         if self._reader is None:
             # Not before somebody looks: the first list of devices does not wait for it.
-            from plugin.kubelet.logs import PodNames  # noqa: PLC0415 - see above
-            from plugin.processes import ProcessTable  # noqa: PLC0415 - see above
+            from plugin.holders.pod_names import PodNames  # noqa: PLC0415 - see above
+            from plugin.holders.processes import ProcessTable  # noqa: PLC0415 - see above
 
             proc, log = self._roots
             self._reader = OwnerReader(ProcessTable(proc), PodNames(log))

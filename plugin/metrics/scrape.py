@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plugin import __version__
 from plugin.errors import NodeDaemonError
-from plugin.metrics.attribution import holders_by_uuid
+from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.metrics.catalogue import BUILD_INFO, DRIVER_UP, POD_RESOURCES_UP, REGISTERED, RELEASED, TELEMETRY_UP
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import Sample, render
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
-    from plugin.inventory import Inventory
+    from plugin.devices.inventory import Inventory
+    from plugin.driver.telemetry import GpuTelemetry
+    from plugin.kubelet.pod_resources.attribution import Given, PodContainer
     from plugin.log import Journal
-    from plugin.metrics.attribution import Given, PodContainer
     from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
     from plugin.metrics.exposition import Family
-    from plugin.telemetry import GpuTelemetry
 
     Telemetry: TypeAlias = "tuple[GpuTelemetry, ...] | None"  # None: there was no answer
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.metrics.attribution import OUTSIDE, name_of
+from plugin.kubelet.pod_resources.attribution import OUTSIDE, name_of
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from plugin.metrics.attribution import PodContainer
-    from plugin.telemetry import GpuProcess, GpuTelemetry
+    from plugin.driver.telemetry import GpuProcess, GpuTelemetry
+    from plugin.kubelet.pod_resources.attribution import PodContainer
 
 OWNERS = ("pod", "host", "unknown")
 

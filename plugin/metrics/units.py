@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.metrics.attribution import name_of
+from plugin.driver.telemetry import GpuTelemetry
+from plugin.kubelet.pod_resources.attribution import name_of
 from plugin.metrics.sharing import Share, crowds, shares
-from plugin.telemetry import GpuTelemetry
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from plugin.metrics.attribution import PodContainer
+    from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.metrics.exposition import Labels
     from plugin.metrics.sharing import Crowd
 

@@ -10,9 +10,9 @@ import json
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from plugin.devices.naming import NamePattern, complete_resource_name, parse_pattern
 from plugin.errors import ConfigError
 from plugin.settings.kinds import BOOLEAN
-from plugin.settings.naming import NamePattern, complete_resource_name, parse_pattern
 from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, Strategy, parse_devices, parse_replicas
 from plugin.settings.table import BY_NAME, HINT, SETTINGS
 from plugin.values import dataclass

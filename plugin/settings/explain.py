@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.config import KEYS
+from plugin.devices.naming import explain_change
 from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
-from plugin.settings.naming import explain_change
+from plugin.settings.node_config import KEYS
 from plugin.settings.table import BY_NAME
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.config import NodeConfig
+    from plugin.devices.naming import NamePattern
     from plugin.settings.merge import Effective
-    from plugin.settings.naming import NamePattern
+    from plugin.settings.node_config import NodeConfig
     from plugin.settings.resolve import Resolved
 
 

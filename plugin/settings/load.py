@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.config import DEFAULT_NVIDIA_PATH, find_config
 from plugin.settings.merge import merge, read_flags, read_variables
+from plugin.settings.node_config import DEFAULT_NVIDIA_PATH, find_config
 from plugin.settings.resolve import Resolved, resolve
 from plugin.settings.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE, NOT_READ
 from plugin.values import dataclass
@@ -15,9 +15,9 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.config import NodeConfig
     from plugin.settings.document import FileSettings
     from plugin.settings.merge import Effective
+    from plugin.settings.node_config import NodeConfig
 
 
 @dataclass(frozen=True)

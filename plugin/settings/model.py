@@ -6,13 +6,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.answer import AnswerForm
+from plugin.allocation.answer import AnswerForm
 from plugin.health.model import Policy
 from plugin.settings.table import LABEL_FILE
 from plugin.values import dataclass
 
 if TYPE_CHECKING:
-    from plugin.settings.naming import NamePattern
+    from plugin.devices.naming import NamePattern
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from plugin.answer import AnswerForm, DeviceList
+from plugin.allocation.answer import AnswerForm, DeviceList
 from plugin.errors import ConfigError
 from plugin.health.xid import plan_policy
 from plugin.settings.kinds import duration_s, show
@@ -22,9 +22,9 @@ from plugin.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.config import NodeConfig
     from plugin.settings.document import FileSettings
     from plugin.settings.merge import Effective
+    from plugin.settings.node_config import NodeConfig
     from plugin.settings.sharing import Share
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plugin.durable import read_bounded
 from plugin.errors import ConfigError
 from plugin.settings.document import Document
+from plugin.system.durable import read_bounded
 
 _MAX_BYTES = 1024 * 1024  # what a ConfigMap may hold
 _TIMEOUT_S = 10.0

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterable
 
-    from provision.apply.machinery import Machinery
+    from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
+    from provision.node_plan import NodePlan
 
 MAX_PASSES = 3
 
@@ -40,24 +40,24 @@ class _Tally:
 
 
 def assess(
-    machinery: Machinery, nodes: Iterable[str], observe: Observer, cancel: threading.Event
+    context: ApplyContext, nodes: Iterable[str], observe: Observer, cancel: threading.Event
 ) -> dict[str, Assessment | Failure]:
     """Return facts and plan of every node, all asked in one run; changes nothing.
 
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted; what goes wrong about
     one node is its failure.
     """
-    request = machinery.playbooks.facts(nodes)
-    answers = gather_facts(machinery.runner, request, observe, cancel)
+    request = context.playbooks.facts(nodes)
+    answers = gather_facts(context.runner, request, observe, cancel)
     return {
-        node: answer if isinstance(answer, Failure) else _plan(machinery, node, answer, cancel)
+        node: answer if isinstance(answer, Failure) else _plan(context, node, answer, cancel)
         for node, answer in answers.items()
     }
 
 
-def _plan(machinery: Machinery, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
+def _plan(context: ApplyContext, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
     try:
-        return Assessment(facts, machinery.plan(node, facts, cancel))
+        return Assessment(facts, context.plan(node, facts, cancel))
     except CanceledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
@@ -65,7 +65,7 @@ def _plan(machinery: Machinery, node: str, facts: NodeFacts, cancel: threading.E
 
 
 def converge(
-    machinery: Machinery, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> NodeResult:
     """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures and bugs are in the result.
 
@@ -73,29 +73,29 @@ def converge(
     """
     tally = _Tally(node)
     try:
-        return _converge(machinery, tally, assessment, observe, cancel)
+        return _converge(context, tally, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return tally.failed(failure_of(error, f"applying the plan of {node}"))
 
 
 def _converge(
-    machinery: Machinery, tally: _Tally, assessment: Assessment, observe: Observer, cancel: threading.Event
+    context: ApplyContext, tally: _Tally, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> NodeResult:
     while True:
         plan = assessment.plan
-        refusal = find_obstacle(plan) if machinery.playbooks.check else find_refusal(assessment)
+        refusal = find_obstacle(plan) if context.playbooks.check else find_refusal(assessment)
         if refusal is not None:
             return tally.failed(refusal)
         if plan.is_empty:
             return tally.result(Status.CONVERGED if tally.passes else Status.UNCHANGED)
         if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
             return tally.failed(_left_over(plan, tally.passes))
-        failure = _carry_out(machinery, plan, tally, observe, cancel)
+        failure = _apply(context, plan, tally, observe, cancel)
         if failure is not None:
             return tally.failed(failure)
-        if machinery.playbooks.check:
+        if context.playbooks.check:
             return tally.result(Status.CHECKED)
-        again = reassess(machinery, tally.node, observe, cancel)
+        again = reassess(context, tally.node, observe, cancel)
         if isinstance(again, Failure):
             return tally.failed(again)
         if again.plan == plan:
@@ -103,22 +103,22 @@ def _converge(
         assessment = again
 
 
-def _carry_out(
-    machinery: Machinery, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
+def _apply(
+    context: ApplyContext, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
 ) -> Failure | None:
     if cancel.is_set():
         return Failure(Status.CANCELED, "not begun" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
-    followed = follow(machinery.runner, machinery.playbooks.apply(plan), observe, cancel)
+    followed = follow(context.runner, context.playbooks.apply(plan), observe, cancel)
     tally.changes += followed.changes
     return followed.failure
 
 
-def reassess(machinery: Machinery, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
     """Return one node's facts and plan, and whatever goes wrong as its failure; ``observe`` raises nothing."""
     try:
-        return assess(machinery, [node], observe, cancel)[node]
+        return assess(context, [node], observe, cancel)[node]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"looking at {node}")
 

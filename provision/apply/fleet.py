@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
-    from provision.apply.machinery import Machinery
+    from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
 
 
@@ -29,7 +29,7 @@ def settled(node: str, answer: Assessment | Failure) -> NodeResult | None:
 
 
 def apply_all(
-    machinery: Machinery,
+    context: ApplyContext,
     answers: Mapping[str, Assessment | Failure],
     observe: Observer,
     *,
@@ -45,7 +45,7 @@ def apply_all(
     events: queue.SimpleQueue[Progress | Future[NodeResult]] = queue.SimpleQueue()
     with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="node") as pool:
         futures = [
-            pool.submit(converge, machinery, node, answer, events.put, cancel)
+            pool.submit(converge, context, node, answer, events.put, cancel)
             for node, answer in answers.items()
             if isinstance(answer, Assessment) and node not in results
         ]

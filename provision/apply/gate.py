@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, Status
+from provision.node_plan import Disruption
 from provision.planner.driver import holders
-from provision.planner.model import Disruption
 
 if TYPE_CHECKING:
     from provision.apply.model import Assessment
     from provision.fleet.facts import DeviceHolder
-    from provision.planner.model import Item, NodePlan
+    from provision.node_plan import Item, NodePlan
 
 _ENDS_WORK = (Disruption.DRAIN, Disruption.REBOOT)
 _NAMED = 3

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     import threading
 
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
-    from provision.rollout.model import Phase
+    from provision.node_plan import NodePlan
     from provision.runner import Event, RunRequest, TaskDone, TaskStarted
 
 
@@ -110,27 +109,6 @@ class NodeFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseEntered:
-    """A node's upgrade goes on to a phase; ``reason`` belongs to the phase FAILED."""
-
-    node: str
-    phase: Phase
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeWaits:
-    """A node does not move, and why; an empty ``reason`` says that it moves again.
-
-    ``is_out``: it is out of service already.
-    """
-
-    node: str
-    reason: str
-    is_out: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Note:
     """Something that a reader of the progress wants to know; ``node`` is empty when it is about all of them."""
 
@@ -138,5 +116,5 @@ class Note:
     text: str
 
 
-Progress = PassStarted | NodeTask | NodeFinished | PhaseEntered | NodeWaits | Note
+Progress = PassStarted | NodeTask | NodeFinished | Note
 Observer = Callable[[Progress], None]

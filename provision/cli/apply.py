@@ -15,23 +15,23 @@ from provision.apply.lock import LEASH, Claim, be_only_apply
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import build_machinery, look, machinery_arguments, show_overview
+from provision.cli.plan import assess_fleet, build_context, run_arguments, show_overview
 from provision.cli.terminal import print_error
 from provision.errors import ExitCode, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, show
-from provision.rollout.carry_out import Job, carry_out
-from provision.rollout.engine import Seams
+from provision.rollout.engine import Adapters
+from provision.rollout.execution import Job, execute
 from provision.rollout.node_steps import NodeSteps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from provision.apply.machinery import Machinery
+    from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
     from provision.fleet.model import Fleet
-    from provision.rollout.prepare import Prepared
+    from provision.rollout.decision.prepare import Prepared
 
 SUMMARY: Final = "bring nodes to their declaration"
 PARALLEL: Final = 5
@@ -40,7 +40,7 @@ PARALLEL: Final = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     common_arguments(parser)
-    machinery_arguments(parser)
+    run_arguments(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before machines are changed")
     parser.add_argument(
@@ -63,10 +63,10 @@ def run(args: argparse.Namespace) -> int:
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with be_only_apply(claim_of(fleet, addresses), os.environ) as environment:
-        machinery = build_machinery(args, fleet, check=args.check, environment=environment)
+        context = build_context(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, addresses)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
-        return apply_nodes(machinery, scope, parallel=parallel, consent=consent)
+        return apply_nodes(context, scope, parallel=parallel, consent=consent)
 
 
 def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
@@ -75,11 +75,11 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
     return Claim(inventory, {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes})
 
 
-def apply_nodes(machinery: Machinery, scope: Scope, *, parallel: int, consent: bool) -> int:
+def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool) -> int:
     """Look, show the plans, ask unless there is consent, carry out, show the results; return the exit code."""
     console, began = make_console(sys.stdout), time.monotonic()
     with cancel_on_signals() as cancel:
-        answers, prepared = look(machinery, scope, cancel)
+        answers, prepared = assess_fleet(context, scope, cancel)
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
         show_overview(console, answers, prepared, scope.cluster.name)
         console.print()
@@ -89,11 +89,11 @@ def apply_nodes(machinery: Machinery, scope: Scope, *, parallel: int, consent: b
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
-    steps = NodeSteps(machinery, scope.stacks)
-    seams = Seams(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
-    job = Job(machinery=machinery, seams=seams, prepared=prepared, answers=answers, stacks=scope.stacks)
+    steps = NodeSteps(context, scope.stacks)
+    adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
+    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
-        done = carry_out(job, view, parallel=parallel, cancel=cancel, holder=_holder(machinery))
+        done = execute(job, view, parallel=parallel, cancel=cancel, holder=_holder(context))
     if prepared.is_change:
         console.print()
     show(console, render_results(done.results, time.monotonic() - began))
@@ -106,12 +106,12 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
     return not isinstance(answer, Failure) and answer.plan.is_empty
 
 
-def _holder(machinery: Machinery) -> str:
+def _holder(context: ApplyContext) -> str:
     """Return who holds the lease: the same name for the same machines, so that after a crash nobody has to wait.
 
     Two that run at once never have the same one: the lock keeps them apart.
     """
-    lock = Path(machinery.playbooks.environment.get(LEASH, "apply")).stem
+    lock = Path(context.playbooks.environment.get(LEASH, "apply")).stem
     user = os.environ.get("USER") or os.getuid()
     return f"{user}@{socket.gethostname()}/{lock}"
 

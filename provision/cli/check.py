@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from provision.cli.options import common_arguments, inventories_of
 from provision.cli.terminal import print_findings, say, wants_colour
-from provision.errors import DeclarationError, ExitCode, GrapnelError, UsageError
+from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.printable import printable_json
+from provision.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     import argparse

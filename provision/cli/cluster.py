@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from provision.cluster import Cluster, Machine
+    from provision.cluster import Machine
     from provision.fleet.model import Fleet
+    from provision.rollout.cluster import Cluster
     from provision.spec.model import StackSpec
 
 
@@ -47,26 +48,26 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, frozenset[str]] | None = None) -> Scope:
-    """Return the nodes and their cluster; a journal on this machine stands in where they are in none.
+    """Return the nodes and their cluster; a state file on this machine serves machines without one.
 
     ``addresses`` are those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
-    from provision.cluster import LocalCluster, Machine, connect, journal_path  # noqa: PLC0415 - start-up time
+    from provision.cluster import LocalCluster, Machine, connect, state_file_path  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster goes with neither --kubeconfig nor --context", hint="leave one of them out")
     stacks = {node.name: node.stack for node in fleet.nodes}
-    journal = journal_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
+    state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     if args.no_cluster:
-        return Scope(stacks=stacks, cluster=LocalCluster(journal))
+        return Scope(stacks=stacks, cluster=LocalCluster(state_file))
     machines: dict[str, Machine] = {}
     cluster = connect(
         args.kubeconfig,
         args.context,
         os.environ,
-        journal=journal,
+        state_file=state_file,
         resources={stack.plugin.resource for stack in stacks.values()},
         machines=machines,
     )

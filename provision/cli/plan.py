@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.machinery import Machinery, Playbooks
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
+from provision.apply.playbooks import Playbooks
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cluster.model import Machine
+from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.payload import store
 from provision.report import (
@@ -30,7 +31,7 @@ from provision.report import (
     rollout_document,
     show,
 )
-from provision.rollout.prepare import prepare, runtime_classes
+from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from provision.apply.machinery import Planner
+    from provision.apply.context import Planner
     from provision.apply.model import Assessment
     from provision.cli.cluster import Scope
     from provision.fleet.model import Fleet
-    from provision.rollout.prepare import Prepared
+    from provision.rollout.decision.prepare import Prepared
 
 SUMMARY: Final = "show what apply would change on each node"
 CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
@@ -53,7 +54,7 @@ CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     common_arguments(parser)
-    machinery_arguments(parser)
+    run_arguments(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
@@ -61,8 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def machinery_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `plan` and `apply` share beyond the choice of nodes; `build_machinery` reads it."""
+def run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `plan` and `apply` share beyond the choice of nodes; `build_context` reads it."""
     parser.add_argument(
         "--payload",
         type=Path,
@@ -77,14 +78,14 @@ def machinery_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
-    machinery = build_machinery(args, fleet)
-    return show_plans(machinery, open_scope(args, fleet), as_json=args.json, tell_changes=args.exit_code)
+    context = build_context(args, fleet)
+    return show_plans(context, open_scope(args, fleet), as_json=args.json, tell_changes=args.exit_code)
 
 
-def show_plans(machinery: Machinery, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
+def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
     """Look at the nodes and print their plans; return the exit code."""
     with cancel_on_signals() as cancel:
-        answers, prepared = look(machinery, scope, cancel)
+        answers, prepared = assess_fleet(context, scope, cancel)
     if as_json:
         print(plans_document(answers, rollout_document(prepared, scope.cluster.name)))
     else:
@@ -107,12 +108,12 @@ def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, 
     return CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
 
 
-def look(
-    machinery: Machinery, scope: Scope, cancel: threading.Event
+def assess_fleet(
+    context: ApplyContext, scope: Scope, cancel: threading.Event
 ) -> tuple[Mapping[str, Assessment | Failure], Prepared]:
     """Gather the nodes' facts in one run, plan each of them, and sort them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
-        answers = assess(machinery, scope.stacks, view, cancel)
+        answers = assess(context, scope.stacks, view, cancel)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
             scope.machines[node] = in_its_own_words(scope.machines.get(node, Machine()), answer)
@@ -129,9 +130,9 @@ def in_its_own_words(machine: Machine, answer: Assessment) -> Machine:
     return replace(machine, hostname=said.hostname, machine_id=said.machine_id)
 
 
-def build_machinery(
+def build_context(
     args: argparse.Namespace, fleet: Fleet, *, check: bool = False, environment: Mapping[str, str] | None = None
-) -> Machinery:
+) -> ApplyContext:
     """Put runner, planner and playbooks together for a fleet."""
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
@@ -140,7 +141,7 @@ def build_machinery(
         collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
-    return Machinery(runner=runner, plan=_planner(args, fleet), playbooks=playbooks)
+    return ApplyContext(runner=runner, plan=_planner(args, fleet), playbooks=playbooks)
 
 
 def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:

@@ -9,12 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
-from provision.errors import DeclarationError, GrapnelError
 from provision.printable import printable_lines
+from provision.spec.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from provision.errors import GrapnelError
     from provision.spec.findings import Finding
 
 _INDENT: Final = "    "  # no line but the first begins as one of grapnel's own does

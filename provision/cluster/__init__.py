@@ -1,12 +1,13 @@
-"""Where the state of nodes lives: Kubernetes, or a journal on this machine where there is no cluster.
+"""Keeps the state of nodes: in Kubernetes, or in a file on this machine where there is no cluster.
 
-`connect` chooses. What to do with that state belongs to ``provision.rollout``.
+`connect` chooses. What the rollout asks of either is ``provision.rollout.cluster``.
 """
 
 from provision.cluster.connect import connect
-from provision.cluster.journal import journal_path
 from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.model import Cluster, Eviction, EvictionOutcome, Machine, NodeProblem
+from provision.cluster.machine import Machine
+from provision.cluster.state_file import state_file_path
+from provision.rollout.cluster import Cluster, Eviction, EvictionOutcome, NodeProblem
 
 __all__ = [
     "Cluster",
@@ -16,5 +17,5 @@ __all__ = [
     "Machine",
     "NodeProblem",
     "connect",
-    "journal_path",
+    "state_file_path",
 ]

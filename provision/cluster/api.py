@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from provision.cluster.errors import ClusterError, ForbiddenError, KubeconfigError, RefusedError, UnreachableError
+from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Request, StatusError
 from provision.cluster.objects import Page, Status
 from provision.cluster.permissions import GRANT, missing_permission
+from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

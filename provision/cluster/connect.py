@@ -13,7 +13,8 @@ from provision.cluster.local_cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from provision.cluster.model import Cluster, Machine
+    from provision.cluster.machine import Machine
+    from provision.rollout.cluster import Cluster
 
 
 def connect(  # noqa: PLR0913 - what the command line, the declaration and the facts know; all but two by keyword
@@ -21,13 +22,13 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     context: str | None,
     environ: Mapping[str, str],
     *,
-    journal: Path,
+    state_file: Path,
     resources: Collection[str],
     machines: Mapping[str, Machine],
 ) -> Cluster:
     """Return where node state lives, having made sure that it answers.
 
-    ``journal`` is the file that is used where there is neither a kubeconfig nor a cluster around this process.
+    ``state_file`` is used where there is neither a kubeconfig nor a cluster around this process.
     ``resources`` and ``machines``: see `KubernetesCluster`. Raises ClusterError.
     """
     paths = find_kubeconfig(kubeconfig, environ)
@@ -35,7 +36,7 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
         raise KubeconfigError(f"there is no kubeconfig with a context {context}", hint="add `--kubeconfig`")
     access = read_kubeconfig(paths, context) if paths else in_cluster(environ)
     if access is None:
-        return LocalCluster(journal)
+        return LocalCluster(state_file)
     from provision.cluster.api import Api  # noqa: PLC0415 - start-up time: the client costs a second
     from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
     from provision.cluster.transport import Transport  # noqa: PLC0415 - start-up time

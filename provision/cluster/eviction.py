@@ -10,7 +10,7 @@ import msgspec
 
 from provision.cluster.api import CONFLICT, FORBIDDEN, NOT_FOUND, PASSING, THROTTLED
 from provision.cluster.exchange import Request, StatusError
-from provision.cluster.model import Eviction, EvictionOutcome
+from provision.rollout.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
     from provision.cluster.api import Api

@@ -8,24 +8,26 @@ from urllib.parse import quote
 
 from provision.cluster.access import require_access
 from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.errors import ConflictError, RecordError
+from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.lease import Tenure, hold
 from provision.cluster.marks import UPGRADE, render_patch
-from provision.cluster.model import NodeProblem
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.pods import gpu_pods
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from provision.cluster.api import Api
-    from provision.cluster.model import Eviction, Machine
+    from provision.cluster.machine import Machine
+    from provision.rollout.cluster import Eviction
     from provision.rollout.model import GpuPod, Record
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index

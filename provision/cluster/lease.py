@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.errors import ClusterError, HeldError, LeaseLostError
 from provision.cluster.exchange import Request, StatusError
 from provision.cluster.objects import Lease, LeaseSpec
 from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
+from provision.rollout.errors import ClusterError, HeldError, LeaseLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Node state where there is no cluster: no pods to evict, nobody who schedules, and a journal on this machine."""
+"""Node state where there is no cluster: no pods to evict, no scheduler, and a state file on this machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import fcntl
 import threading
 from typing import TYPE_CHECKING
 
-from provision.cluster.errors import ConflictError, HeldError, JournalError
-from provision.cluster.journal import Entry, read_journal, write_journal
-from provision.cluster.model import Eviction, EvictionOutcome
+from provision.cluster.errors import StateFileError
 from provision.cluster.record import document_of, record_of
+from provision.cluster.state_file import Entry, read_state, write_state
+from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
@@ -25,23 +26,23 @@ _NOTHING = Entry()
 class LocalCluster:
     """Machines without a cluster. A cordon is only remembered: it says that the node is out of service here."""
 
-    def __init__(self, journal: Path) -> None:
-        self.name = f"journal {journal}"
-        self._path = journal
+    def __init__(self, state_file: Path) -> None:
+        self.name = f"state file {state_file}"
+        self._path = state_file
         self._seen: dict[str, Entry] = {}
         self._mutex = threading.Lock()
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView]:
-        """Return what the journal remembers of each node; every machine counts as ready."""
+        """Return what the state file has on each node; every machine counts as ready."""
         with self._mutex:
-            entries = read_journal(self._path)
+            entries = read_state(self._path)
             self._seen.update({name: entries.get(name, _NOTHING) for name in nodes})
             return {name: _view(name, self._seen[name]) for name in nodes}
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and the cordon of a node that was observed before; on the disk when this returns."""
         with self._mutex:
-            entries = read_journal(self._path)
+            entries = read_state(self._path)
             before = entries.pop(node, _NOTHING)
             if before != self._seen[node]:
                 raise ConflictError(
@@ -52,7 +53,7 @@ class LocalCluster:
                 record=None if record is None else document_of(record),
                 cordoned=before.cordoned if cordoned is None else cordoned,
             )
-            write_journal(self._path, entries if entry == _NOTHING else entries | {node: entry})
+            write_state(self._path, entries if entry == _NOTHING else entries | {node: entry})
             self._seen[node] = entry
 
     def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
@@ -69,13 +70,13 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
-        """Hold a lock beside the journal; the kernel drops it with the process, so a killed one blocks nobody."""
+        """Hold a lock beside the state file; the kernel drops it with the process, so a killed one blocks nobody."""
         path = self._path.with_suffix(".lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = path.open("a+", encoding="utf-8")
         except OSError as error:
-            raise JournalError(f"lock {path} cannot be opened: {error.strerror}") from error
+            raise StateFileError(f"lock {path} cannot be opened: {error.strerror}") from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.model import Machine, NodeProblem
+from provision.cluster.machine import Machine
+from provision.rollout.cluster import NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

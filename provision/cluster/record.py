@@ -1,4 +1,4 @@
-"""How a node's record is written down, in an annotation or in the journal: JSON, once, in one form.
+"""How a node's record is written down, in an annotation or in the state_file: JSON, once, in one form.
 
 The contract is ``docs/contracts/node-state``.
 """

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
-from provision.cluster.errors import RuntimeClassError
 from provision.cluster.exchange import Request, StatusError
 from provision.cluster.objects import RuntimeClass
+from provision.rollout.errors import RuntimeClassError
 
 if TYPE_CHECKING:
     from provision.cluster.api import Api

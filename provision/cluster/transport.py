@@ -17,8 +17,9 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, new_client_from_config_dict
 
-from provision.cluster.errors import KubeconfigError, UnreachableError
+from provision.cluster.errors import KubeconfigError
 from provision.cluster.exchange import Answer
+from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provision.planner.model import Problem
+from provision.node_plan import Problem
 from provision.spec.model import Capability, KernelModule
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from provision.driver.debian_version import DebianVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.planner.model import PackageVersion, Problem
+from provision.node_plan import PackageVersion, Problem
 
 if TYPE_CHECKING:
     from provision.driver.catalogue import Distribution
@@ -151,4 +151,4 @@ def _distance(version: str, wanted: str) -> tuple[int, list[int]]:
 def _numbers(version: str) -> list[int]:
     """Return the numbers of an upstream version, three of them."""
     parts = DebianVersion(version).upstream.split(".")
-    return [int(part) if part.isdigit() else 0 for part in [*parts, "0", "0"][:3]]
+    return [int(part) if part.isdecimal() else 0 for part in [*parts, "0", "0"][:3]]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import InventoryError
+from provision.fleet.errors import InventoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,9 @@
 """What can go wrong about the machines.
 
 GrapnelError
-├── FactsError    1   a node's facts are not what the contract says
-└── AnswerError   1   a node's daemon answers something else than was asked
+├── InventoryError   1   the inventory cannot be read, or names no machine
+├── FactsError       1   a node's facts do not follow the contract
+└── AnswerError      1   the answer of a node's daemon cannot be read
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 from provision.errors import GrapnelError
 
 
+class InventoryError(GrapnelError):
+    """The inventory cannot be read, or names no machine."""
+
+
 class FactsError(GrapnelError):
-    """A node's facts are not what the contract says."""
+    """A node's facts do not follow the contract."""
 
 
 class AnswerError(GrapnelError):
-    """A node's daemon answers something else than was asked."""
+    """The answer of a node's daemon cannot be read."""

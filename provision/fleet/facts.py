@@ -154,8 +154,8 @@ class Engine(_Value, frozen=True, kw_only=True):
         _tidy(self, "config_error", _MESSAGE)
 
 
-class Release(_Value, frozen=True, kw_only=True):
-    """What of grapnel is installed: the digest of the archive it came from."""
+class Installation(_Value, frozen=True, kw_only=True):
+    """An installed part of grapnel: the digest of the archive that it came from."""
 
     digest: grammar.Word
 
@@ -200,7 +200,7 @@ class NodeFacts(_Value, frozen=True, kw_only=True):
     files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
-    releases: Annotated[dict[grammar.Word, Release | None], Meta(max_length=32)] = {}
+    installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None
     device_holders: Annotated[tuple[DeviceHolder, ...], Meta(max_length=16384)] = ()
 
@@ -217,10 +217,10 @@ class NodeFacts(_Value, frozen=True, kw_only=True):
         """Return the state of a unit; one that systemd does not know is ``not-found``."""
         return self.services.get(unit) or Service()
 
-    def release_digest(self, part: str) -> str | None:
-        """Digest of an installed part of grapnel (``hook``, ``node``)."""
-        release = self.releases.get(part)
-        return None if release is None else release.digest
+    def installed_digest(self, part: str) -> str | None:
+        """Return the digest of an installed part of grapnel (``hook``, ``node``), None when it is not installed."""
+        installation = self.installed.get(part)
+        return None if installation is None else installation.digest
 
 
 def parse_facts(data: bytes | str | Mapping[str, Any], *, node: str = "") -> NodeFacts:
@@ -259,7 +259,7 @@ _BY_KEY: Final[Mapping[str, Any]] = {
     "files": FileState | None,
     "services": Service | None,
     "engines": Engine | None,
-    "releases": Release | None,
+    "installed": Installation | None,
 }
 _KEYED: Final = re.compile(r" - at `\$\.(\w+)\[\.\.\.\][^`]*`$")
 
@@ -294,5 +294,5 @@ def _wrong_key(raw: bytes, field: str) -> str:
 def _error(node: str, reason: str) -> FactsError:
     return FactsError(
         f"facts of {node}: {reason}",
-        hint="the collection on this machine and the controller may be of different releases: update both",
+        hint="the collection and the controller may be of different versions: update both",
     )

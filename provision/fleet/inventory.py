@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from provision.errors import InventoryError
 from provision.fleet.endpoint import Endpoint, parse_endpoint
+from provision.fleet.errors import InventoryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,4 +123,4 @@ def _all_names(groups: Mapping[str, _Group]) -> set[str]:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts n2 before n10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

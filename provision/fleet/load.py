@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.errors import DeclarationError, InventoryError
 from provision.fleet.ansible import export_inventory
+from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import VARIABLE, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.regular_file import read_beginning
 from provision.spec.document import MAX_BYTES, read_document
+from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.load import SPEC, Declaration, failed, load_declaration

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from provision.errors import InventoryError
+from provision.fleet.errors import InventoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,11 +13,6 @@ class Artifact(msgspec.Struct, frozen=True):
     path: str
     digest: str
 
-    @property
-    def short_digest(self) -> str:
-        """Return the part of the digest that file names and people use."""
-        return self.digest[:12]
-
 
 class Payload(msgspec.Struct, frozen=True):
     """Everything for nodes: the hook, the daemon per Python minor version, the text of the daemon's unit."""

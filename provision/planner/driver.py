@@ -10,10 +10,10 @@ from provision.driver.catalogue import root_packages
 from provision.driver.closure import DriverPackages, resolve_driver
 from provision.driver.debian_version import DebianVersion
 from provision.driver.pin import PIN_PATH, render_pin
+from provision.node_plan import Action, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.driver_packages import plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
 from provision.planner.kernel_module import plan_module
-from provision.planner.model import Action, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.part import Part, differs, package_manager_problems
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.debian_version import DebianVersion
+from provision.node_plan import Action, Disruption, Item, PackageVersion, Role
 from provision.planner.holders import describe_holders, holders
-from provision.planner.model import Action, Disruption, Item, PackageVersion, Role
 
 if TYPE_CHECKING:
     from provision.driver.closure import DriverPackages

@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.planner.model import FileContent
+from provision.node_plan import FileContent
 from provision.render import containerd, crio, docker
 from provision.render.base_spec import render_base_spec
 from provision.render.engine_file import shown

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planner.holders import describe_holders
-from provision.planner.model import Action, Disruption, Item, Problem, Role
 
 if TYPE_CHECKING:
     from provision.fleet.facts import KernelModule, NodeFacts

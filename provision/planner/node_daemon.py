@@ -1,4 +1,4 @@
-"""The node daemon's share of a node's plan: its release, its files, its service."""
+"""The node daemon's share of a node's plan: its archive, its files, its service."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from provision.node_plan import Action, Disruption, FileContent, Item, NodeDaemonVariables, Problem, Role
 from provision.planner.holders import DAEMON_UNIT
-from provision.planner.model import (
-    Action,
-    Disruption,
-    FileContent,
-    Item,
-    NodeDaemonVariables,
-    Problem,
-    Role,
-)
-from provision.planner.part import Part, is_restart_due, is_running, plan_files, plan_release, plan_service
+from provision.planner.part import Part, is_restart_due, is_running, plan_deployment, plan_files, plan_service
 from provision.render.node_config import NODE_CONFIG_PATH, render_node_config
 from provision.spec.model import Entitlement
 
@@ -36,17 +28,17 @@ def plan_node_daemon(
     """Return what makes the daemon run, or not run, as declared; it is restarted when the driver changes under it."""
     if not stack.plugin.enabled:
         return _disabled(facts)
-    release = payload.node.get(facts.node.python)
-    if release is None:
+    artifact = payload.node.get(facts.node.python)
+    if artifact is None:
         return Part(problems=(_unsupported_python(facts, payload),))
     files = (FileContent(NODE_CONFIG_PATH, render_node_config(stack)), FileContent(UNIT_PATH, payload.unit))
     changes = (
-        *plan_release(facts, Role.NODE_DAEMON, "node", release.digest),
+        *plan_deployment(facts, Role.NODE_DAEMON, "node", artifact.digest),
         *_writes(facts, stack, files),
     )
     restart = _restart(facts, changes, driver_changes=driver_changes)
     items = (*changes, *restart, *plan_service(facts, Role.NODE_DAEMON, DAEMON_UNIT))
-    return Part(items, (), _variables(items, release, files) if items else None)
+    return Part(items, (), _variables(items, artifact, files) if items else None)
 
 
 def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
@@ -96,12 +88,12 @@ def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool)
     return (Item(role=Role.NODE_DAEMON, action=Action.RESTART, target=DAEMON_UNIT, reason=reason),)
 
 
-def _variables(items: Sequence[Item], release: Artifact, files: Sequence[FileContent]) -> NodeDaemonVariables:
+def _variables(items: Sequence[Item], artifact: Artifact, files: Sequence[FileContent]) -> NodeDaemonVariables:
     actions = {item.action for item in items}
     written = {item.target for item in items if item.action is Action.WRITE}
     return NodeDaemonVariables(
-        node_daemon_archive=release.path if Action.RELEASE in actions else "",
-        node_daemon_digest=release.digest,
+        node_daemon_archive=artifact.path if Action.DEPLOY in actions else "",
+        node_daemon_digest=artifact.digest,
         node_daemon_files=tuple(file for file in files if file.path in written),
         node_daemon_enabled=True,
         node_daemon_restart=Action.RESTART in actions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from provision.planner.model import Action, FileContent, Item, Problem, Role
+from provision.node_plan import Action, FileContent, Item, Problem, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
 
 RESTART_MARKS = "/run/grapnel/restart"
+_PARTS = {"hook": "hook", "node": "node daemon"}  # in words
 _RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")
@@ -50,20 +51,22 @@ def plan_files(facts: NodeFacts, role: Role, files: Sequence[FileContent]) -> tu
     )
 
 
-def plan_release(facts: NodeFacts, role: Role, part: str, digest: str) -> tuple[Item, ...]:
-    """Return the exchange of an installed part of grapnel, nothing when it is the wanted one."""
-    installed = facts.release_digest(part)
+def plan_deployment(facts: NodeFacts, role: Role, part: str, digest: str) -> tuple[Item, ...]:
+    """Return what installs a part of grapnel, or replaces it; nothing when it is the one of the payload."""
+    installed = facts.installed_digest(part)
     if installed == digest:
         return ()
-    reason = "is not installed" if installed is None else "is another release"
+    name = _PARTS[part]
+    is_new = installed is None
+    reason = f"grapnel's {name} is not installed" if is_new else f"another version of grapnel's {name} is installed"
     return (
         Item(
             role=role,
-            action=Action.RELEASE,
+            action=Action.DEPLOY,
             target=part,
             from_=installed and installed[:12],
             to=digest[:12],
-            reason=f"grapnel's {part} {reason}",
+            reason=reason,
         ),
     )
 

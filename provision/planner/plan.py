@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.catalogue import find_distribution
+from provision.node_plan import NodePlan, Problem, Roles
 from provision.planner.driver import changes_driver, plan_driver
-from provision.planner.model import NodePlan, Problem, Roles
 from provision.planner.node_daemon import plan_node_daemon
 from provision.planner.runtime import plan_runtime
 

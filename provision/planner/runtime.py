@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from provision.node_plan import Action, Disruption, FileContent, Item, Problem, Role, RuntimeVariables
 from provision.planner.engines import ENGINES
-from provision.planner.model import (
-    Action,
-    Disruption,
-    FileContent,
-    Item,
-    Problem,
-    Role,
-    RuntimeVariables,
-)
 from provision.planner.part import (
     Part,
     is_restart_due,
     is_running,
     package_manager_problems,
+    plan_deployment,
     plan_files,
-    plan_release,
     plan_service,
 )
 from provision.render.containerd import is_same_configuration
@@ -71,7 +63,7 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     ]
     now = (
         *install,
-        *plan_release(facts, Role.RUNTIME, "hook", payload.hook.digest),
+        *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
         *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)),
     )
     variables = _variables(now, payload, _own_files(stack, engine), engine)
@@ -124,7 +116,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     if problem := _config_problem(facts, writes, engine):
         return Part(problems=(problem,))
     items = (
-        *plan_release(facts, Role.RUNTIME, "hook", payload.hook.digest),
+        *plan_deployment(facts, Role.RUNTIME, "hook", payload.hook.digest),
         *writes,
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
@@ -202,7 +194,7 @@ def _variables(
         runtime_engine=engine.name,
         runtime_packages=engine.packages if Action.INSTALL in actions else (),
         runtime_files=tuple(file for file in files if file.path in written),
-        runtime_hook_archive=payload.hook.path if Action.RELEASE in actions else "",
+        runtime_hook_archive=payload.hook.path if Action.DEPLOY in actions else "",
         runtime_hook_digest=payload.hook.digest,
         runtime_service=engine.service,
         runtime_restart=bool({Action.RESTART, Action.RELOAD} & actions),

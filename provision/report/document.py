@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Failure
-from provision.planner.model import shown_plan
+from provision.node_plan import shown_plan
 from provision.printable import printable_json
 
 if TYPE_CHECKING:

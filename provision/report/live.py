@@ -13,18 +13,20 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
-from provision.apply.model import NodeFinished, NodeTask, NodeWaits, PassStarted, PhaseEntered, Status
+from provision.apply.model import NodeFinished, NodeTask, PassStarted, Status
 from provision.report.console import Text
 from provision.report.plain import PlainView
 from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
-from provision.runner import TaskDone
+from provision.rollout.progress import NodeWaits, PhaseEntered
+from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import Console, RenderableType
 
-    from provision.apply.model import NodeResult, Progress
+    from provision.apply.model import NodeResult
+    from provision.rollout.progress import RolloutProgress
     from provision.runner import TaskStarted
 
 Clock = Callable[[], float]
@@ -35,7 +37,7 @@ REFRESH_S = 0.125
 class View(AbstractContextManager["View"], Protocol):
     """Shows progress while it is open."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: RolloutProgress) -> None:
         """Show what has happened."""
 
 
@@ -110,7 +112,7 @@ class LiveView:
         with self._turn:
             self._console.print(line)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: RolloutProgress) -> None:
         """Take note of what has happened; the picture follows by itself."""
         if isinstance(progress, PassStarted):
             self._line(progress.node).number = progress.number
@@ -164,8 +166,8 @@ class LiveView:
         if line is None:
             self._gathering[event.node] = isinstance(event, TaskDone)
         elif isinstance(event, TaskDone):
-            line.done += 1
-        else:
+            line.done += event.is_step and event.outcome is not Outcome.SKIPPED
+        elif event.is_step:
             line.task = "looking at the node again" if gathering else task_name(event.task, event.role)
             line.waits = ""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from provision.apply.model import NodeFinished, NodeTask, NodeWaits, PassStarted, PhaseEntered
+from provision.apply.model import NodeFinished, NodeTask, PassStarted
 from provision.report.terminal import count, phase_words, task_name
+from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from provision.apply.model import NodeResult, Progress
+    from provision.apply.model import NodeResult
+    from provision.rollout.progress import RolloutProgress
 
 
 class PlainView:
@@ -36,7 +38,7 @@ class PlainView:
     ) -> None:
         """Nothing is held."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: RolloutProgress) -> None:
         """Print what has happened, if it is worth a line."""
         if isinstance(progress, PassStarted):
             self._line(progress.node, f"pass {progress.number}: {count(progress.items, 'change')} to make")
@@ -67,7 +69,7 @@ class PlainView:
             self._line(waits.node, f"waits: {waits.reason}" if waits.is_out else waits.reason)
 
     def _task(self, done: TaskDone, *, gathering: bool) -> None:
-        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering else (Outcome.SKIPPED,)
+        quiet = (Outcome.SKIPPED, Outcome.OK) if gathering or not done.is_step else (Outcome.SKIPPED,)
         if done.outcome not in quiet:
             message = f": {done.message}" if done.message else ""
             self._line(done.node, f"{task_name(done.task, done.role)} … {done.outcome.value}{message}")

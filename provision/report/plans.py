@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from provision.apply.model import Failure
-from provision.planner.model import Action, Disruption
+from provision.node_plan import Action, Disruption
 from provision.report.console import Text
 from provision.report.terminal import ACTION_STYLES, DISRUPTION_STYLES, STATUS_STYLES, count, hanging, names, short
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.model import Assessment
-    from provision.planner.model import Item, NodePlan, Problem
+    from provision.node_plan import Item, NodePlan, Problem
 
 Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2

@@ -8,16 +8,16 @@ from rich.table import Table
 
 from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, count, names
-from provision.rollout.advance import evictable
+from provision.rollout.decision.advance import evictable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
 
+    from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import GpuPod
-    from provision.rollout.prepare import Prepared
-    from provision.rollout.snapshot import NodeState
 
 
 def render_rollout(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from provision.apply.model import Status
-from provision.planner.model import Action, Disruption
+from provision.node_plan import Action, Disruption
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from provision.apply.model import PhaseEntered
     from provision.report.console import Text
+    from provision.rollout.progress import PhaseEntered
 
 NAMES_SHOWN = 12
 HEAD_WIDTH = 40  # what a name may take of a line before the text behind it

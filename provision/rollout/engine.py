@@ -14,22 +14,25 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.failure import failure_of
-from provision.apply.model import Failure, NodeWaits, Note, PhaseEntered, Progress
-from provision.cluster.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
-from provision.cluster.model import EvictionOutcome, NodeProblem
-from provision.rollout.decide import decide
+from provision.apply.model import Failure, Note
+from provision.rollout.cluster import EvictionOutcome, NodeProblem
+from provision.rollout.decision.decide import decide
+from provision.rollout.decision.outcome import RolloutResult
+from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.model import Phase
-from provision.rollout.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from provision.apply.model import NodeResult, Observer
-    from provision.cluster.model import Cluster
-    from provision.rollout.policy import Policy
-    from provision.rollout.snapshot import NodeState
+    from provision.apply.model import NodeResult
+    from provision.rollout.cluster import Cluster
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.progress import RolloutObserver, RolloutProgress
     from provision.rollout.step import Steps
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
@@ -51,26 +54,13 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
-    """The world as the engine sees it; it looks again after ``poll_s`` at the latest."""
+class Adapters:
+    """What the engine acts through; it observes again after ``poll_s`` at the latest."""
 
     cluster: Cluster
     steps: Steps
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """What is known at the end. ``failures`` and ``swapped`` come from steps of this engine, ``moved`` its nodes."""
-
-    nodes: tuple[NodeState, ...]
-    moved: frozenset[str]
-    waiting: Mapping[str, str]
-    stop: str
-    failures: Mapping[str, Failure]
-    swapped: Mapping[str, NodeResult]
-    ended: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +83,29 @@ class Engine:
 
     def __init__(
         self,
-        seams: Seams,
+        adapters: Adapters,
         nodes: Sequence[NodeState],
         policy: Policy,
         *,
-        observe: Observer,
+        observe: RolloutObserver,
         cancel: threading.Event,
     ) -> None:
-        self._seams, self._cluster, self._clock = seams, seams.cluster, seams.clock
+        self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._clock()
-        self._pauses = pauses(seams.poll_s)
+        self._pauses = pauses(adapters.poll_s)
         self._still_since: datetime | None = None
         self._silent_since: datetime | None = None
-        self._events: queue.SimpleQueue[Progress | _StepEnded] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[RolloutProgress | _StepEnded] = queue.SimpleQueue()
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
-    def run(self) -> Ending:
+    def run(self) -> RolloutResult:
         """Bring the nodes to their ends. What goes wrong is in the result; only bugs are raised."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._nodes)), thread_name_prefix="step") as pool:
             try:
@@ -124,7 +114,7 @@ class Engine:
             except BaseException:
                 self._cancel.set()  # leaving the pool waits for its threads
                 raise
-        return Ending(
+        return RolloutResult(
             nodes=tuple(self._nodes.values()),
             moved=frozenset(self._moved),
             waiting=self._decision.waiting,
@@ -145,7 +135,7 @@ class Engine:
             self._tell(former, decision)
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
             self._observe(Note("", f"{error.message}: looking again"))
-            self._pause(self._seams.poll_s)
+            self._pause(self._adapters.poll_s)
             return False
         except UnreachableError as error:
             self._bear_silence(error)
@@ -157,7 +147,7 @@ class Engine:
             return False
         self._silent_since = None
         if any(isinstance(action, Write) for action in decision.actions):
-            self._pauses = pauses(self._seams.poll_s)
+            self._pauses = pauses(self._adapters.poll_s)
             self._pause(0)
         elif not decision.is_over:
             self._pause(next(self._pauses))
@@ -167,7 +157,7 @@ class Engine:
         """Begin nothing any more and wait for the steps that run; return whether there are none."""
         if not any(node.is_busy for node in self._nodes.values()):
             return True
-        self._pause(self._seams.poll_s)
+        self._pause(self._adapters.poll_s)
         return False
 
     def _bear_silence(self, error: UnreachableError) -> None:
@@ -178,7 +168,7 @@ class Engine:
         if now - self._silent_since >= GIVE_UP:
             self._stop = f"{error.message}, for {int(GIVE_UP.total_seconds())} seconds"
         else:
-            self._pause(self._seams.poll_s)
+            self._pause(self._adapters.poll_s)
 
     def _look(self) -> None:
         for name, view in self._cluster.observe(tuple(self._nodes)).items():
@@ -237,7 +227,7 @@ class Engine:
     def _begin_step(self, action: RunStep, pool: ThreadPoolExecutor) -> None:
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
-        future = pool.submit(self._seams.steps.carry_out, action.node, action.phase, self._events.put, self._cancel)
+        future = pool.submit(self._adapters.steps.run, action.node, action.phase, self._events.put, self._cancel)
         future.add_done_callback(lambda done: self._events.put(_StepEnded(action.node, action.phase, done)))
 
     def _pause(self, timeout_s: float) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.converge import converge, reassess
 from provision.apply.follow import Followed, follow
-from provision.apply.machinery import DAEMON_RESULT
 from provision.apply.model import Failure, Note, Status
+from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.errors import AnswerError
-from provision.fleet.released import parse_released
+from provision.fleet.release_result import parse_release_result
+from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
-from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
 from provision.spec.model import Capability
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
-    from provision.apply.machinery import Machinery
+    from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
     from provision.spec.model import Driver, StackSpec
 
@@ -29,15 +29,15 @@ EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class NodeSteps:
-    """Carries steps out through the machinery of an apply; ``stacks`` are the nodes' declarations.
+    """Carries steps out through the context of an apply; ``stacks`` are the nodes' declarations.
 
     A node without a daemon is asked as well: the collection then looks itself who holds a GPU, and what is loaded.
     """
 
-    machinery: Machinery
+    context: ApplyContext
     stacks: Mapping[str, StackSpec]
 
-    def carry_out(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Do what the phase is about; doing it again does no harm."""
         if phase is Phase.RELEASE:
             return self._release(node, observe, cancel)
@@ -52,7 +52,7 @@ class NodeSteps:
         if followed.failure is not None:
             return StepOutcome(failure=followed.failure)
         try:
-            answer = parse_released(followed.values.get(DAEMON_RESULT))
+            answer = parse_release_result(followed.values.get(DAEMON_RESULT))
         except AnswerError as error:
             return _failed(error.message)
         if not answer.released:
@@ -66,10 +66,10 @@ class NodeSteps:
 
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Look at the node again, as it has changed since it was planned for, and bring it to its declaration."""
-        looked = reassess(self.machinery, node, observe, cancel)
+        looked = reassess(self.context, node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        result = converge(self.machinery, node, looked, observe, cancel)
+        result = converge(self.context, node, looked, observe, cancel)
         return StepOutcome(failure=result.failure, swapped=result)
 
     def _verify(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
@@ -83,9 +83,9 @@ class NodeSteps:
     def _daemon(
         self, phase: Phase, node: str, variables: Mapping[str, object], observe: Observer, cancel: threading.Event
     ) -> Followed:
-        request = self.machinery.playbooks.daemon(phase.value, node, variables)
+        request = self.context.playbooks.daemon(phase.value, node, variables)
         asks_only = phase is Phase.RELEASE  # it is asked again and again while somebody holds a GPU
-        return follow(self.machinery.runner, request, observe, cancel, gathering=asks_only)
+        return follow(self.context.runner, request, observe, cancel, gathering=asks_only)
 
 
 def render_expectation(driver: Driver) -> dict[str, object]:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import threading
 
     from provision.apply.model import Failure, NodeResult, Observer
+    from provision.rollout.decision.snapshot import Holder
     from provision.rollout.model import Phase
-    from provision.rollout.snapshot import Holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +28,5 @@ class StepOutcome:
 class Steps(Protocol):
     """Carries out the phases RELEASE, SWAP, VERIFY and RESUME on nodes."""
 
-    def carry_out(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it."""

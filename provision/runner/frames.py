@@ -30,7 +30,7 @@ class FrameError(Exception):
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What Ansible knows of an event; ``time`` in seconds since the epoch.
 
-    ``id`` names the task; ``refused`` says why an answer was not passed on.
+    ``id`` names the task, ``action`` the module or action that it runs, ``refused`` why an answer was not passed on.
     """
 
     event: Literal["started", "ok", "failed", "skipped", "unreachable", "no-hosts", "stats"]
@@ -38,6 +38,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     size: Annotated[int, msgspec.Meta(ge=0, le=MAX_BODY_BYTES)]
     node: _Name = ""
     task: _Name = ""
+    action: _Name = ""
     role: _Name = ""
     id: _Name = ""
     changed: bool = False
@@ -93,11 +94,6 @@ class Decoder:
 
     _buffer: bytearray = field(default_factory=bytearray)
     _header: Header | None = None
-
-    @property
-    def is_between(self) -> bool:
-        """Whether nothing of a further frame has come."""
-        return self._header is None and not self._buffer
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are complete now; raises `FrameError`."""

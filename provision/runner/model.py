@@ -47,11 +47,12 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskStarted:
-    """A task began on a node."""
+    """A task began on a node; ``is_step`` is false for one that only arranges or checks others, such as an include."""
 
     node: str
     task: str
     role: str = ""
+    is_step: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class TaskDone:
 
     ``message`` is one line, empty unless something went wrong; ``tail`` the last lines of what the task
     printed, ``values`` the result's keys that the request asked to keep, each as the JSON that came: whoever wants it
-    decodes it by type. ``ignored`` says that the playbook goes on in spite of the failure.
+    decodes it by type. ``ignored`` says that the playbook goes on in spite of the failure, ``is_step`` what it
+    says of `TaskStarted`.
     """
 
     node: str
@@ -71,6 +73,7 @@ class TaskDone:
     tail: tuple[str, ...] = ()
     values: Mapping[str, bytes] = field(default_factory=dict)
     ignored: bool = False
+    is_step: bool = True
 
 
 @dataclass(frozen=True, slots=True)

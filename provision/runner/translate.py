@@ -30,6 +30,21 @@ _OUTCOMES: Final = {
     "skipped": Outcome.SKIPPED,
     "unreachable": Outcome.UNREACHABLE,
 }
+# Actions that read, check and arrange: they do nothing on a node.
+_NO_STEPS: Final = frozenset(
+    {
+        "assert",
+        "fail",
+        "import_role",
+        "import_tasks",
+        "include_role",
+        "include_tasks",
+        "include_vars",
+        "meta",
+        "set_fact",
+        "validate_argument_spec",
+    }
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(
     r"^(?:(?:Task|Action|Module) failed(?: with exception)?:\s*"
@@ -67,7 +82,7 @@ class Translator:
 
     def _start(self, header: Header) -> TaskStarted:
         self._open[header.node, header.id] += 1
-        return TaskStarted(header.node, header.task, header.role)
+        return TaskStarted(header.node, header.task, header.role, _is_step(header))
 
     def _end(self, header: Header, body: bytes) -> TaskDone:
         if not self._open[header.node, header.id]:
@@ -79,6 +94,10 @@ class Translator:
             return _done(header, decode_answer(body))
         except BROKEN as error:
             return _refusal(header, f"its answer was refused: {error}")
+
+
+def _is_step(header: Header) -> bool:
+    return header.action.rpartition(".")[2] not in _NO_STEPS
 
 
 def _refusal(header: Header, reason: str) -> TaskDone:
@@ -100,6 +119,7 @@ def _done(header: Header, answer: Answer) -> TaskDone:
         tail=_tail(answer) if went_wrong else (),
         values={key: bytes(value) for key, value in answer.values.items()},
         ignored=header.ignored,
+        is_step=_is_step(header),
     )
 
 

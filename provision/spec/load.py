@@ -6,9 +6,9 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from provision.errors import DeclarationError
 from provision.regular_file import read_beginning
 from provision.spec.document import MAX_BYTES, UNREADABLE, Document, read_document
+from provision.spec.errors import DeclarationError
 from provision.spec.findings import Finding, KeyPath, Severity, dotted, in_reading_order
 from provision.spec.model import GpuStack
 from provision.spec.rules import judge

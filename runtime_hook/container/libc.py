@@ -37,10 +37,10 @@ else:
     from _ctypes import dlsym as _address_in
     from _ctypes import get_errno as last_errno
 
-    class c_char(_SimpleCData):  # noqa: D101, N801 - as ctypes has it
+    class c_char(_SimpleCData):  # noqa: N801 - as ctypes has it
         _type_ = "c"
 
-    class c_long(_SimpleCData):  # noqa: D101, N801 - as ctypes has it
+    class c_long(_SimpleCData):  # noqa: N801 - as ctypes has it
         _type_ = "l"
 
     class _Function(CFuncPtr):

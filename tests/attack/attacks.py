@@ -280,7 +280,7 @@ def _claims() -> tuple[Attack, ...]:
     plan = {"node": HONEST, "items": [], "problems": [], "roles": {"node_daemon": {"node_daemon_archive": SECRET}}}
     names: dict[str, object] = {
         "grapnel_plan": plan,
-        "carry_out_plan": plan,
+        "apply_plan": plan,
         "grapnel_payload": "/tmp",
         "grapnel_declaration": {"file": SECRET, "stacks": {HONEST: {}}},
         "runtime_files": [{"path": "/etc/shadow", "content": "", "mode": "0666"}],

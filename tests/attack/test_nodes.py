@@ -96,7 +96,7 @@ def test_a_playbook_takes_no_plan_from_a_node(modules: str, pair: Pair) -> None:
     pair.hostile.run(["rm", "-f", STOLEN, HOOK_CONFIG])
     before = pair.fingerprint()
     plan = stealing_plan()
-    facts = {"grapnel_plan": plan, "grapnel_planned": {"plan": plan}, "carry_out_plan": plan}
+    facts = {"grapnel_plan": plan, "grapnel_planned": {"plan": plan}, "apply_plan": plan}
     facts |= {"node_daemon_archive": SECRET, "ansible_connection": "local"}
     attack = Attack(name="steal", harm=Harm.CONTROLLER, values=((("ansible_facts",), facts),), modules=(modules,))
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.functional
 # What Ansible itself would take an order from; the names of variables are a table of `test_answers`.
 TAKEN = (
     "the fact grapnel_plan",
-    "the fact carry_out_plan",
+    "the fact apply_plan",
     "the fact ansible_connection",
     "a host of its own",
     "a group of its own",

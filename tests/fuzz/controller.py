@@ -13,15 +13,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
-from provision.cluster.errors import JournalError, RecordError
-from provision.cluster.journal import read_journal
+from provision.cluster.errors import RecordError, StateFileError
 from provision.cluster.record import decode_record, encode_record
+from provision.cluster.state_file import read_state
 from provision.fleet.errors import AnswerError, FactsError
 from provision.fleet.facts import parse_facts
-from provision.fleet.released import parse_released
-from provision.planner.model import decode_plan, encode_plan
+from provision.fleet.release_result import parse_release_result
+from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.render import containerd, crio, docker
 from provision.render.errors import EngineConfigError
@@ -66,7 +68,7 @@ def node_facts(data: bytes) -> None:
 def released(data: bytes) -> None:
     """What a daemon says of who holds a GPU can be shown as it is."""
     try:
-        found = parse_released(data)
+        found = parse_release_result(data)
     except AnswerError as refusal:
         _assert_tidy(refusal)
         return
@@ -81,7 +83,7 @@ def plan_answer(data: bytes) -> None:
         _assert_tidy(refusal)
         return
     if answer.plan is not None:
-        assert decode_plan(encode_plan(answer.plan)) == answer.plan
+        assert msgspec.json.decode(msgspec.json.encode(answer.plan), type=NodePlan) == answer.plan
 
 
 def record(data: bytes) -> None:
@@ -95,13 +97,13 @@ def record(data: bytes) -> None:
     assert (again.phase, again.target, again.since) == (found.phase, found.target, found.since)
 
 
-def journal(data: bytes) -> None:
-    """A journal is read, or is said to be unreadable."""
-    descriptor = os.memfd_create("journal")
+def state_file(data: bytes) -> None:
+    """A state file is read, or refused as unreadable."""
+    descriptor = os.memfd_create("state-file")
     try:
         os.write(descriptor, data)
-        read_journal(Path(f"/proc/self/fd/{descriptor}"))
-    except JournalError as refusal:
+        read_state(Path(f"/proc/self/fd/{descriptor}"))
+    except StateFileError as refusal:
         _assert_tidy(refusal)
     finally:
         os.close(descriptor)
@@ -109,7 +111,7 @@ def journal(data: bytes) -> None:
 
 def documents(data: bytes) -> None:
     """Every small document of JSON, with the same bytes."""
-    for decoder in (released, plan_answer, record, journal):
+    for decoder in (released, plan_answer, record, state_file):
         decoder(data)
 
 

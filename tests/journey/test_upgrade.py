@@ -32,7 +32,7 @@ def node(site: Site) -> Iterator[Node]:
 
 @pytest.fixture(autouse=True)
 def state(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the journal in the test's own folder."""
+    """Keep the state file in the test's own folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
 
 
@@ -49,8 +49,8 @@ def until(lines: Iterable[str], words: str) -> Iterator[str]:
 
 
 def record(controller: Controller) -> dict[str, str]:
-    (journal,) = (controller.folder / "state" / "grapnel").glob("journal-*.json")
-    found: dict[str, str] = json.loads(journal.read_text())["nodes"][NAME]["record"]
+    (state_file,) = (controller.folder / "state" / "grapnel").glob("node-state-*.json")
+    found: dict[str, str] = json.loads(state_file.read_text())["nodes"][NAME]["record"]
     return found
 
 

@@ -139,6 +139,7 @@ class Kernel:
         self.machine.write(f"/proc/{pid}/comm", f"{command}\n")
         self.machine.write(f"/proc/{pid}/cgroup", f"0::/system.slice/{unit}\n")
         (self.machine.root / f"proc/{pid}/fd").mkdir()
+        (self.machine.root / f"proc/{pid}/maps").touch()
         (self.machine.root / f"proc/{pid}/fd/0").symlink_to("/dev/nvidia0")
         self._pids.add(pid)
         self._show()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,15 +10,16 @@ from ansible_collections.grapnel.node.plugins.module_utils.device_holders import
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
 from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 from hypothesis import given
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
     from tests.playbooks.fakes import Machine
 
@@ -26,6 +28,20 @@ def add_function(machine: Machine, address: str, vendor: str, pci_class: str, nu
     folder = f"/sys/bus/pci/devices/{address}"
     for name, text in (("vendor", vendor), ("device", "0x20B0"), ("class", pci_class), ("numa_node", numa_node)):
         machine.write(f"{folder}/{name}", f"{text}\n")
+
+
+@pytest.mark.parametrize("number", ["", "²", "1²", "-1", "x"])
+def test_a_numa_node_that_is_no_number_is_unknown(machine: Machine, number: str) -> None:
+    add_function(machine, "0000:10:00.0", "0x10de", "0x030000", number)
+
+    assert [gpu["numa_node"] for gpu in read_gpus(machine.host)] == [None]
+
+
+@pytest.mark.parametrize("number", ["", "²", "-1"])
+def test_a_count_of_uses_that_is_no_number_counts_nothing(machine: Machine, number: str) -> None:
+    machine.write("/sys/module/nvidia/refcnt", f"{number}\n")
+
+    assert users_of(machine.host, "nvidia") == ([], 0)
 
 
 def test_gpus_are_nvidias_functions_with_a_display_class(machine: Machine) -> None:
@@ -165,6 +181,7 @@ def test_a_driver_that_leaves_device_nodes_to_others_is_obeyed(machine: Machine)
 def add_process(machine: Machine, pid: int, *targets: str, cgroup: str = "/system.slice/job.service") -> None:
     machine.write(f"/proc/{pid}/comm", f"job{pid}\n")
     machine.write(f"/proc/{pid}/cgroup", f"0::{cgroup}\n")
+    machine.write(f"/proc/{pid}/maps")
     folder = machine.root / f"proc/{pid}/fd"
     folder.mkdir()
     for number, target in enumerate(targets):
@@ -319,6 +336,27 @@ def test_a_package_database_that_cannot_be_read_is_an_error_and_not_an_empty_one
 
     with pytest.raises(HostError, match="/var/lib/dpkg/status cannot be read as a file of at most 64 MiB"):
         read_installed(machine.host)
+
+
+class Hanging(Host):
+    """A machine with a process whose memory is locked by a call that hangs."""
+
+    may_go_on = threading.Event()
+
+    def open(self, absolute: str) -> BinaryIO:
+        if absolute.endswith("/maps"):
+            self.may_go_on.wait()
+        return super().open(absolute)
+
+
+def test_mappings_that_cannot_be_read_in_time_leave_the_descriptors(machine: Machine) -> None:
+    add_process(machine, 20, "/dev/nvidia0")
+    host = Hanging(machine.root, machine.host.run)
+
+    (holder,) = read_device_holders(host, patience_s=0.01)
+    host.may_go_on.set()
+
+    assert holder["devices"] == ["/dev/nvidia0"]
 
 
 def test_a_thousand_holders_are_told_and_no_more(machine: Machine) -> None:

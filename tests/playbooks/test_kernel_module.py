@@ -10,8 +10,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Ho
 from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import (
     KernelModuleError,
     bring_to,
-    look,
     obstacles_to,
+    read_state,
     require_on_disk,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RELOAD_MARK
@@ -66,7 +66,7 @@ def test_what_was_loaded_is_unloaded_and_loaded_again_in_the_other_version(machi
         "modprobe nvidia_drm",
     ]
     assert not is_marked(machine)
-    assert look(machine.host).is_as_wanted(NEW)
+    assert read_state(machine.host).is_as_wanted(NEW)
 
 
 def test_a_node_without_a_loaded_module_gets_what_cuda_needs(machine: Machine) -> None:
@@ -116,7 +116,7 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without an open /dev/nvidia"):
+    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something that has no node of it open"):
         exchange(machine)
 
     assert changes(machine) == []
@@ -214,10 +214,10 @@ def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machin
     with pytest.raises(KernelModuleError, match=r"550\.163\.01 is loaded, but not nvidia_drm: modprobe: ERROR"):
         exchange(machine)
 
-    assert not look(machine.host).is_as_wanted(NEW)
+    assert not read_state(machine.host).is_as_wanted(NEW)
     kernel.broken = set()
     exchange(machine)
-    assert look(machine.host).is_as_wanted(NEW)
+    assert read_state(machine.host).is_as_wanted(NEW)
 
 
 def test_a_service_that_does_not_start_again_is_a_failure_that_the_next_run_repeats(machine: Machine) -> None:
@@ -227,12 +227,12 @@ def test_a_service_that_does_not_start_again_is_a_failure_that_the_next_run_repe
 
     with pytest.raises(KernelModuleError, match=r"550.163.01 is loaded, but systemctl start .*: Job failed"):
         exchange(machine)
-    assert not look(machine.host).is_as_wanted(NEW)
+    assert not read_state(machine.host).is_as_wanted(NEW)
     machine.teach(f"systemctl start {Kernel.SERVICE}", known)
     exchange(machine)
 
     assert kernel.service_runs
-    assert look(machine.host).is_as_wanted(NEW)
+    assert read_state(machine.host).is_as_wanted(NEW)
 
 
 @pytest.mark.parametrize(("loaded", "on_disk", "found"), [(OLD, OLD, OLD), (OLD, None, "none"), (None, OLD, OLD)])
@@ -250,13 +250,13 @@ def test_a_version_that_is_not_on_disk_is_refused(
 def test_a_loaded_version_need_not_be_on_disk(machine: Machine) -> None:
     Kernel(machine, NEW, None)
 
-    require_on_disk(look(machine.host), NEW)
+    require_on_disk(read_state(machine.host), NEW)
 
 
 def test_the_daemon_counts_unless_it_will_be_told_to_release(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW)
     kernel.add_process(812, "grapnel-node", DAEMON_UNIT)
-    state = look(machine.host)
+    state = read_state(machine.host)
 
     assert obstacles_to(machine.host, state, NEW) == [
         "grapnel-node (pid 812, grapnel-node.service) has /dev/nvidia0 open"
@@ -269,11 +269,11 @@ def test_a_mark_that_cannot_be_read_counts_as_unfinished(machine: Machine) -> No
     kernel = Kernel(machine, NEW, NEW)
     machine.write(RELOAD_MARK, "{")
 
-    assert not look(machine.host).is_as_wanted(NEW)
+    assert not read_state(machine.host).is_as_wanted(NEW)
     exchange(machine)
 
     assert kernel.loaded == dict.fromkeys(ALL, NEW)
-    assert look(machine.host).is_as_wanted(NEW)
+    assert read_state(machine.host).is_as_wanted(NEW)
 
 
 class KilledError(BaseException):
@@ -303,7 +303,7 @@ def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machi
     except KilledError:
         is_whole = False
 
-    state = look(machine.host)
+    state = read_state(machine.host)
     if not state.is_as_wanted(NEW):
         assert not is_whole
         exchange(machine)

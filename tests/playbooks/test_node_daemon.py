@@ -11,10 +11,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     LAUNCHER,
     Call,
     DaemonError,
-    carry_out,
+    call_daemon,
     failed_checks,
+    inspect,
     is_installed,
-    look,
     would_change,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, SITE_MARK
@@ -48,20 +48,20 @@ def is_marked(machine: Machine) -> bool:
 def test_a_free_node_is_released(machine: Machine) -> None:
     says(machine, "release", {"released": True, "holders": []})
 
-    assert carry_out(machine.host, call("release"), STILL) == {"released": True, "holders": []}
+    assert call_daemon(machine.host, call("release"), STILL) == {"released": True, "holders": []}
     assert machine.calls == [f"{LAUNCHER} release --json --timeout 30"]
 
 
 def test_whoever_holds_a_gpu_is_in_the_result_and_no_failure(machine: Machine) -> None:
     says(machine, "release", {"released": True, "holders": [TRAIN]}, 3)
 
-    assert carry_out(machine.host, call("release"), STILL)["holders"] == [TRAIN]
+    assert call_daemon(machine.host, call("release"), STILL)["holders"] == [TRAIN]
 
 
 def test_the_driver_s_own_services_are_no_holders(machine: Machine) -> None:
     says(machine, "release", {"released": True, "holders": [PERSISTENCE]}, 3)
 
-    assert carry_out(machine.host, call("release"), STILL)["holders"] == []
+    assert call_daemon(machine.host, call("release"), STILL)["holders"] == []
 
 
 def test_holders_are_waited_for(machine: Machine) -> None:
@@ -69,7 +69,7 @@ def test_holders_are_waited_for(machine: Machine) -> None:
     machine.teach(f"{LAUNCHER} release", lambda: Finished(3, json.dumps({"released": True, "holders": next(answers)})))
     moments = iter([0.0, 0.5, 1.0])
 
-    result = carry_out(machine.host, call("release", wait_s=60), Clock(lambda: next(moments), lambda _seconds: None))
+    result = call_daemon(machine.host, call("release", wait_s=60), Clock(lambda: next(moments), lambda _seconds: None))
 
     assert result["holders"] == []
     assert len(machine.calls) == 3
@@ -79,7 +79,7 @@ def test_waiting_ends(machine: Machine) -> None:
     says(machine, "release", {"released": True, "holders": [TRAIN]}, 3)
     moments = iter([0.0, 0.5, 1.5])
 
-    result = carry_out(machine.host, call("release", wait_s=1), Clock(lambda: next(moments), lambda _seconds: None))
+    result = call_daemon(machine.host, call("release", wait_s=1), Clock(lambda: next(moments), lambda _seconds: None))
 
     assert result["holders"] == [TRAIN]
 
@@ -95,7 +95,7 @@ def test_an_expectation_is_handed_over_as_a_file(machine: Machine) -> None:
 
     machine.teach(f"{LAUNCHER} verify --json --timeout 30 --expect", read)
 
-    assert carry_out(machine.host, call("verify", expect=expect), STILL)["ok"] is True
+    assert call_daemon(machine.host, call("verify", expect=expect), STILL)["ok"] is True
     assert seen == [expect]
 
 
@@ -107,7 +107,7 @@ def test_failed_checks_are_named(machine: Machine) -> None:
     ]
     says(machine, "verify", {"ok": False, "checks": checks}, 3)
 
-    result = carry_out(machine.host, call("verify", expect={}), STILL)
+    result = call_daemon(machine.host, call("verify", expect={}), STILL)
 
     assert failed_checks(result) == ["module-version: the loaded module is 1", "gpu-count: expected 4, found 3"]
 
@@ -133,7 +133,7 @@ def test_a_failure_is_told_in_the_daemon_s_words(answer: Finished, message: str,
     machine.teach(f"{LAUNCHER} release", lambda: answer)
 
     with pytest.raises(DaemonError, match=message):
-        carry_out(machine.host, call("release"), STILL)
+        call_daemon(machine.host, call("release"), STILL)
 
 
 def test_a_daemon_that_offers_nothing_says_why(machine: Machine) -> None:
@@ -141,7 +141,7 @@ def test_a_daemon_that_offers_nothing_says_why(machine: Machine) -> None:
     machine.write(SITE_MARK)
 
     with pytest.raises(DaemonError, match="grapnel-node resume failed: no gpu answers"):
-        carry_out(machine.host, call("resume"), STILL)
+        call_daemon(machine.host, call("resume"), STILL)
 
     assert is_marked(machine)
 
@@ -151,11 +151,11 @@ def test_who_took_the_gpus_out_of_service_gives_them_back(machine: Machine) -> N
     says(machine, "release", {"released": True, "holders": []})
     says(machine, "resume", {"offered": 4})
 
-    carry_out(machine.host, call("release", marked=True), STILL)
+    call_daemon(machine.host, call("release", marked=True), STILL)
     machine.write(RELEASED)
     assert is_marked(machine)
     assert would_change(machine.host, call("resume", marked=True))
-    result = carry_out(machine.host, call("resume", marked=True), STILL)
+    result = call_daemon(machine.host, call("resume", marked=True), STILL)
 
     assert result == {"offered": 4}
     assert not is_marked(machine)
@@ -166,10 +166,10 @@ def test_what_somebody_else_took_out_of_service_stays_so(machine: Machine) -> No
     machine.write(RELEASED)
     says(machine, "release", {"released": True, "holders": []})
 
-    carry_out(machine.host, call("release", marked=True), STILL)
+    call_daemon(machine.host, call("release", marked=True), STILL)
     assert not is_marked(machine)
     assert not would_change(machine.host, call("resume", marked=True))
-    result = carry_out(machine.host, call("resume", marked=True), STILL)
+    result = call_daemon(machine.host, call("resume", marked=True), STILL)
 
     assert result == {}
     assert not [line for line in machine.calls if " resume " in line]
@@ -180,7 +180,7 @@ def test_a_person_gives_back_whatever_it_was(machine: Machine) -> None:
     machine.write(SITE_MARK)
     says(machine, "resume", {"offered": 4})
 
-    assert carry_out(machine.host, call("resume"), STILL) == {"offered": 4}
+    assert call_daemon(machine.host, call("resume"), STILL) == {"offered": 4}
     assert not is_marked(machine)
 
 
@@ -206,9 +206,9 @@ def test_a_node_without_a_daemon_offers_nothing_and_is_looked_at(machine: Machin
     kernel = Kernel(machine, "535.309.01", None, service=True)
     kernel.add_process(4711, "train", "job.scope")
 
-    released = look(machine.host, call("release"))
-    right = look(machine.host, call("verify", expect={"driverVersion": "535.309.01"}))
-    wrong = look(machine.host, call("verify", expect={"driverVersion": "550.163.01"}))
+    released = inspect(machine.host, call("release"))
+    right = inspect(machine.host, call("verify", expect={"driverVersion": "535.309.01"}))
+    wrong = inspect(machine.host, call("verify", expect={"driverVersion": "550.163.01"}))
 
     assert not is_installed(machine.host)
     assert not would_change(machine.host, call("release"))
@@ -216,4 +216,4 @@ def test_a_node_without_a_daemon_offers_nothing_and_is_looked_at(machine: Machin
     assert [holder["pid"] for holder in released["holders"]] == [4711]
     assert right["ok"] is True
     assert failed_checks(wrong) == ["module-version: the loaded kernel module is 535.309.01"]
-    assert look(machine.host, call("resume")) == {"offered": 0}
+    assert inspect(machine.host, call("resume")) == {"offered": 0}

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
+from provision.node_plan import DriverVariables, NodeDaemonVariables, RuntimeVariables
 from provision.payload.sources import find_sources
-from provision.planner.model import DriverVariables, NodeDaemonVariables, RuntimeVariables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +49,11 @@ def test_the_planner_fills_exactly_the_roles_variables(role: str, values: type[m
 
 @pytest.mark.parametrize("role", VARIABLES)
 def test_carrying_out_hands_every_variable_on(role: str) -> None:
-    tasks = read("roles/carry_out/tasks/main.yml")
+    tasks = read("roles/apply/tasks/main.yml")
     (task,) = (one for one in tasks if one.get("vars", {}).keys() & options(role).keys())
 
     assert task["ansible.builtin.include_role"]["name"] == f"grapnel.node.{role}"
-    assert task["vars"] == {name: f"{{{{ carry_out_plan.roles.{role}.{name} }}}}" for name in options(role)}
+    assert task["vars"] == {name: f"{{{{ apply_plan.roles.{role}.{name} }}}}" for name in options(role)}
 
 
 def test_every_role_is_a_table_of_contents() -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.snapshot import Snapshot
+from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, gpus, make_dev, write_driver
 
 if TYPE_CHECKING:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from lab.kubelet import AllocationRefused, Books, Container, Pod
 from lab.kubelet.books import Plugin
-from plugin.allocation import allocate, prepare_table
+from plugin.allocation.preference.choice import prefer
+from plugin.allocation.table import allocate, prepare_table
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import Snapshot
 from plugin.errors import KubeletError, RequestError
-from plugin.holdings import HoldingsView
-from plugin.inventory import Inventory, next_inventory
-from plugin.kubelet.podresources import parse_given
+from plugin.kubelet.pod_resources.client import parse_given
+from plugin.kubelet.pod_resources.holdings import HoldingsView
 from plugin.log import Journal
-from plugin.preference.choice import prefer
-from plugin.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from plugin.metrics.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import Given
 
 RESOURCE = "nvidia.com/gpu"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.cgroup import Place
-    from plugin.metrics.attribution import PodContainer
+    from plugin.holders.cgroup import Place
+    from plugin.kubelet.pod_resources.attribution import PodContainer
 
 
 class ProcFolder:

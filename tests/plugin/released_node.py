@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.kubelet import Kubelet
+from tests.plugin.daemon.test_daemon import open_when_read
 from tests.plugin.daemon_process import DaemonProcess
 from tests.plugin.fakes import gpus
-from tests.plugin.test_daemon import open_when_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ import os
 import sys
 from pathlib import Path
 
-from plugin.daemon import Daemon, Surroundings
-from plugin.kubelet.link import Timing
+from plugin.daemon.daemon import Daemon, Surroundings
+from plugin.daemon.systemd import notify
+from plugin.devices.stall import STALL_S
+from plugin.kubelet.registration.link import Timing
 from plugin.log import Journal, configure
-from plugin.notify import notify
 from plugin.settings.load import Given, load
-from plugin.stall import STALL_S
 from tests.plugin.fakes import FileSource, read_telemetry
 
 

@@ -19,10 +19,10 @@ from provision.fleet.facts import (
     Engine,
     FileState,
     Gpu,
+    Installation,
     InstalledPackage,
     KernelModule,
     NodeFacts,
-    Release,
     Service,
     parse_facts,
 )
@@ -34,7 +34,7 @@ from provision.planner.plan import plan_node
 from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
-    from provision.planner.model import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
+    from provision.node_plan import DriverVariables, Item, NodeDaemonVariables, NodePlan, RuntimeVariables
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -199,9 +199,9 @@ def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
         facts = replace(facts, engines={name: Engine(binary=f"/usr/bin/{name}", version=VERSIONS[name])})
         if name == "containerd" and facts.file("/etc/containerd/config.toml") is None:
             facts = edit_file(facts, "/etc/containerd/config.toml", DEBIAN_CONFIG)
-    releases = dict(facts.releases)
+    installed = dict(facts.installed)
     if variables.runtime_hook_archive:
-        releases["hook"] = Release(digest=variables.runtime_hook_digest)
+        installed["hook"] = Installation(digest=variables.runtime_hook_digest)
     written = {each.path: make_file(each.content, each.mode) for each in variables.runtime_files}
     files = facts.files | written
     services = dict(facts.services)
@@ -211,7 +211,7 @@ def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
         services[variables.runtime_service] = RUNNING
     return replace(
         facts,
-        releases=releases,
+        installed=installed,
         files=files,
         services=services,
         engines={variables.runtime_engine: replace(_engine(facts, variables.runtime_engine), config_error=None)},
@@ -225,9 +225,9 @@ def _engine(facts: NodeFacts, name: str) -> Engine:
 
 
 def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> NodeFacts:
-    releases = dict(facts.releases)
+    installed = dict(facts.installed)
     if variables.node_daemon_archive:
-        releases["node"] = Release(digest=variables.node_daemon_digest)
+        installed["node"] = Installation(digest=variables.node_daemon_digest)
     written = {each.path: make_file(each.content, each.mode) for each in variables.node_daemon_files}
     stopped = Service(load="loaded", active="inactive", enabled="disabled")
     service = RUNNING if variables.node_daemon_enabled else stopped
@@ -236,7 +236,7 @@ def _apply_node_daemon(facts: NodeFacts, variables: NodeDaemonVariables) -> Node
         files.pop(f"{RESTART_MARKS}/grapnel-node.service", None)
     if variables.node_daemon_enabled:
         assert files[UNIT_PATH] is not None
-    return replace(facts, releases=releases, files=files, services=facts.services | {"grapnel-node.service": service})
+    return replace(facts, installed=installed, files=files, services=facts.services | {"grapnel-node.service": service})
 
 
 def as_json(facts: NodeFacts) -> dict[str, Any]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.errors import JournalError, KubeconfigError
-from provision.cluster.journal import read_journal
+from provision.cluster.errors import KubeconfigError, StateFileError
 from provision.cluster.kubeconfig import read_kubeconfig
-from provision.errors import DeclarationError, GrapnelError
+from provision.cluster.state_file import read_state
 from provision.payload.errors import PayloadError
 from provision.payload.store import MANIFEST, read_manifest
 from provision.regular_file import read_regular
+from provision.spec.errors import DeclarationError
 from provision.spec.load import load_declaration
+
+if TYPE_CHECKING:
+    from provision.errors import GrapnelError
 
 Reader = Callable[[Path], object]
 
@@ -33,7 +37,7 @@ UNFIT: dict[str, tuple[Callable[[Path], None], str]] = {
 READERS: dict[str, tuple[Reader, type[GrapnelError]]] = {
     "declaration": (load_declaration, DeclarationError),
     "manifest": (lambda path: read_manifest(path.parent), PayloadError),
-    "journal": (read_journal, JournalError),
+    "state file": (read_state, StateFileError),
     "kubeconfig": (lambda path: read_kubeconfig([path], None), KubeconfigError),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig, parse_config
-from runtime_hook.origin import Origin, find_origin, parse_owner, rootless_owner
+from runtime_hook.origin import Origin, find_origin, is_crio_cgroup, parse_owner, rootless_owner
 from runtime_hook.policy import settle
 from tests.runtime_hook.nodes import container
 
@@ -77,20 +77,50 @@ CRIO = {"io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "p", "io
 PODMAN = {"io.kubernetes.cri-o.TTY": "false", "io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "p"}
 
 
+CRIO_GROUPS = ("kubepods-burstable-pod1.slice:crio:3f2a", "/kubepods/burstable/pod1/crio-3f2a")
+CONTAINERD_GROUPS = ("kubepods-burstable-pod1.slice:cri-containerd:3f2a", "/kubepods/burstable/pod1/3f2a")
+FORGED_CONTAINERD = {"io.kubernetes.cri.sandbox-namespace": "other", "io.kubernetes.cri.sandbox-name": "x"}
+FORGED_CRIO = {
+    "io.kubernetes.pod.namespace": "other",
+    "io.kubernetes.pod.name": "x",
+    "io.kubernetes.cri-o.Annotations": "{}",
+}
+
+
 @pytest.mark.parametrize(
-    ("annotations", "origin"),
+    ("annotations", "cgroups", "origin"),
     [
-        pytest.param({}, Origin(), id="nothing"),
-        pytest.param(CONTAINERD, Origin("web", "p"), id="containerd"),
-        pytest.param(CRIO, Origin("web", "p"), id="CRI-O"),
-        pytest.param(CRIO | CONTAINERD, Origin(), id="a pod under CRI-O that writes containerd's keys"),
-        pytest.param(CONTAINERD | {"io.kubernetes.pod.namespace": "x"}, Origin("web", "p"), id="CRI-O's key elsewhere"),
-        pytest.param(PODMAN, Origin(), id="a container of Podman with the kubelet's keys"),
-        pytest.param({"io.kubernetes.pod.namespace": "web"}, Origin(), id="a label that anybody can write"),
+        pytest.param({}, ("", *CRIO_GROUPS, *CONTAINERD_GROUPS), Origin(), id="nothing"),
+        pytest.param(CONTAINERD, ("", *CONTAINERD_GROUPS), Origin("web", "p"), id="containerd"),
+        pytest.param(CRIO, ("", *CRIO_GROUPS), Origin("web", "p"), id="CRI-O"),
+        pytest.param(
+            CRIO | FORGED_CONTAINERD,
+            CRIO_GROUPS,
+            Origin("web", "p"),
+            id="a pod under CRI-O that writes containerd's keys",
+        ),
+        pytest.param(
+            CONTAINERD | FORGED_CRIO,
+            CONTAINERD_GROUPS,
+            Origin("web", "p"),
+            id="a pod under containerd whose handler passes on CRI-O's keys",
+        ),
+        pytest.param(CRIO | FORGED_CONTAINERD, ("",), Origin(), id="both engines' keys, and no cgroup that tells"),
+        pytest.param(FORGED_CONTAINERD, CRIO_GROUPS, Origin(), id="containerd's keys alone, and CRI-O's cgroup"),
+        pytest.param(
+            CONTAINERD | {"io.kubernetes.pod.namespace": "x"}, ("",), Origin("web", "p"), id="CRI-O's key elsewhere"
+        ),
+        pytest.param(PODMAN, ("", "machine.slice:libpod:3f2a"), Origin(), id="a container of Podman with those keys"),
+        pytest.param({"io.kubernetes.pod.namespace": "web"}, ("", "/a"), Origin(), id="a label that anybody can write"),
     ],
 )
-def test_origin(annotations: dict[str, str], origin: Origin) -> None:
-    assert find_origin(annotations) == origin
+def test_origin(annotations: dict[str, str], cgroups: tuple[str, ...], origin: Origin) -> None:
+    assert {find_origin(annotations, cgroup) for cgroup in cgroups} == {origin}
+
+
+@pytest.mark.parametrize("path", ["", "/", "crio", "/crio/3f2a", "a:cri-containerd:crio-3f2a", "/crio-x/3f2a", "::"])
+def test_a_cgroup_of_another_engine_is_not_taken_for_crios(path: str) -> None:
+    assert not is_crio_cgroup(path)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,37 @@ def test_a_refusal_is_logged_and_its_text_stays_one_line(
     assert line.isprintable()
 
 
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        pytest.param(b"{", 'decision=refused reason="container state: ', id="no state"),
+        pytest.param(
+            state("/nowhere"), 'decision=refused container=c1 reason="/nowhere/config.json does not', id="no bundle"
+        ),
+    ],
+)
+def test_a_refusal_before_anything_is_known_of_the_container_is_logged(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str], stdin: bytes, words: str
+) -> None:
+    """Under crun, which shows nobody what a hook writes to stderr, there was no word of it anywhere."""
+    assert run_hook(["prestart", *configure(log=str(tmp_path / "log"))], stdin).returncode == 1
+    line = log()
+    assert line.startswith("<84>grapnel-hook[")
+    assert words in line
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_refusal_of_a_gpu_under_another_name_is_logged(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    """Only paths below /dev/nvidia and annotations were taken for a sign that the container is about a GPU."""
+    renamed = {"devices": [{"path": "/dev/fast", "type": "c", "major": 4, "minor": 16}]}
+    made = bundle(tmp_path / "b", env=["NVIDIA_DRIVER_CAPABILITIES=nonsense"], linux=renamed)
+    done = run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made))
+    assert_one_line(done, "nonsense")
+    assert "decision=refused container=c1 source=devices reason=" in log()
+
+
 GPU = {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 4, "minor": 16}]}
 CONTAINERD = {"io.kubernetes.cri.sandbox-namespace": "web", "io.kubernetes.cri.sandbox-name": "pod-1"}
 
@@ -177,6 +208,18 @@ def test_a_namespace_that_no_rule_allows_is_refused_and_logged(
     done = run_hook(["prestart", *configure(log=str(tmp_path / "log"), rules=rules)], state(made))
     assert_one_line(done, "no rule allows GPUs for namespace web")
     assert "decision=refused namespace=web pod=pod-1 container=c1 source=devices reason=" in log()
+
+
+def test_a_pod_cannot_take_its_name_out_of_the_log(
+    configure: Callable[..., list[str]], tmp_path: Path, log: Callable[[], str]
+) -> None:
+    """Under CRI-O, which hands on a pod's annotations, containerd's key on the pod left the line without namespace."""
+    crio = {"io.kubernetes.pod.namespace": "web", "io.kubernetes.pod.name": "pod-1"}
+    crio |= {"io.kubernetes.cri-o.Annotations": "{}", "io.kubernetes.cri.sandbox-namespace": "kube-system"}
+    linux = {"cgroupsPath": "kubepods-pod1.slice:crio:3f2a"}
+    made = bundle(tmp_path / "b", env=["NVIDIA_VISIBLE_DEVICES=all"], annotations=crio, linux=linux)
+    assert run_hook(["prestart", *configure(log=str(tmp_path / "log"))], state(made)).returncode == 0
+    assert "decision=nothing namespace=web pod=pod-1 container=c1 reason=" in log()
 
 
 @pytest.mark.usefixtures("driver")

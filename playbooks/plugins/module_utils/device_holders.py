@@ -1,80 +1,141 @@
-"""Processes that have NVIDIA device nodes open: whoever holds one keeps the driver from being replaced."""
+"""Processes that hold an NVIDIA device node: whoever has one open or mapped keeps the driver from being replaced.
+
+Nodes are the driver's own (``/dev/nvidia*``) and those that the kernel's graphics system makes for its GPUs
+(``/dev/dri``). Facts of nodes without a daemon; the daemon answers the same (``plugin/holders.py``), and a test gives
+both the same processes.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+import threading
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.cgroup import parse_cgroup
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _DEVICE = "/dev/nvidia"
-_USERS = "user@"  # a user's own service manager, below which the user makes control groups
+_NVIDIA = "0x10de"
+_DRM = "/sys/class/drm"
+_DRI_NODE = re.compile(r"(card|renderD)[0-9]+")
+_PROCESS = re.compile(r"[0-9]{1,9}")
+_DELETED = " (deleted)"
+_PATH_FIELD = 5  # of a line of /proc/PID/maps, counted from 0 (proc_pid_maps(5))
 _MAX_HOLDERS = 1000
 _MAX_DEVICES = 64  # that are told of one process
-_POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?=[/.:]|$)")
-_CONTAINER = re.compile(r"[0-9a-f]{64}")
+_MAX_TEXT_BYTES = 1 << 20
+PATIENCE_S = 15.0  # milliseconds, but for a process whose memory map is locked by a call that hangs
 
 
-def read_device_holders(host: Host) -> list[dict[str, Any]]:
-    """Facts ``device_holders``, in order of the process id; of very many the first."""
-    pids = sorted(int(name) for name in host.names("/proc") if name.isdigit())
-    holders = ((pid, _open_devices(host, pid)) for pid in pids)
-    return [_describe(host, pid, devices) for pid, devices in islice((one for one in holders if one[1]), _MAX_HOLDERS)]
+def read_device_holders(host: Host, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
+    """Facts ``device_holders``, in order of the process id; of very many the first.
+
+    A process that ends meanwhile, or that root may not look into, is not told. Where mappings cannot be read in time,
+    descriptors alone count.
+    """
+    dri_nodes = _dri_nodes(host)
+    opened = {pid: _open_nodes(host, pid, dri_nodes) for pid in _processes(host)}
+    mapped = _mapped_in_time(host, opened, dri_nodes, patience_s)
+    holders = ((pid, _together(nodes, mapped.get(pid, frozenset()))) for pid, nodes in opened.items())
+    return [_describe(host, pid, nodes) for pid, nodes in islice((one for one in holders if one[1]), _MAX_HOLDERS)]
 
 
-def _open_devices(host: Host, pid: int) -> list[str]:
-    """Device nodes behind the descriptors of a process; none when it has ended meanwhile."""
+def _processes(host: Host) -> list[int]:
+    return sorted(int(name) for name in host.names("/proc") if _PROCESS.fullmatch(name))
+
+
+def _together(opened: frozenset[str] | None, mapped: frozenset[str] | None) -> list[str]:
+    return [] if opened is None or mapped is None else sorted(opened | mapped)
+
+
+def _dri_nodes(host: Host) -> frozenset[str]:
+    """Return the nodes of ``/dev/dri`` that belong to NVIDIA GPUs; others are of no interest."""
+    names = (name for name in host.names(_DRM) if _DRI_NODE.fullmatch(name))
+    return frozenset(f"/dev/dri/{name}" for name in names if host.read_text(f"{_DRM}/{name}/device/vendor") == _NVIDIA)
+
+
+def _open_nodes(host: Host, pid: int, dri_nodes: Collection[str]) -> frozenset[str] | None:
+    """Return the nodes behind the descriptors of a process; None for one that cannot be looked into."""
     folder = f"/proc/{pid}/fd"
-    targets = (_link(host, f"{folder}/{name}") for name in host.names(folder))
-    return sorted({target for target in targets if target.startswith(_DEVICE)})
-
-
-def _link(host: Host, path: str) -> str:
+    found = set()
     try:
-        return os.readlink(host.path(path))  # noqa: PTH115 - /proc's links name devices that Path would resolve
+        for name in os.listdir(host.path(folder)):  # noqa: PTH208 - names only
+            with suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
+                target = os.readlink(host.path(f"{folder}/{name}")).removesuffix(_DELETED)  # noqa: PTH115 - its name
+                if target in dri_nodes or _is_node(host, target, f"{folder}/{name}"):
+                    found.add(target)
+    except OSError:
+        return None
+    return frozenset(found)
+
+
+def _is_node(host: Host, target: str, link: str) -> bool:
+    """Tell by the name, and only where that is unusual by the file: looking at files can hang on a dead disk."""
+    if target.startswith(_DEVICE):
+        return True
+    is_unusual = target.rpartition("/")[2].startswith("nvidia") and "/dev/" in target
+    return is_unusual and stat.S_ISCHR(host.path(link).stat().st_mode)
+
+
+def _mapped_in_time(
+    host: Host, pids: Collection[int], dri_nodes: Collection[str], patience_s: float
+) -> dict[int, frozenset[str] | None]:
+    """Return what each process has mapped, without those that come after one whose map is locked."""
+    found: dict[int, frozenset[str] | None] = {}
+
+    def read() -> None:
+        for pid in pids:
+            found[pid] = _mapped_nodes(host, pid, dri_nodes)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(patience_s)
+    return found.copy()
+
+
+def _mapped_nodes(host: Host, pid: int, dri_nodes: Collection[str]) -> frozenset[str] | None:
+    """Return the nodes that a process has mapped, with or without a descriptor; None as for descriptors."""
+    try:
+        with host.open(f"/proc/{pid}/maps") as lines:
+            return frozenset(path for path in _paths(lines) if path.startswith(_DEVICE) or path in dri_nodes)
+    except OSError:
+        return None
+
+
+def _paths(lines: Iterator[bytes]) -> Iterator[str]:
+    for line in lines:
+        fields = line.decode("utf-8", "replace").rstrip("\n").split(maxsplit=_PATH_FIELD)
+        if len(fields) > _PATH_FIELD:
+            yield fields[_PATH_FIELD].removesuffix(_DELETED)
+
+
+def _text(host: Host, path: str) -> str:
+    """Return a file's text as it is: white space counts in the name of a control group."""
+    try:
+        with host.open(path) as stream:
+            return stream.read(_MAX_TEXT_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
 def _describe(host: Host, pid: int, devices: list[str]) -> dict[str, Any]:
-    lines = (host.read_text(f"/proc/{pid}/cgroup") or "").split("\n")  # a group's name may have any other line end
-    paths = [line.split(":", 2)[-1] for line in lines]
-    unit, (pod_uid, container_id) = _unit(paths), _pod(paths)
+    place = parse_cgroup(_text(host, f"/proc/{pid}/cgroup"))
     return {
         "pid": pid,
-        "command": printable(host.read_text(f"/proc/{pid}/comm") or ""),
+        "command": printable(_text(host, f"/proc/{pid}/comm").strip()),
         "devices": [printable(device) for device in devices[:_MAX_DEVICES]],
-        "unit": unit and printable(unit),
-        "is_driver_service": unit in DRIVER_SERVICES,
-        "pod_uid": pod_uid,
-        "container_id": container_id,
+        "unit": place.unit and printable(place.unit),
+        "is_driver_service": place.unit in DRIVER_SERVICES,
+        "pod_uid": place.pod_uid,
+        "container_id": place.container_id,
     }
-
-
-def _unit(paths: list[str]) -> str | None:
-    """Find the outermost systemd unit of a process: what is below it, a user or a container has named."""
-    for path in reversed(paths):
-        for part in path.split("/"):
-            if part.endswith((".service", ".scope")):
-                return part
-    return None
-
-
-def _pod(paths: list[str]) -> tuple[str | None, str | None]:
-    """Find pod and container in the names that kubelet and engine give control groups.
-
-    With the cgroupfs driver ``…/pod<uid>/<id>``, with systemd's ``…-pod<uid, underscores>.slice/<engine>-<id>.scope``,
-    and ``….slice:cri-containerd:<id>`` where kubelet and engine have different ones.
-    """
-    for path in paths:
-        pod = None if (_unit([path]) or "").startswith(_USERS) else _POD.search(path)
-        container = _CONTAINER.search(path, pod.end() if pod else 0)
-        if pod or container:
-            return pod.group(1).replace("_", "-") if pod else None, container.group() if container else None
-    return None, None

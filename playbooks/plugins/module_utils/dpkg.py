@@ -67,7 +67,7 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
     read: it would look as if nothing was installed.
     """
     packages: dict[str, Any] = {}
-    interrupted = any(name.isdigit() for name in host.names(_JOURNAL))
+    interrupted = any(name.isdecimal() for name in host.names(_JOURNAL))
     for paragraph in parse_paragraphs(_read_status(host)):
         want, flag, state = (paragraph.get("Status", "") + "   ").split(" ")[:3]
         interrupted = interrupted or state not in _SETTLED or flag == "reinstreq"

@@ -151,7 +151,7 @@ def _exchange(host: Host, wanted: list[tuple[str, FileText | None]], rename: Ren
             step.prepare()
         for step in steps:
             current = str(step.place)
-            step.carry_out(rename)
+            step.swap(rename)
     except OSError as error:
         left = [failure for step in reversed(steps) if (failure := step.undo())]
         outcome = f"could not be put back: {', '.join(left)}" if left else "all files are as they were"
@@ -185,7 +185,7 @@ class _Step:
             os.link(self.place, self._old)
             self._is_kept = True
 
-    def carry_out(self, rename: Rename) -> None:
+    def swap(self, rename: Rename) -> None:
         """Put the new file in its place."""
         if self.text is None:
             self.place.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ def _hexadecimal(text: str | None) -> str:
 
 def _numa_node(text: str | None) -> int | None:
     """Return the node; the kernel writes -1 where it knows none."""
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None
 
 
 def read_module(host: Host) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class State:
         return self.is_loaded and self.version != version
 
 
-def look(host: Host) -> State:
+def read_state(host: Host) -> State:
     """Return how the modules are."""
     loaded = tuple(loaded_modules(host))
     return State(loaded_version(host, _NVIDIA), version_on_disk(host, _NVIDIA), loaded, _read_mark(host))
@@ -108,7 +108,7 @@ def require_free(host: Host, state: State, version: str) -> None:
 
 def bring_to(host: Host, version: str, clock: Clock = Clock(), mknod: MakeNode = os.mknod) -> None:  # noqa: B008 - a Clock is a value
     """Load the module on disk, after unloading another one; raises `KernelModuleError`."""
-    state = look(host)
+    state = read_state(host)
     require_on_disk(state, version)
     require_free(host, state, version)
     before = _merge(state, driver_services.running_services(host))

@@ -76,7 +76,7 @@ def users_of(host: Host, name: str) -> tuple[list[str], int]:
     """Return the modules that need a loaded module, and how often it is used by anything else."""
     modules = host.names(f"{MODULES}/{name}/holders")
     count = host.read_text(f"{MODULES}/{name}/refcnt")
-    return modules, max(0, int(count) - len(modules)) if count and count.isdigit() else 0
+    return modules, max(0, int(count) - len(modules)) if count and count.isdecimal() else 0
 
 
 def load(host: Host, name: str) -> str:

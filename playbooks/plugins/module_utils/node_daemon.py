@@ -73,7 +73,7 @@ def _is_others(host: Host, call: Call) -> bool:
     return call.verb == "resume" and call.marked and not host.path(SITE_MARK).exists()
 
 
-def carry_out(host: Host, call: Call, clock: Clock) -> Result:
+def call_daemon(host: Host, call: Call, clock: Clock) -> Result:
     """Carry a verb out on a node with a daemon and return what it says; raises `DaemonError`."""
     if call.verb == "release":
         return _release(host, call, clock)
@@ -140,7 +140,7 @@ def _reason(done: Finished, result: Result | None) -> str:
     return "; ".join(map(str, problems)) or done.complaints
 
 
-def look(host: Host, call: Call) -> Result:
+def inspect(host: Host, call: Call) -> Result:
     """Return what a verb says of a node without a daemon, or would say before it is carried out."""
     if call.verb == "release":
         holders = [one for one in read_device_holders(host) if one["unit"] not in (DAEMON_UNIT, *DRIVER_SERVICES)]

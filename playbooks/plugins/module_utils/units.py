@@ -1,6 +1,6 @@
 """systemd units: their state, and the marks of restarts and other things that are due.
 
-A restart is due from the moment before a file or release of a service changes until the service has restarted. The
+A restart is due from just before a service or one of its files changes until the service has restarted. The
 mark lies in ``/run``, so a reboot, which is a restart too, clears it; a run that is killed in between is found out by
 the next one (``docs/contracts/node-facts``).
 """

@@ -97,10 +97,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
     LAUNCHER,
     Call,
     DaemonError,
-    carry_out,
+    call_daemon,
     failed_checks,
+    inspect,
     is_installed,
-    look,
     would_change,
 )
 
@@ -129,9 +129,9 @@ def main() -> None:
             daemon={},
         )
     changed = would_change(host, call)
-    only_look = not installed or (module.check_mode and call.verb != "verify")
+    only_inspect = not installed or (module.check_mode and call.verb != "verify")
     try:
-        result = look(host, call) if only_look else carry_out(host, call, Clock())
+        result = inspect(host, call) if only_inspect else call_daemon(host, call, Clock())
     except (OSError, DaemonError) as error:
         module.fail_json(msg=str(error), installed=installed, daemon={})
     held_by = [describe_holder(holder) for holder in result.get("holders", [])]

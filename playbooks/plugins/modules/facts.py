@@ -71,7 +71,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines import read_e
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.releases import read_inventory, read_releases
+from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
 
@@ -107,7 +107,7 @@ def gather(host: Host, patience: Patience, clock: Clock, files: list[str]) -> di
         "files": read_files(host, files),
         "services": read_units(host),
         "engines": read_engines(host),
-        "releases": read_releases(host),
+        "installed": read_installations(host),
         "inventory": read_inventory(host),
         "device_holders": read_device_holders(host),
     }

@@ -70,8 +70,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import (
     KernelModuleError,
     bring_to,
-    look,
     obstacles_to,
+    read_state,
     require_free,
     require_on_disk,
 )
@@ -90,7 +90,7 @@ def main() -> None:
     )
     host, version = Host(), module.params["version"]
     is_change = module.params["state"] == "loaded"
-    before = look(host)
+    before = read_state(host)
     changed = is_change and not before.is_as_wanted(version)
     obstacles = obstacles_to(host, before, version, (DAEMON_UNIT,)) if module.check_mode else []
     try:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from provision.apply.planning.limits import Limits
     from provision.apply.planning.wire import Answer
     from provision.fleet.facts import NodeFacts
+    from provision.node_plan import NodePlan
     from provision.payload.model import Payload
-    from provision.planner.model import NodePlan
     from provision.spec.model import StackSpec
 
 _LOG = logging.getLogger(__name__)

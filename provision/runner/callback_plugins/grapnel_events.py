@@ -144,6 +144,7 @@ def _about(host: Any, task: Any) -> dict[str, str]:
     return {
         "node": host.get_name(),
         "task": task.name or task.action,
+        "action": task.action,
         "role": "" if role is None else role.get_name(),
         "id": task._uuid,  # noqa: SLF001 - tasks have no other identity
     }

@@ -17,7 +17,7 @@ from lab.kubelet.endpoint import status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as watcher_pb2
 from lab.kubelet.watcher import PluginWatcher
-from plugin.kubelet.folder import SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

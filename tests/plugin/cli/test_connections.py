@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from plugin.cli.connections import connections_to_json
-from plugin.topology.facts import GpuLinks, LinkFacts, Nic, NvLink, Place, Remote
-from plugin.topology.machine import NO_TOPOLOGY, make_topology
+from plugin.driver.topology.facts import GpuLinks, LinkFacts, Nic, NvLink, Place, Remote
+from plugin.driver.topology.machine import NO_TOPOLOGY, make_topology
 
 PLACES = (
     Place("0000:11:00.0", 0, ("pci0000:10", "0000:10:01.0", "0000:11:00.0")),

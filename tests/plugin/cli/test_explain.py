@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plugin.cli import main
-from plugin.config import KEYS
 from plugin.errors import ConfigError
 from plugin.settings.load import Given, load
+from plugin.settings.node_config import KEYS
 from plugin.settings.table import SETTINGS
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.cli import main
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Verdict, XidEvent
 from plugin.health.store import VERDICTS_FILE, read_verdicts
-from plugin.inventory import Inventory, next_inventory
 from plugin.log import Journal
-from plugin.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import LostGpu, MigFacts, Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Counters, NodeHealth, Policy, Reading, Verdict, XidEvent
 from plugin.health.store import read_health, write_verdicts
-from plugin.inventory import Inventory, next_inventory
 from plugin.log import Journal
-from plugin.snapshot import LostGpu, MigFacts, Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

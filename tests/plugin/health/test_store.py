@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import Snapshot
 from plugin.errors import HealthError
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Class as Kind
 from plugin.health.model import Finding, GpuHealth, NodeHealth, Verdict, XidEvent
 from plugin.health.store import HEALTH_FILE, read_health, read_verdicts, write_health, write_verdicts
-from plugin.inventory import Inventory, next_inventory
 from plugin.log import Journal
-from plugin.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.devices.observer import Observation
+from plugin.driver.snapshot import Snapshot
 from plugin.errors import HistoryError
 from plugin.history.keeper import LONG_BYTES, HistoryKeeper
 from plugin.history.ledger import Ledger
 from plugin.history.model import Allocation, Place
 from plugin.history.store import HISTORY_FILE, append_history, read_history, write_history
-from plugin.inventory import Inventory, next_inventory
+from plugin.kubelet.pod_resources.attribution import Given, PodContainer
 from plugin.log import Journal
-from plugin.metrics.attribution import Given, PodContainer
-from plugin.observer import Observation
-from plugin.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:

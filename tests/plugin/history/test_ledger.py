@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugin.allocation.preference.choice import Candidate, Preference, Rule
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.health.model import Change as HealthChange
 from plugin.health.model import Class, Transition
 from plugin.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger
 from plugin.history.model import Allocation, Choice, Scored, remember_choice
-from plugin.inventory import Inventory, next_inventory
-from plugin.metrics.attribution import Given, PodContainer
-from plugin.preference.choice import Candidate, Preference, Rule
-from plugin.snapshot import LostGpu, Snapshot
+from plugin.kubelet.pod_resources.attribution import Given, PodContainer
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 GPU = "nvidia.com/gpu"

@@ -16,7 +16,7 @@ from plugin.history.ledger import Ledger
 from plugin.history.model import Allocation, Change, Choice, Claim, Place
 from plugin.history.record import MAX_BYTES, parse_history, render_events, render_start
 from plugin.history.view import NOT_ASKED, explain
-from plugin.metrics.attribution import PodContainer
+from plugin.kubelet.pod_resources.attribution import PodContainer
 
 CONTRACTS = Path(__file__).parents[3] / "docs/contracts"
 LINE = json.loads((CONTRACTS / "node-history/schema.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.inventory import Device, Inventory, without_driver
+from plugin.devices.inventory import Device, Inventory, without_driver
 from plugin.metrics.counters import RPC_BOUNDS_S, Counters, Histogram, transitions
 from plugin.metrics.exposition import Family, render
 from tests.plugin.fakes import VERSION, gpu

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.cgroup import Place
-from plugin.kubelet.logs import PodNames
+from plugin.holders.cgroup import Place
+from plugin.holders.pod_names import PodNames
+from plugin.holders.processes import ProcessTable
+from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
 from plugin.log import Journal
-from plugin.metrics.attribution import OUTSIDE, PodContainer
 from plugin.metrics.owners import OwnerQuestion, OwnerReader
-from plugin.processes import ProcessTable
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 
 if TYPE_CHECKING:

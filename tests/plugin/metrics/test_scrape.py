@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.devices.inventory import Device, Inventory
+from plugin.driver.telemetry import GpuProcess
 from plugin.errors import KubeletError
-from plugin.inventory import Device, Inventory
+from plugin.kubelet.pod_resources.attribution import Given, PodContainer
 from plugin.log import Journal
-from plugin.metrics.attribution import Given, PodContainer
 from plugin.metrics.counters import Counters
 from plugin.metrics.scrape import DriverQuestion, NodeState, Scrape
-from plugin.telemetry import GpuProcess
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Page, read_page
 

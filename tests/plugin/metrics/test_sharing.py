@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.metrics.attribution import OUTSIDE, PodContainer
+from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
+from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
 from plugin.metrics.sharing import Crowd, Share, crowds, listed_pids, shares
-from plugin.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 
 ONE, TWO, THREE = (PodContainer("default", name, "main") for name in ("a", "b", "c"))
 ONE_OR_OTHER = PodContainer("default", "a", "")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.inventory import Device, Inventory
-from plugin.metrics.attribution import OUTSIDE, PodContainer
+from plugin.devices.inventory import Device, Inventory
+from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
+from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
 from plugin.metrics.devices import Attribution, gpu_families
 from plugin.metrics.exposition import render
-from plugin.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 from tests.plugin.fakes import VERSION, gpu, telemetry
 from tests.plugin.metrics.reading import Labels, Page, read_page
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from plugin.answer import AnswerForm, DeviceList
-from plugin.config import NodeConfig
+from plugin.allocation.answer import AnswerForm, DeviceList
+from plugin.devices.naming import NamePattern
 from plugin.errors import ConfigError
 from plugin.health.model import Policy
 from plugin.settings.document import FileSettings
 from plugin.settings.merge import merge, read_variables
 from plugin.settings.model import DaemonSettings, LabelSettings
-from plugin.settings.naming import NamePattern
+from plugin.settings.node_config import NodeConfig
 from plugin.settings.resolve import Resolved, resolve
 from plugin.settings.sharing import Share, Sharing, Strategy
 

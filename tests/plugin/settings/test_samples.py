@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from plugin.answer import DeviceList
+from plugin.allocation.answer import DeviceList
 from plugin.errors import ConfigError
 from plugin.settings.load import Given, Loaded, load
 from plugin.settings.resolve import HINT as LATER_HINT

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.apply.machinery import Machinery, Playbooks
+from provision.apply.context import ApplyContext
+from provision.apply.playbooks import Playbooks
 from provision.cli.cluster import Scope
 from provision.fleet.facts import DeviceHolder, NodeFacts, parse_facts
-from provision.planner.model import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.rollout.fakes import Clock, FakeCluster
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -20,8 +21,8 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from provision.apply.machinery import Planner
-    from provision.apply.model import Progress
+    from provision.apply.context import Planner
+    from provision.rollout.progress import RolloutProgress
 
 COLLECTION = Path("/collection")
 WANTED = ("driver", "runtime")
@@ -164,10 +165,10 @@ class FakeFleet:
 class Watcher:
     """Collects progress, and the thread that told it."""
 
-    seen: list[Progress] = field(default_factory=list)
+    seen: list[RolloutProgress] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: RolloutProgress) -> None:
         self.seen.append(progress)
         self.threads.add(threading.current_thread().name)
 
@@ -177,13 +178,13 @@ def pure(plan: Callable[[str, NodeFacts], NodePlan]) -> Planner:
     return lambda node, facts, _cancel: plan(node, facts)
 
 
-def machinery(
+def context(
     fleet: FakeFleet,
     plan: Callable[[str, NodeFacts], NodePlan] = plan_packages,
     *,
     check: bool = False,
-) -> Machinery:
-    return Machinery(runner=fleet, plan=pure(plan), playbooks=Playbooks(collection=COLLECTION, check=check))
+) -> ApplyContext:
+    return ApplyContext(runner=fleet, plan=pure(plan), playbooks=Playbooks(collection=COLLECTION, check=check))
 
 
 def scope_of(cluster: FakeCluster, **sections: dict[str, object]) -> Scope:

@@ -1,7 +1,7 @@
 """A whole apply with real Ansible against this machine, as a process that tests can kill.
 
 The node's packages are files in a folder; installing one waits for a file named ``gate``. With ``rollout`` as second
-argument the node has to be taken out of service first; a journal remembers how far that went.
+argument the node has to be taken out of service first; a state file records how far that went.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.apply.context import ApplyContext
 from provision.apply.lock import Claim, be_only_apply
-from provision.apply.machinery import Machinery, Playbooks
+from provision.apply.playbooks import Playbooks
 from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cluster import LocalCluster
@@ -21,7 +22,7 @@ from tests.provision.apply.fakes import plan_drain, plan_packages, pure, raw_fac
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
-    from provision.apply.machinery import Planner
+    from provision.apply.context import Planner
 
 FACTS_MODULE = """
 import json, os
@@ -96,9 +97,9 @@ def main(folder: Path, plan: Planner) -> int:
     hosts = str(folder / "hosts")
     with be_only_apply(CLAIM, {**os.environ, "XDG_STATE_HOME": str(folder)}) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
-        machinery = Machinery(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
-        scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "journal.json"))
-        return apply_nodes(machinery, scope, parallel=1, consent=True)
+        context = ApplyContext(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
+        scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "state_file.json"))
+        return apply_nodes(context, scope, parallel=1, consent=True)
 
 
 if __name__ == "__main__":

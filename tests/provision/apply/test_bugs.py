@@ -14,13 +14,13 @@ from provision.apply.fleet import apply_all
 from provision.apply.model import Failure, NodeResult, Status
 from provision.cli.debug import show_bugs
 from provision.errors import GrapnelError
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_packages
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
+    from provision.node_plan import NodePlan
 
 NAMES = ("n1", "n2", "n3")
 BUGS = [TypeError, RecursionError, MemoryError, ZeroDivisionError]
@@ -42,7 +42,7 @@ def raise_for_n2(error: Exception, *, packages: int = 0) -> Callable[[str, NodeF
 
 
 def apply(fleet: FakeFleet, plan: Callable[[str, NodeFacts], NodePlan]) -> dict[str, NodeResult]:
-    made, cancel = machinery(fleet, plan), threading.Event()
+    made, cancel = context(fleet, plan), threading.Event()
     answers = assess(made, fleet.nodes, Watcher(), cancel)
     results = apply_all(made, answers, Watcher(), parallel=3, cancel=cancel)
     assert not cancel.is_set()
@@ -119,11 +119,11 @@ def test_an_interrupt_while_a_node_is_planned_again_is_no_failure() -> None:
 
 def test_a_bug_of_whoever_looks_on_ends_the_apply() -> None:
     fleet, cancel = nodes(), threading.Event()
-    answers = assess(machinery(fleet), fleet.nodes, Watcher(), cancel)
+    answers = assess(context(fleet), fleet.nodes, Watcher(), cancel)
 
     def crash(_progress: object) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        apply_all(machinery(fleet), answers, crash, parallel=3, cancel=cancel)
+        apply_all(context(fleet), answers, crash, parallel=3, cancel=cancel)
     assert cancel.is_set()

@@ -11,21 +11,21 @@ from provision.apply.converge import assess
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.fleet import apply_all
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
-from provision.planner.model import NodePlan
+from provision.node_plan import NodePlan
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, item, machinery, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, item, plan_drain
 
 if TYPE_CHECKING:
-    from provision.apply.machinery import Machinery
+    from provision.apply.context import ApplyContext
     from provision.fleet.facts import NodeFacts
 
 HOLDER: dict[str, object] = {"pid": 7, "command": "train"}
 
 
-def apply(machinery: Machinery, fleet: FakeFleet, parallel: int = 1) -> dict[str, NodeResult]:
+def apply(context: ApplyContext, fleet: FakeFleet, parallel: int = 1) -> dict[str, NodeResult]:
     cancel = threading.Event()
-    answers = assess(machinery, fleet.nodes, Watcher(), cancel)
-    results = apply_all(machinery, answers, Watcher(), parallel=parallel, cancel=cancel)
+    answers = assess(context, fleet.nodes, Watcher(), cancel)
+    results = apply_all(context, answers, Watcher(), parallel=parallel, cancel=cancel)
     return {result.node: result for result in results}
 
 
@@ -50,7 +50,7 @@ def apply(machinery: Machinery, fleet: FakeFleet, parallel: int = 1) -> dict[str
 )
 def test_what_becomes_of_a_node(node: FakeNode, status: Status, passes: int, message: str) -> None:
     fleet = FakeFleet({"n1": node})
-    result = apply(machinery(fleet), fleet)["n1"]
+    result = apply(context(fleet), fleet)["n1"]
     assert (result.status, result.passes) == (status, passes)
     assert (result.failure.message if result.failure else "") == message
     assert len(fleet.applied()) == passes
@@ -58,7 +58,7 @@ def test_what_becomes_of_a_node(node: FakeNode, status: Status, passes: int, mes
 
 def test_a_failed_node_tells_task_and_tail() -> None:
     fleet = FakeFleet({"n1": FakeNode(broken="driver")})
-    failure = apply(machinery(fleet), fleet)["n1"].failure
+    failure = apply(context(fleet), fleet)["n1"].failure
     assert failure is not None
     assert (failure.task, failure.tail) == ("install driver", ("E: broken",))
 
@@ -73,7 +73,7 @@ def test_mixed_fleet_goes_on_without_the_bad_ones() -> None:
             "n5": FakeNode(),
         }
     )
-    results = apply(machinery(fleet), fleet, parallel=2)
+    results = apply(context(fleet), fleet, parallel=2)
     assert [result.status.value for result in results.values()] == [
         "unchanged",
         "unreachable",
@@ -86,7 +86,7 @@ def test_mixed_fleet_goes_on_without_the_bad_ones() -> None:
 
 def test_a_fleet_with_nothing_to_do_costs_one_run() -> None:
     fleet = FakeFleet({f"n{number}": FakeNode(["driver", "runtime"]) for number in range(50)})
-    apply(machinery(fleet), fleet, parallel=5)
+    apply(context(fleet), fleet, parallel=5)
     assert fleet.runs == [("facts", tuple(fleet.nodes))]
 
 
@@ -97,13 +97,13 @@ def test_a_plan_that_never_ends_is_given_up() -> None:
     def plan_more(node: str, _facts: NodeFacts) -> NodePlan:
         return NodePlan(node=node, items=(item(f"package-{next(wanted)}"),))
 
-    result = apply(machinery(fleet, plan_more), fleet)["n1"]
+    result = apply(context(fleet, plan_more), fleet)["n1"]
     assert (result.status, result.passes) == (Status.UNFINISHED, 3)
 
 
 def test_check_mode_runs_the_roles_once_and_changes_nothing() -> None:
     fleet = FakeFleet({"n1": FakeNode()})
-    result = apply(machinery(fleet, check=True), fleet)["n1"]
+    result = apply(context(fleet, check=True), fleet)["n1"]
     assert (result.status, result.passes, result.changes) == (Status.CHECKED, 1, 1)
     assert fleet.nodes["n1"].packages == []
     assert len(fleet.runs) == 2
@@ -119,7 +119,7 @@ def test_check_mode_runs_the_roles_once_and_changes_nothing() -> None:
 )
 def test_work_on_gpus_is_never_ended(holders: list[dict[str, object]], status: Status) -> None:
     fleet = FakeFleet({"n1": FakeNode(holders=holders)})
-    result = apply(machinery(fleet, plan_drain), fleet)["n1"]
+    result = apply(context(fleet, plan_drain), fleet)["n1"]
     assert result.status is status
     if status is Status.REFUSED:
         assert result.failure is not None
@@ -130,7 +130,7 @@ def test_work_on_gpus_is_never_ended(holders: list[dict[str, object]], status: S
 def test_cancel_ends_the_running_node_and_begins_no_other() -> None:
     fleet = FakeFleet({name: FakeNode() for name in ("n1", "n2", "n3")})
     fleet.on_install = lambda _node, cancel: cancel.set()
-    results = apply(machinery(fleet), fleet)
+    results = apply(context(fleet), fleet)
     assert [result.status for result in results.values()] == [Status.CANCELED] * 3
     assert fleet.applied() == ["n1"]
     assert results["n1"].failure is not None
@@ -142,9 +142,9 @@ def test_cancel_ends_the_running_node_and_begins_no_other() -> None:
 def test_what_was_canceled_converges_when_it_is_applied_again() -> None:
     fleet = FakeFleet({name: FakeNode() for name in ("n1", "n2")})
     fleet.on_install = lambda _node, cancel: cancel.set()
-    apply(machinery(fleet), fleet)
+    apply(context(fleet), fleet)
     fleet.on_install = lambda _node, _cancel: None
-    assert {result.status for result in apply(machinery(fleet), fleet).values()} == {Status.CONVERGED}
+    assert {result.status for result in apply(context(fleet), fleet).values()} == {Status.CONVERGED}
 
 
 def test_nodes_are_changed_at_the_same_time() -> None:
@@ -155,13 +155,13 @@ def test_nodes_are_changed_at_the_same_time() -> None:
         together.wait()
 
     fleet.on_install = meet
-    results = apply(machinery(fleet), fleet, parallel=3)
+    results = apply(context(fleet), fleet, parallel=3)
     assert {result.status for result in results.values()} == {Status.CONVERGED}
 
 
 def test_progress_is_told_in_order_and_on_one_thread() -> None:
     fleet = FakeFleet({"n1": FakeNode(), "n2": FakeNode()})
-    made, watcher, cancel = machinery(fleet), Watcher(), threading.Event()
+    made, watcher, cancel = context(fleet), Watcher(), threading.Event()
     answers = assess(made, fleet.nodes, Watcher(), cancel)
     apply_all(made, answers, watcher, parallel=2, cancel=cancel)
     assert watcher.threads == {threading.current_thread().name}
@@ -181,11 +181,11 @@ def test_progress_is_told_in_order_and_on_one_thread() -> None:
 def test_without_facts_nothing_goes_on(status: RunStatus, error: type[Exception]) -> None:
     fleet = FakeFleet({"n1": FakeNode()}, broken_run=status)
     with pytest.raises(error):
-        apply(machinery(fleet), fleet)
+        apply(context(fleet), fleet)
 
 
 def test_a_node_that_ansible_never_mentions_has_failed() -> None:
     fleet = FakeFleet({"n1": FakeNode(["driver", "runtime"])})
-    answers = assess(machinery(fleet), ["n1", "gone"], Watcher(), threading.Event())
-    results = apply_all(machinery(fleet), answers, Watcher(), parallel=1, cancel=threading.Event())
+    answers = assess(context(fleet), ["n1", "gone"], Watcher(), threading.Event())
+    results = apply_all(context(fleet), answers, Watcher(), parallel=1, cancel=threading.Event())
     assert [result.status for result in results] == [Status.UNCHANGED, Status.FAILED]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
 from provision.runner import Event, Outcome, RunRequest, TaskDone
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_packages, raw_facts
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_packages, raw_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from provision.apply.model import Assessment, Failure, NodeResult
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
+    from provision.node_plan import NodePlan
 
 A, B = "a", "b"
 
@@ -70,7 +70,7 @@ def of_b(
     fleet: FakeFleet, bug: type[Exception] | None = None
 ) -> tuple[Assessment | Failure, NodeResult, list[RunRequest], list[str]]:
     """Return everything that happens about b when both are applied."""
-    made, cancel = machinery(fleet, breaking(bug)), threading.Event()
+    made, cancel = context(fleet, breaking(bug)), threading.Event()
     found = assess(made, fleet.nodes, Watcher(), cancel)
     results = {one.node: one for one in apply_all(made, found, Watcher(), parallel=2, cancel=cancel)}
     assert set(results) == {A, B}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.fleet import apply_all
-from provision.apply.machinery import Machinery, Playbooks, plan_variables
 from provision.apply.model import Status
-from provision.planner.model import decode_plan
+from provision.apply.playbooks import Playbooks, plan_variables
+from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
 from tests.provision.apply.fakes import COLLECTION, Watcher
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
     from provision.spec.model import StackSpec
 
 
@@ -42,18 +42,18 @@ class SimulatedFleet:
                     name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])}
                 )
             else:
-                plan = decode_plan(json.dumps(request.extra_vars["grapnel_plan"]))
+                plan = msgspec.json.decode(json.dumps(request.extra_vars["grapnel_plan"]), type=NodePlan)
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)
                 self.applied += 1
                 yield TaskDone(name, "carry the plan out", Outcome.CHANGED)
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 
-def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> Machinery:
+def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> ApplyContext:
     def plan(name: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
         return plan_node(facts, stack, PAYLOAD, name=name)
 
-    return Machinery(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
+    return ApplyContext(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
 
 
 @pytest.mark.parametrize(

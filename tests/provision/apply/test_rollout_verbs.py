@@ -9,10 +9,10 @@ import pytest
 
 from provision.cli.apply import apply_nodes
 from provision.cli.plan import show_plans
-from provision.cluster.errors import HeldError, RuntimeClassError
 from provision.errors import GrapnelError
+from provision.rollout.errors import HeldError, RuntimeClassError
 from provision.rollout.model import Phase
-from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, machinery, plan_drain, scope_of
+from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_drain, scope_of
 from tests.provision.rollout.fakes import NEW, pod, record
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def cluster(fleet: FakeFleet) -> FakeCluster:
 
 def apply(fleet: FakeFleet, cluster: FakeCluster, *, check: bool = False) -> int:
     scope = scope_of(cluster, driver={"version": NEW})
-    return apply_nodes(machinery(fleet, plan_drain, check=check), scope, parallel=2, consent=True)
+    return apply_nodes(context(fleet, plan_drain, check=check), scope, parallel=2, consent=True)
 
 
 PLAN = f"""\
@@ -51,7 +51,7 @@ def test_plan_shows_who_goes_out_of_service_in_which_order_and_whose_work(
 ) -> None:
     cluster.classes = []
     scope = scope_of(cluster, driver={"version": NEW})
-    assert show_plans(machinery(fleet, plan_drain), scope, as_json=False, tell_changes=True) == 3
+    assert show_plans(context(fleet, plan_drain), scope, as_json=False, tell_changes=True) == 3
     output = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
     assert PLAN in output
     assert "refused" not in output, "a GPU that is held is what the rollout is for"
@@ -62,9 +62,7 @@ def test_json_of_plan_has_the_rollout(
     fleet: FakeFleet, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.nodes["n3"].record = record(Phase.SWAP)
-    show_plans(
-        machinery(fleet, plan_drain), scope_of(cluster, driver={"version": NEW}), as_json=True, tell_changes=True
-    )
+    show_plans(context(fleet, plan_drain), scope_of(cluster, driver={"version": NEW}), as_json=True, tell_changes=True)
     rollout = json.loads(capsys.readouterr().out)["rollout"]
     assert (rollout["maxParallel"], rollout["maxUnavailable"], rollout["cluster"]) == (1, 1, "cluster test")
     assert [(node["node"], node["phase"]) for node in rollout["nodes"]] == [("n3", "swap"), ("n1", None)]
@@ -144,7 +142,7 @@ def test_what_is_changed_in_place_needs_no_lease(cluster: FakeCluster) -> None:
     cluster.is_held = True
     fleet = FakeFleet({"n1": FakeNode(["driver"]), "n2": FakeNode(["driver"]), "n3": FakeNode(["driver"])})
     scope = scope_of(cluster)
-    assert apply_nodes(machinery(fleet), scope, parallel=1, consent=True) == 0
+    assert apply_nodes(context(fleet), scope, parallel=1, consent=True) == 0
     assert sorted(fleet.applied()) == ["n1", "n2", "n3"]
 
 
@@ -190,5 +188,5 @@ def test_a_cluster_without_any_of_the_nodes_gets_no_runtime_class(cluster: FakeC
     for node in cluster.nodes.values():
         node.problem = "not a node of cluster test"
     fleet = FakeFleet({name: FakeNode() for name in cluster.nodes})
-    assert apply_nodes(machinery(fleet), scope_of(cluster), parallel=1, consent=True) == 0
+    assert apply_nodes(context(fleet), scope_of(cluster), parallel=1, consent=True) == 0
     assert cluster.classes == []

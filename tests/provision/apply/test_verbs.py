@@ -15,7 +15,7 @@ from provision.cli.apply import apply_nodes, exit_code
 from provision.cli.plan import payload_folder, show_plans
 from provision.cluster import Machine
 from provision.errors import UsageError
-from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, machinery, scope_of
+from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, scope_of
 
 
 def fleet_of(**nodes: FakeNode) -> FakeFleet:
@@ -35,7 +35,7 @@ def fleet_of(**nodes: FakeNode) -> FakeFleet:
 )
 def test_exit_code_of_plan(node: FakeNode, code: int, *, tell_changes: bool) -> None:
     fleet = fleet_of(n1=node)
-    assert show_plans(machinery(fleet), scope_of(cluster_of(fleet)), as_json=False, tell_changes=tell_changes) == code
+    assert show_plans(context(fleet), scope_of(cluster_of(fleet)), as_json=False, tell_changes=tell_changes) == code
     assert fleet.applied() == []
 
 
@@ -44,14 +44,14 @@ def test_what_machines_say_of_themselves_is_kept_beside_where_they_are_reached()
     scope = scope_of(cluster_of(fleet))
     scope.machines["n1"] = Machine(addresses=frozenset({"10.0.0.1"}))
 
-    show_plans(machinery(fleet), scope, as_json=True, tell_changes=False)
+    show_plans(context(fleet), scope, as_json=True, tell_changes=False)
 
     assert scope.machines == {"n1": Machine(addresses=frozenset({"10.0.0.1"}), hostname="n1", machine_id="m")}
 
 
 def test_json_of_plan_is_all_that_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     fleet = fleet_of(n2=FakeNode(), n1=FakeNode(reachable=False))
-    show_plans(machinery(fleet), scope_of(cluster_of(fleet)), as_json=True, tell_changes=False)
+    show_plans(context(fleet), scope_of(cluster_of(fleet)), as_json=True, tell_changes=False)
     document = json.loads(capsys.readouterr().out)
     assert [plan["node"] for plan in document["plans"]] == ["n2"]
     assert [failure["node"] for failure in document["failures"]] == ["n1"]
@@ -59,7 +59,7 @@ def test_json_of_plan_is_all_that_goes_to_standard_output(capsys: pytest.Capture
 
 def test_apply_shows_plans_and_results(capsys: pytest.CaptureFixture[str]) -> None:
     fleet = fleet_of(n1=FakeNode(), n2=FakeNode(["driver", "runtime"]), n3=FakeNode(broken="driver"))
-    assert apply_nodes(machinery(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=True) == 1
+    assert apply_nodes(context(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=True) == 1
     output = capsys.readouterr().out
     assert "3 nodes: 2 to change (4 changes), 1 as declared" in output
     assert "driver: install driver … changed" in output
@@ -69,7 +69,7 @@ def test_apply_shows_plans_and_results(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_apply_with_nothing_to_do_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     fleet = fleet_of(n1=FakeNode(["driver", "runtime"]))
-    assert apply_nodes(machinery(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=False) == 0
+    assert apply_nodes(context(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=False) == 0
     assert "as declared" not in capsys.readouterr().out
 
 
@@ -88,7 +88,7 @@ def test_apply_asks(
     fleet = fleet_of(n1=FakeNode(["driver"]))
     with (tmp_path / "answer").open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        assert apply_nodes(machinery(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=False) == code
+        assert apply_nodes(context(fleet), scope_of(cluster_of(fleet)), parallel=1, consent=False) == code
     assert fleet.applied() == applied
 
 

@@ -50,10 +50,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("words", [[], ["--no-cluster"]], ids=["no kubeconfig anywhere", "asked for"])
-def test_without_a_cluster_there_is_a_journal(words: list[str], home: Path) -> None:
+def test_without_a_cluster_there_is_a_state_file(words: list[str], home: Path) -> None:
     scope = open_scope(arguments(*words), FLEET)
     assert isinstance(scope.cluster, LocalCluster)
-    assert scope.cluster.name.startswith(f"journal {home}/.local/state/grapnel/journal-")
+    assert scope.cluster.name.startswith(f"state file {home}/.local/state/grapnel/node-state-")
     assert scope.stacks == {"n1": STACK}
     assert scope.cluster.has_runtime_class("nvidia", "nvidia"), "nobody would read it"
 

@@ -9,8 +9,8 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 from provision.cluster.api import Api
-from provision.cluster.errors import UnreachableError
 from provision.cluster.exchange import Answer
+from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -53,7 +53,7 @@ class Stage:
             kubeconfig or self.control_plane.kubeconfig,
             None,
             {},
-            journal=self.control_plane.folder / "journal.json",
+            state_file=self.control_plane.folder / "state_file.json",
             resources=resources or [GPU],
             machines=machines or {},
         )

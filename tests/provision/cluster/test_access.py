@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from provision.cluster import EvictionOutcome
 from provision.cluster.errors import ForbiddenError, KubeconfigError
 from provision.cluster.permissions import GRANT, LEASE_NAME, LEASE_NAMESPACE, NEEDED, Permission
+from provision.rollout.cluster import EvictionOutcome
 from provision.rollout.model import NodeView
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until

@@ -6,16 +6,10 @@ import msgspec
 import pytest
 
 from provision.cluster.api import PATIENCE_S, Api
-from provision.cluster.errors import (
-    ClusterError,
-    ForbiddenError,
-    KubeconfigError,
-    LeaseLostError,
-    RefusedError,
-    UnreachableError,
-)
+from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Request, StatusError
 from provision.cluster.objects import Node
+from provision.rollout.errors import ClusterError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 
 GONE = UnreachableError("cluster x does not answer: connection refused")

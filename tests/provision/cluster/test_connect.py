@@ -11,24 +11,25 @@ from pathlib import Path
 import pytest
 
 from provision.cluster import LocalCluster, connect
-from provision.cluster.errors import KubeconfigError, UnreachableError
+from provision.cluster.errors import KubeconfigError
+from provision.rollout.errors import UnreachableError
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_without_any_kubeconfig_there_is_a_journal(tmp_path: Path) -> None:
-    found = connect(None, None, {"HOME": str(tmp_path)}, journal=tmp_path / "j", resources=(), machines={})
+def test_without_any_kubeconfig_there_is_a_state_file(tmp_path: Path) -> None:
+    found = connect(None, None, {"HOME": str(tmp_path)}, state_file=tmp_path / "j", resources=(), machines={})
 
     assert isinstance(found, LocalCluster)
-    assert found.name == f"journal {tmp_path / 'j'}"
+    assert found.name == f"state file {tmp_path / 'j'}"
 
 
 def test_a_context_without_a_kubeconfig_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="there is no kubeconfig with a context prod"):
-        connect(None, "prod", {"HOME": str(tmp_path)}, journal=tmp_path / "j", resources=(), machines={})
+        connect(None, "prod", {"HOME": str(tmp_path)}, state_file=tmp_path / "j", resources=(), machines={})
 
 
-def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_the_journal(tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_the_state_file(tmp_path: Path) -> None:
     config = {
         "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
         "contexts": [{"name": "x", "context": {"cluster": "x"}}],
@@ -38,7 +39,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_th
     path.write_text(json.dumps(config))
 
     with pytest.raises(UnreachableError, match="connection refused"):
-        connect(None, None, {"KUBECONFIG": str(path)}, journal=tmp_path / "j", resources=(), machines={})
+        connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", resources=(), machines={})
 
 
 def test_the_client_is_not_imported_before_it_is_needed() -> None:

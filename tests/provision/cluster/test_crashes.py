@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.cluster.errors import HeldError, LeaseLostError, UnreachableError
+from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from provision.rollout.model import NodeView
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until

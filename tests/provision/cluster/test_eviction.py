@@ -8,7 +8,7 @@ from provision.cluster.api import Api
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import Answer
-from provision.cluster.model import Eviction, EvictionOutcome
+from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, ScriptedServer, answer, refusal
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from provision.cluster.errors import HeldError, LeaseLostError, UnreachableError
 from provision.cluster.lease import DEADLINE_S, DURATION_S, Tenure, hold
+from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, LeaseServer
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.cluster.model import Machine, NodeProblem
+from provision.cluster.machine import Machine
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node
+from provision.rollout.cluster import NodeProblem
 from tests.provision.cluster.samples import node
 
 WHERE = "cluster x"

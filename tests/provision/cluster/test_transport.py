@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.cluster.errors import ClusterError, KubeconfigError, UnreachableError
+from provision.cluster.errors import KubeconfigError
 from provision.cluster.exchange import MERGE_PATCH, Request
 from provision.cluster.kubeconfig import Kubeconfig
 from provision.cluster.transport import Transport
+from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import msgspec
 
 from provision.cluster.record import RecordDocument
 from provision.fleet.facts import NodeFacts
+from provision.node_plan import NodePlan
 from provision.payload.store import Manifest
-from provision.planner.model import NodePlan
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {

@@ -11,7 +11,7 @@ import pytest
 
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import parse_facts
-from provision.planner.model import decode_plan, encode_plan
+from provision.node_plan import NodePlan
 from provision.spec.model import StackSpec
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
 from tests.provision.samples import as_json, configured, make_facts, plan
@@ -91,20 +91,20 @@ def test_facts_without_a_name_from_the_inventory_are_named_by_themselves() -> No
 
 @samples(GOOD, "node-plan")
 def test_good_plans_are_read_and_written_back(sample: Path) -> None:
-    read = decode_plan(sample.read_bytes())
+    read = msgspec.json.decode(sample.read_bytes(), type=NodePlan)
 
-    assert json.loads(encode_plan(read)) == json.loads(sample.read_text())
+    assert json.loads(msgspec.json.encode(read)) == json.loads(sample.read_text())
 
 
 @samples(BAD, "node-plan")
 def test_bad_plans_are_refused(sample: Path) -> None:
     with pytest.raises(msgspec.ValidationError):
-        decode_plan(sample.read_bytes())
+        msgspec.json.decode(sample.read_bytes(), type=NodePlan)
 
 
 def test_plans_follow_their_schema() -> None:
     for current in (plan(make_facts()), plan(configured())):
-        jsonschema.validate(json.loads(encode_plan(current)), render_schema("node-plan"))
+        jsonschema.validate(json.loads(msgspec.json.encode(current)), render_schema("node-plan"))
 
 
 def test_what_a_newer_module_says_besides_is_ignored() -> None:

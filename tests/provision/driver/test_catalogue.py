@@ -6,7 +6,7 @@ import pytest
 
 from provision.driver.catalogue import DISTRIBUTIONS, Distribution, find_distribution, root_packages
 from provision.fleet.facts import OperatingSystem
-from provision.planner.model import Problem
+from provision.node_plan import Problem
 from provision.spec.model import Capability, KernelModule
 from tests.provision.samples import available, make_facts, replace
 

@@ -80,7 +80,7 @@ def put(*path: str | int, value: object) -> Callable[[], Document]:
             '$.services["containerd.service"].started_monotonic_us',
             id="a moment before the start",
         ),
-        pytest.param(put("releases", "hook", "digest", value="a b"), '$.releases["hook"].digest', id="no digest"),
+        pytest.param(put("installed", "hook", "digest", value="a b"), '$.installed["hook"].digest', id="no digest"),
         pytest.param(put("device_holders", 0, "pid", value=1 << 23), "$.device_holders[0].pid", id="no process id"),
     ],
 )

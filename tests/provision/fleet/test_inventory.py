@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.errors import InventoryError
 from provision.fleet.endpoint import Endpoint
+from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import Host, parse_inventory
 
 
@@ -60,6 +60,10 @@ def test_priority_orders_groups_of_one_depth(priority: object, order: tuple[str,
 
 def test_hosts_are_ordered_as_people_count() -> None:
     assert list(parse(all={"hosts": ["n10", "n2", "m1", "n2-b"]})) == ["m1", "n2", "n2-b", "n10"]
+
+
+def test_a_host_whose_name_has_digits_of_no_number_is_ordered_as_text() -> None:
+    assert list(parse(all={"hosts": ["n10", "²", "n1²", "n2"]})) == ["n1²", "n2", "n10", "²"]
 
 
 def test_variables_of_hosts_and_groups() -> None:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.errors import DeclarationError, GrapnelError, InventoryError
 from provision.fleet.ansible import condense, export_inventory
+from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import parse_inventory
 from provision.fleet.load import assemble, load
+from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import render_findings
 from provision.spec.load import load_declaration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from provision.errors import GrapnelError
     from provision.fleet.model import Fleet
 
 HEAD = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.errors import InventoryError
+from provision.fleet.errors import InventoryError
 from provision.fleet.sources import USUAL_NAMES, choose_inventories
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ def test_a_whole_payload_is_read(folder: Path) -> None:
     payload = load_payload(folder)
 
     assert payload.hook.path == str(folder / "hook-aa.tar")
-    assert payload.hook.short_digest == "aaaaaaaaaaaa"
+    assert payload.hook.digest[:12] == "aaaaaaaaaaaa"
     assert payload.node["3.13"].digest == "bb" * 32
     assert payload.unit == "[Unit]\n"
 

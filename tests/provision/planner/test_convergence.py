@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,14 +11,14 @@ from provision.fleet.facts import (
     DeviceHolder,
     Engine,
     FileState,
+    Installation,
     InstalledPackage,
     KernelModule,
     NodeFacts,
-    Release,
     Service,
 )
+from provision.node_plan import NodePlan
 from provision.planner.kernel_module import RELOAD_MARK
-from provision.planner.model import decode_plan, encode_plan
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
@@ -107,7 +108,7 @@ def nodes(draw: st.DrawFn) -> NodeFacts:
         files=files,
         services=daemon | engine,
         engines={"containerd": Engine(binary="/usr/bin/containerd", version="1.7.24")} if has_engine else {},
-        releases={part: draw(st.none() | st.just(Release(digest="0" * 64))) for part in ("hook", "node")},
+        installed={part: draw(st.none() | st.just(Installation(digest="0" * 64))) for part in ("hook", "node")},
         device_holders=draw(st.just(()) | st.just((DeviceHolder(pid=9, command="train"),))),
     )
     return replace(facts, package_manager=replace(facts.package_manager, interrupted=draw(st.booleans())))
@@ -159,7 +160,7 @@ def test_applied_plans_leave_nothing_to_do(
 def test_a_plan_survives_its_format(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
     current = plan(facts, make_stack(**sections))
 
-    assert decode_plan(encode_plan(current)) == current
+    assert msgspec.json.decode(msgspec.json.encode(current), type=NodePlan) == current
 
 
 @settings(deadline=None, max_examples=15)
@@ -177,4 +178,4 @@ def test_going_to_another_driver_and_back_ends_where_it_began(first: str, second
 
     assert back == before
     assert all(service == RUNNING for service in back.services.values())
-    assert back.release_digest("hook") == PAYLOAD.hook.digest
+    assert back.installed_digest("hook") == PAYLOAD.hook.digest

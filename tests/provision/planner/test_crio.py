@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provision.fleet.facts import Engine, NodeFacts
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.render.crio import DROP_IN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
 from provision.render.hooks_d import HOOK_FILE_PATH
@@ -47,7 +47,7 @@ def test_hook_handler_and_restart_are_one_pass() -> None:
     result = plan(bare(), STACK)
 
     assert steps(result.items)[:5] == [
-        ("release", "hook"),
+        ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
         ("write", HOOK_FILE_PATH),
         ("write", DROP_IN_PATH),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import AvailablePackage, Engine, NodeFacts
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.planner.part import RESTART_MARKS
 from provision.render.docker import MAIN_PATH
 from provision.render.hook_config import CDI_PATH, HOOK_CONFIG_PATH, render_hook_config
@@ -52,7 +52,7 @@ def test_docker_takes_its_runtime_in_without_a_restart() -> None:
     result = plan(with_docker(), DOCKER)
 
     assert steps(result.items) == [
-        ("release", "hook"),
+        ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
         ("write", MAIN_PATH),
         ("reload", UNIT),
@@ -112,7 +112,7 @@ def test_a_node_without_docker_gets_the_distributions_first() -> None:
     result = plan(facts, DOCKER)
     assert steps(result.items) == [
         ("install", "docker.io"),
-        ("release", "hook"),
+        ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
         ("write", MAIN_PATH),
     ]
@@ -125,7 +125,7 @@ def test_podman_needs_two_files_and_no_service() -> None:
 
     result = plan(facts, PODMAN)
 
-    assert steps(result.items) == [("release", "hook"), ("write", HOOK_CONFIG_PATH), ("write", PODMAN_HOOK_FILE_PATH)]
+    assert steps(result.items) == [("deploy", "hook"), ("write", HOOK_CONFIG_PATH), ("write", PODMAN_HOOK_FILE_PATH)]
     variables = result.roles.runtime
     assert variables is not None
     assert (variables.runtime_service, variables.runtime_restart, variables.runtime_reload) == ("", False, False)

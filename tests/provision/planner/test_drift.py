@@ -8,9 +8,9 @@ import pytest
 
 from provision.driver.pin import PIN_PATH
 from provision.fleet.facts import (
-    Release,
+    Installation,
 )
-from provision.planner.model import Disruption
+from provision.node_plan import Disruption
 from provision.planner.node_daemon import UNIT_PATH
 from provision.render.containerd import BASE_SPEC_PATH, DROP_IN_PATH, MAIN_PATH
 from provision.render.hook_config import HOOK_CONFIG_PATH
@@ -133,16 +133,16 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
         f"{HOOK_CONFIG_PATH} belongs to 1000:0, not to root",
         Disruption.NONE,
     ),
-    "another release of the hook": (
-        lambda facts: replace(facts, releases=facts.releases | {"hook": Release(digest="0")}),
-        [("release", "hook")],
-        "grapnel's hook is another release",
+    "another version of the hook": (
+        lambda facts: replace(facts, installed=facts.installed | {"hook": Installation(digest="0")}),
+        [("deploy", "hook")],
+        "another version of grapnel's hook is installed",
         Disruption.NONE,
     ),
-    "another release of the daemon": (
-        lambda facts: replace(facts, releases=facts.releases | {"node": Release(digest="0")}),
-        [("release", "node"), ("restart", "grapnel-node.service")],
-        "grapnel's node is another release",
+    "another version of the daemon": (
+        lambda facts: replace(facts, installed=facts.installed | {"node": Installation(digest="0")}),
+        [("deploy", "node"), ("restart", "grapnel-node.service")],
+        "another version of grapnel's node daemon is installed",
         Disruption.NONE,
     ),
     "a unit that was edited": (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.fleet.facts import DeviceHolder
+from provision.node_plan import Action, Disruption, Role
 from provision.planner.kernel_module import RELOAD_MARK, TARGET
-from provision.planner.model import Action, Disruption, Role
 from tests.provision.samples import (
     GPU,
     configured,
@@ -25,7 +25,7 @@ from tests.provision.samples import (
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import Item
+    from provision.node_plan import Item
 
 OLD, NEW = "535.309.01", "550.163.01"
 NEW_STACK = make_stack(driver={"version": NEW})

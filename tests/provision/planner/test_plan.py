@@ -8,7 +8,7 @@ from provision.fleet.facts import (
     Engine,
     InstalledPackage,
 )
-from provision.planner.model import Action, Disruption, NodePlan, Role
+from provision.node_plan import Action, Disruption, NodePlan, Role
 from provision.planner.node_daemon import UNIT_PATH
 from provision.planner.plan import plan_node
 from provision.render.base_spec import HOOK_PATH
@@ -42,12 +42,12 @@ def test_a_bare_machine_gets_everything_in_order_and_nothing_that_runs_is_touche
         *(("install", name) for name in closure),
         ("hold", "driver packages"),
         ("install", "containerd"),
-        ("release", "hook"),
+        ("deploy", "hook"),
         ("write", HOOK_CONFIG_PATH),
         ("write", BASE_SPEC_PATH),
         ("write", MAIN_PATH),
         ("write", DROP_IN_PATH),
-        ("release", "node"),
+        ("deploy", "node"),
         ("write", NODE_CONFIG_PATH),
         ("write", UNIT_PATH),
         ("enable", "grapnel-node.service"),

@@ -13,7 +13,7 @@ from provision.fleet.facts import (
     OperatingSystem,
     Service,
 )
-from provision.planner.model import Role, Roles
+from provision.node_plan import Role, Roles
 from provision.render.containerd import MAIN_PATH
 from tests.provision.samples import (
     available,

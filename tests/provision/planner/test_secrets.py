@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from provision.apply.model import Assessment
 from provision.fleet.facts import Engine
-from provision.planner.model import Role, decode_plan, encode_plan, role_variables, shown_plan
+from provision.node_plan import NodePlan, Role, role_variables, shown_plan
 from provision.render import crio, docker
 from provision.render.containerd import DROP_IN_PATH, MAIN_PATH
 from provision.report import plans_document
@@ -30,7 +31,7 @@ from tests.provision.samples import (
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import FileContent, NodePlan
+    from provision.node_plan import FileContent
     from provision.spec.model import StackSpec
 
 SECRET = "hunter2hunter2"  # noqa: S105 - what must not be seen
@@ -135,8 +136,8 @@ def test_a_plan_is_shown_without_secret_texts_and_carried_out_with_them() -> Non
     assert files[DROP_IN_PATH] == {"path": DROP_IN_PATH, "content": "", "mode": "0600", "withheld": True}
     assert files["/etc/grapnel/hook.json"]["content"]
     assert not files["/etc/grapnel/hook.json"]["withheld"]
-    assert decode_plan(json.dumps(shown)) == shown_plan(result)
-    assert shown["items"] == json.loads(encode_plan(result))["items"]
+    assert msgspec.json.decode(json.dumps(shown), type=NodePlan) == shown_plan(result)
+    assert shown["items"] == json.loads(msgspec.json.encode(result))["items"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_no_message_quotes_a_secret_file(broken: str) -> None:
     result = plan(with_containerd(**{MAIN_PATH: (f'{broken}# "{SECRET}"\n', "0600")}))
 
     assert [each.code for each in result.problems] == ["engine-config"]
-    assert SECRET not in encode_plan(result).decode()
+    assert SECRET not in msgspec.json.encode(result).decode()
 
 
 PROBLEMS = {

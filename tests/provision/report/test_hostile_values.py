@@ -19,14 +19,12 @@ from provision.apply.model import (
     NodeFinished,
     NodeResult,
     NodeTask,
-    NodeWaits,
     Note,
     PassStarted,
-    PhaseEntered,
     Status,
     Upgrade,
 )
-from provision.planner.model import Action, Disruption, NodePlan, Problem
+from provision.node_plan import Action, Disruption, NodePlan, Problem
 from provision.printable import MAX_SHOWN, printable, printable_json, printable_lines
 from provision.report import (
     LiveView,
@@ -39,8 +37,9 @@ from provision.report import (
     show,
 )
 from provision.report.console import Text
+from provision.rollout.decision.prepare import Prepared
 from provision.rollout.model import Phase
-from provision.rollout.prepare import Prepared
+from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone, TaskStarted
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import pod, state, view
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions
 
-    from provision.apply.model import Progress
     from provision.report.console import Console
+    from provision.rollout.progress import RolloutProgress
 
 FORGED = "victim                                                               as declared"
 CONTROLS = {
@@ -127,7 +126,7 @@ def show_results(console: Console, value: str) -> None:
     show(console, render_results([failed, out], 1))
 
 
-def story(value: str) -> list[Progress]:
+def story(value: str) -> list[RolloutProgress]:
     return [
         Note("n1", value),
         PassStarted("n1", 1, 1),

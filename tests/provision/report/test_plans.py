@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 
+import msgspec
 import pytest
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.planner.model import Action, Disruption, NodePlan, Problem, Role, decode_plan
+from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.report import make_console, plans_document, render_plans, show
 from tests.provision.apply.fakes import facts_of, item
 
@@ -37,7 +38,7 @@ def full_plan(node: str) -> NodePlan:
             item("/etc/apt/preferences.d/00-grapnel-nvidia", action=Action.WRITE, to=DIGEST, reason="pinned"),
             item("libcuda1", to="550.163.01-2", reason=driver),
             item("nvidia-alternative", action=Action.UPGRADE, from_="535.261.03-1", to="550.163.01-2", reason=driver),
-            item("/usr/lib/grapnel/hook", role=Role.RUNTIME, action=Action.RELEASE, to=DIGEST, reason="no hook"),
+            item("/usr/lib/grapnel/hook", role=Role.RUNTIME, action=Action.DEPLOY, to=DIGEST, reason="no hook"),
             item(
                 "/etc/containerd/conf.d/99-nvidia.toml",
                 role=Role.RUNTIME,
@@ -140,7 +141,7 @@ def test_json_has_the_plans_of_the_contract() -> None:
     text = plans_document(answers)
     document = json.loads(text)
     assert document["schema"] == "grapnel.dev/plans/v1alpha1"
-    assert decode_plan(json.dumps(document["plans"][0])) == full_plan("n2")
+    assert msgspec.json.decode(json.dumps(document["plans"][0]), type=NodePlan) == full_plan("n2")
     assert document["failures"] == [
         {"node": "n1", "status": "unreachable", "task": "", "message": "no route to host", "output": []}
     ]

@@ -94,6 +94,35 @@ def test_finished_nodes_stay_on_the_screen() -> None:
     assert picture(view) == ["2 of 2 done, 0 running, 0 waiting  0s"]
 
 
+VALIDATION = "Validating arguments against arg spec main - Bring the driver to one version"
+
+
+def test_what_is_no_step_of_the_users_is_shown_nowhere_unless_it_fails() -> None:
+    refused = TaskDone("n1", VALIDATION, Outcome.FAILED, "driver", "driver_version is required", is_step=False)
+    include = [
+        NodeTask(TaskStarted("n1", VALIDATION, "driver", is_step=False), gathering=False),
+        NodeTask(TaskDone("n1", VALIDATION, Outcome.OK, "driver", is_step=False), gathering=False),
+    ]
+    view = LiveView(make_console(io.StringIO(), width=80), ["n1"], lambda: 3.0)
+    for progress in [STORY[3], *include]:
+        view(progress)
+    assert "n1 starting" in picture(view)[0]
+    view(STORY[4])
+    for progress in [STORY[5], *include]:
+        view(progress)
+    (line, _footer) = picture(view)
+    assert "n1 driver: write the pin" in line
+    assert line.endswith("step 2  0s")
+
+    stream = io.StringIO()
+    with PlainView(make_console(stream, width=80), ["n1"], lambda: 3.0) as log:
+        for progress in include:
+            log(progress)
+        assert stream.getvalue() == ""
+        log(NodeTask(refused, gathering=False))
+    assert "failed: driver_version is required" in stream.getvalue()
+
+
 RESULTS = """\
 node    result       changes
 n1      converged          9  in 2 passes

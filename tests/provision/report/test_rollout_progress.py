@@ -7,28 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.model import (
-    Failure,
-    NodeFinished,
-    NodeResult,
-    NodeTask,
-    NodeWaits,
-    Note,
-    PhaseEntered,
-    Status,
-    Upgrade,
-)
+from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
 from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, show
+from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.prepare import Prepared
 from provision.rollout.model import Phase
-from provision.rollout.policy import Policy
-from provision.rollout.prepare import Prepared
+from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
 
 if TYPE_CHECKING:
-    from provision.apply.model import Progress
+    from provision.rollout.progress import RolloutProgress
 
-STORY: list[Progress] = [
+STORY: list[RolloutProgress] = [
     Note("", "cluster test does not answer: trying again"),
     PhaseEntered("n1", Phase.CORDON),
     NodeWaits("n2", "waits for n1: cordon"),
@@ -39,7 +30,7 @@ STORY: list[Progress] = [
     PhaseEntered("n1", Phase.SWAP),
     NodeTask(TaskStarted("n1", "install the packages", "grapnel.node.driver"), gathering=False),
 ]
-FAILS: list[Progress] = [
+FAILS: list[RolloutProgress] = [
     PhaseEntered("n1", Phase.FAILED, "verify: 3 of 4 GPUs answer"),
     NodeWaits("n2", "stopped: n1 failed in verify"),
     NodeFinished(NodeResult("n1", Status.FAILED, failure=Failure(Status.FAILED, "3 of 4 GPUs answer"))),

@@ -9,18 +9,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.cluster.errors import ConflictError, HeldError
-from provision.cluster.model import Eviction, EvictionOutcome, NodeProblem
-from provision.rollout.engine import Engine, Seams
+from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.decision.snapshot import Holder, NodeState
+from provision.rollout.engine import Adapters, Engine
+from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
-from provision.rollout.snapshot import Holder, NodeState
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from provision.apply.model import Observer
-    from provision.rollout.policy import Policy
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.progress import RolloutObserver
 
 OLD, NEW = "535.261.03", "535.309.01"
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -156,7 +157,7 @@ class FakeSteps:
     effect: Callable[[str], None] = CALM
     meet: Callable[[str, Phase, threading.Event], None] = lambda _node, _phase, _cancel: None
 
-    def carry_out(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
         del observe
         self.effect(f"{phase} {node}")
         found = self.cluster.nodes[node]
@@ -196,18 +197,18 @@ class Clock:
         return self.now
 
 
-def make_engine(  # noqa: PLR0913 - what the engine itself takes, without its seams
+def make_engine(  # noqa: PLR0913 - what the engine itself takes, without its adapters
     cluster: FakeCluster,
     steps: FakeSteps,
     nodes: list[NodeState],
     policy: Policy,
     clock: Clock,
     *,
-    observe: Observer = lambda _progress: None,
+    observe: RolloutObserver = lambda _progress: None,
     cancel: threading.Event | None = None,
 ) -> Engine:
     """Return an engine that does not wait, and whose clock stands still while steps run."""
-    seams = Seams(cluster=cluster, steps=steps, clock=clock, poll_s=0.0005)
-    engine = Engine(seams, nodes, policy, observe=observe, cancel=cancel or threading.Event())
+    adapters = Adapters(cluster=cluster, steps=steps, clock=clock, poll_s=0.0005)
+    engine = Engine(adapters, nodes, policy, observe=observe, cancel=cancel or threading.Event())
     clock.is_stopped = lambda: any(node.is_busy for node in engine._nodes.values())
     return engine

@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from provision.rollout.decision.outcome import results_of
+from provision.rollout.decision.policy import Policy
 from provision.rollout.model import NodeView
-from provision.rollout.outcome import results_of
-from provision.rollout.policy import Policy
 from tests.provision.rollout.fakes import (
     NEW,
     Clock,
@@ -21,9 +21,10 @@ from tests.provision.rollout.fakes import (
 )
 
 if TYPE_CHECKING:
-    from provision.apply.model import NodeResult, Progress
-    from provision.rollout.engine import Ending
-    from provision.rollout.snapshot import NodeState
+    from provision.apply.model import NodeResult
+    from provision.rollout.decision.outcome import RolloutResult
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.progress import RolloutProgress
 
 
 def fleet(*names: str) -> FakeCluster:
@@ -52,14 +53,14 @@ class Rollout:
     policy: Policy = field(default_factory=Policy)
     steps: FakeSteps | None = None
     cancel: threading.Event = field(default_factory=threading.Event)
-    seen: list[Progress] = field(default_factory=list)
+    seen: list[RolloutProgress] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
 
     def run(self) -> dict[str, NodeResult]:
         ending = self.end()
         return results_of(ending, list(self.cluster.nodes), canceled=self.cancel.is_set() and not ending.stop)
 
-    def end(self) -> Ending:
+    def end(self) -> RolloutResult:
         return make_engine(
             self.cluster,
             self.steps or FakeSteps(self.cluster),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.rollout.advance import advance, begin
+from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.snapshot import Evict, Holder, RunStep, StepResult, Write
 from provision.rollout.model import Phase
-from provision.rollout.snapshot import Evict, Holder, RunStep, StepResult, Write
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
 
 if TYPE_CHECKING:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.rollout.decide import STILL, decide
+from provision.rollout.decision.decide import STILL, decide
+from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Write
 from provision.rollout.model import Phase, Record
-from provision.rollout.policy import Policy, strictest
-from provision.rollout.snapshot import Decision, RunStep, Snapshot, StepResult, Write
 from provision.spec.model import Rollout
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import NodeView
-    from provision.rollout.snapshot import NodeState
 
 NOW = NOON + 10 * MINUTE
 

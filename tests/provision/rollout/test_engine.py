@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from provision.apply.model import PhaseEntered, Status
-from provision.cluster.errors import ConflictError
+from provision.apply.model import Status
+from provision.rollout.decision.outcome import results_of
+from provision.rollout.decision.policy import Policy
+from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
-from provision.rollout.outcome import results_of
-from provision.rollout.policy import Policy
+from provision.rollout.progress import PhaseEntered
 from tests.provision.rollout.fakes import (
     NEW,
     OLD,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Note
-from provision.cluster.errors import ForbiddenError, LeaseLostError, UnreachableError
+from provision.cluster.errors import ForbiddenError
+from provision.rollout.decision.policy import Policy
+from provision.rollout.errors import LeaseLostError, UnreachableError
 from provision.rollout.model import Phase
-from provision.rollout.policy import Policy
 from tests.provision.rollout.fakes import (
     NEW,
     OLD,

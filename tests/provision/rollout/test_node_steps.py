@@ -11,52 +11,52 @@ import pytest
 
 from provision.apply.model import Note, Status
 from provision.fleet.errors import AnswerError
-from provision.fleet.released import parse_released
+from provision.fleet.release_result import parse_release_result
+from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps, render_expectation
-from provision.rollout.snapshot import Holder
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, machinery, plan_drain
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain
 from tests.provision.rollout.fakes import NEW
 from tests.provision.samples import make_stack
 
 TRAIN: dict[str, object] = {"pid": 7, "command": "train", "unit": None, "pod_uid": "u1", "devices": ["/dev/nvidia0"]}
 
 
-def carry_out(
+def run_step(
     node: FakeNode, phase: Phase, watcher: Watcher | None = None, **sections: dict[str, object]
 ) -> StepOutcome:
     fleet = FakeFleet({"n1": node})
     declared: dict[str, dict[str, object]] = {"driver": {"version": NEW}, **sections}
     stack = make_stack(**declared)
-    steps = NodeSteps(machinery(fleet, plan_drain), {"n1": stack})
-    return steps.carry_out("n1", phase, watcher or Watcher(), threading.Event())
+    steps = NodeSteps(context(fleet, plan_drain), {"n1": stack})
+    return steps.run("n1", phase, watcher or Watcher(), threading.Event())
 
 
 def test_release_tells_who_holds_a_gpu() -> None:
     node = FakeNode(holders=[TRAIN])
-    assert carry_out(node, Phase.RELEASE) == StepOutcome(holders=(Holder(pid=7, command="train", pod_uid="u1"),))
-    assert carry_out(node, Phase.RELEASE) == StepOutcome()
+    assert run_step(node, Phase.RELEASE) == StepOutcome(holders=(Holder(pid=7, command="train", pod_uid="u1"),))
+    assert run_step(node, Phase.RELEASE) == StepOutcome()
     assert node.verbs == ["release", "release"]
 
 
 def test_a_daemon_that_is_no_longer_declared_is_asked_as_well() -> None:
     node = FakeNode()
     for phase in (Phase.RELEASE, Phase.VERIFY, Phase.RESUME):
-        assert carry_out(node, phase, plugin={"enabled": False}) == StepOutcome()
+        assert run_step(node, phase, plugin={"enabled": False}) == StepOutcome()
     assert node.verbs == ["release", "verify", "resume"]
 
 
 def test_a_driver_that_is_left_alone_is_not_verified() -> None:
     node, watcher = FakeNode(), Watcher()
-    assert carry_out(node, Phase.VERIFY, watcher, driver={"enabled": False}) == StepOutcome()
+    assert run_step(node, Phase.VERIFY, watcher, driver={"enabled": False}) == StepOutcome()
     assert node.verbs == []
     assert watcher.seen == [Note("n1", "verify: nothing to compare, the declaration has no driver")]
 
 
 def test_swap_is_the_apply_of_every_day() -> None:
-    outcome = carry_out(FakeNode(), Phase.SWAP)
+    outcome = run_step(FakeNode(), Phase.SWAP)
     assert outcome.failure is None
     assert outcome.swapped is not None
     assert (outcome.swapped.status, outcome.swapped.passes) == (Status.CONVERGED, 1)
@@ -64,7 +64,7 @@ def test_swap_is_the_apply_of_every_day() -> None:
 
 def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "train"}])
-    outcome = carry_out(node, Phase.SWAP)
+    outcome = run_step(node, Phase.SWAP)
     assert outcome.failure is not None
     assert outcome.failure.message == "to install driver needs the GPUs to be free, and they are held by train (7)"
     assert node.packages == []
@@ -72,8 +72,8 @@ def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
 
 def test_verify_compares_with_what_is_declared() -> None:
     fleet = FakeFleet({"n1": FakeNode()})
-    steps = NodeSteps(machinery(fleet), {"n1": make_stack(driver={"version": NEW})})
-    assert steps.carry_out("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
+    steps = NodeSteps(context(fleet), {"n1": make_stack(driver={"version": NEW})})
+    assert steps.run("n1", Phase.VERIFY, Watcher(), threading.Event()) == StepOutcome()
     (request,) = fleet.requests
     assert (request.playbook.name, request.nodes) == ("verify.yml", ("n1",))
     expectation = {"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": NEW, "allocation": True}
@@ -106,13 +106,13 @@ def test_an_expectation_is_what_the_contract_says(driver: dict[str, object], exp
     ("phase", "verb"), [(Phase.RELEASE, "release"), (Phase.VERIFY, "verify"), (Phase.RESUME, "resume")]
 )
 def test_a_verb_that_fails_fails_the_step(phase: Phase, verb: str) -> None:
-    outcome = carry_out(FakeNode(broken=verb), phase)
+    outcome = run_step(FakeNode(broken=verb), phase)
     assert outcome.failure is not None
     assert (outcome.failure.status, outcome.failure.message) == (Status.FAILED, "3 of 4 GPUs answer")
 
 
 def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
-    outcome = carry_out(FakeNode(reachable=False), Phase.SWAP)
+    outcome = run_step(FakeNode(reachable=False), Phase.SWAP)
     assert outcome.failure is not None
     assert outcome.failure.status is Status.UNREACHABLE
 
@@ -120,9 +120,9 @@ def test_a_node_that_cannot_be_reached_fails_the_step() -> None:
 @pytest.mark.parametrize(("run", "status"), [(RunStatus.CANCELED, Status.CANCELED), (RunStatus.ERROR, Status.FAILED)])
 def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
     fleet = FakeFleet({"n1": FakeNode()}, broken_run=run)
-    steps = NodeSteps(machinery(fleet), {"n1": make_stack()})
+    steps = NodeSteps(context(fleet), {"n1": make_stack()})
     for phase in (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME):
-        outcome = steps.carry_out("n1", phase, Watcher(), threading.Event())
+        outcome = steps.run("n1", phase, Watcher(), threading.Event())
         assert outcome.failure is not None
         assert outcome.failure.status is status
 
@@ -139,7 +139,7 @@ def test_a_run_that_was_ended_tells_how(run: RunStatus, status: Status) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, object]], path: str) -> None:
-    outcome = carry_out(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
+    outcome = run_step(FakeNode(answer={"released": True, "holders": holders}), Phase.RELEASE)
     assert outcome.failure is not None
     assert outcome.failure.message.startswith("the node daemon's answer to release cannot be read")
     assert path in outcome.failure.message
@@ -147,7 +147,7 @@ def test_an_answer_that_cannot_be_read_fails_the_step(holders: list[dict[str, ob
 
 def test_names_of_holders_are_made_printable() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "\x1b[2Jtrain" + "x" * 500, "unit": "a\nb.service"}])
-    (holder,) = carry_out(node, Phase.RELEASE).holders
+    (holder,) = run_step(node, Phase.RELEASE).holders
     assert holder.command.startswith("\\x1b[2Jtrain")
     assert (len(holder.command), holder.unit) == (128, r"a\nb.service")
 
@@ -163,4 +163,4 @@ def test_names_of_holders_are_made_printable() -> None:
 )
 def test_an_answer_that_is_no_document_is_an_error(answer: bytes | None) -> None:
     with pytest.raises(AnswerError, match="the node daemon's answer to release cannot be read"):
-        parse_released(answer)
+        parse_release_result(answer)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
-from provision.cluster.model import NodeProblem
 from provision.fleet.facts import KernelModule
-from provision.planner.model import Disruption, NodePlan, Problem
+from provision.node_plan import Disruption, NodePlan, Problem
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
 from provision.rollout.model import NodeView, Phase
-from provision.rollout.policy import Policy
-from provision.rollout.prepare import Prepared, prepare, runtime_classes
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view
 from tests.provision.samples import make_stack

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from provision.rollout.decision.policy import Policy
 from provision.rollout.model import Phase, Record
-from provision.rollout.policy import Policy
 from tests.provision.rollout.fakes import (
     MINUTE,
     NEW,
@@ -28,8 +28,8 @@ from tests.provision.rollout.fakes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from provision.rollout.engine import Ending
-    from provision.rollout.snapshot import NodeState
+    from provision.rollout.decision.outcome import RolloutResult
+    from provision.rollout.decision.snapshot import NodeState
 
 TURNS = 5_000
 TICK = timedelta(seconds=10)
@@ -125,7 +125,7 @@ class Watch:
         assert node.is_ready, name
 
 
-def roll_out(cluster: FakeCluster, policy: Policy) -> tuple[Ending, Watch]:
+def roll_out(cluster: FakeCluster, policy: Policy) -> tuple[RolloutResult, Watch]:
     watch = Watch(cluster, policy)
     cluster.effect, cluster.on_observe = watch.change, watch.look
     before = seen_by(cluster)

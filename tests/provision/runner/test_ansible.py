@@ -44,6 +44,29 @@ def test_events_of_a_run_are_typed_and_in_order(stage: Stage) -> None:
     assert finished(events).stats == {"n1": NodeStats(ok=2, changed=1)}
 
 
+def test_includes_checks_and_validation_of_arguments_are_no_steps(stage: Stage) -> None:
+    role = stage.folder / "roles" / "small"
+    for name, text in {
+        "tasks/main.yml": "- name: work\n  ansible.builtin.command: 'true'\n",
+        "meta/argument_specs.yml": "argument_specs: {main: {short_description: Small, options: {}}}\n",
+    }.items():
+        (role / name).parent.mkdir(parents=True)
+        (role / name).write_text(text)
+    request = stage.request(
+        """
+- name: check
+  ansible.builtin.assert: {that: true}
+- name: include
+  ansible.builtin.include_role: {name: "{{ role }}"}
+""",
+        extra_vars={"role": str(role)},
+    )
+    events = stage.run(request)
+    assert finished(events).status is RunStatus.SUCCESSFUL
+    assert len(done(events)) > 2
+    assert [one.task.rpartition(" : ")[2] for one in done(events) if one.is_step] == ["work"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

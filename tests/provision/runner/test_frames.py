@@ -26,7 +26,8 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(bodies: list[bytes
     decoder = Decoder()
     found = [one for start in range(0, len(data), step) for one in decoder.feed(data[start : start + step])]
     assert found == frames
-    assert decoder.is_between
+    assert decoder._header is None
+    assert not decoder._buffer
 
 
 def test_an_answer_that_looks_like_events_is_an_answer() -> None:

@@ -30,7 +30,7 @@ GOOD = {"changed": False, "installed": False, "taken": False, "daemon": {"releas
 
 def as_runner_event(node: str) -> bytes:
     """Return what ansible-runner's own callback hides in the output."""
-    data = {"uuid": "u", "event": "runner_on_ok", "event_data": {"host": node, "task": "Release", "res": GOOD}}
+    data = {"uuid": "u", "event": "runner_on_ok", "event_data": {"host": node, "task": "Installation", "res": GOOD}}
     text = base64.b64encode(json.dumps(data).encode()).decode()
     return f"\x1b[K{text}\x1b[{len(text)}D\x1b[K".encode()
 

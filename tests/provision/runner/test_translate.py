@@ -34,6 +34,22 @@ def test_start_of_a_task() -> None:
 
 
 @pytest.mark.parametrize(
+    ("action", "is_step"),
+    [
+        pytest.param("grapnel.node.configuration", True, id="a module"),
+        pytest.param("ansible.builtin.command", True, id="a module of Ansible"),
+        pytest.param("ansible.builtin.validate_argument_spec", False, id="validation of arguments"),
+        pytest.param("ansible.builtin.include_role", False, id="an include"),
+        pytest.param("include_tasks", False, id="a short name"),
+        pytest.param("ansible.builtin.assert", False, id="a guard"),
+    ],
+)
+def test_a_task_that_only_arranges_or_checks_is_no_step(action: str, *, is_step: bool) -> None:
+    started, done = translate(frame("started", action=action), frame("ok", body=answer(), action=action))
+    assert (started.is_step, done.is_step) == (is_step, is_step)
+
+
+@pytest.mark.parametrize(
     ("event", "outcome"),
     [
         pytest.param(frame("ok", body=answer()), Outcome.OK, id="ok"),

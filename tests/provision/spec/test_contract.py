@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from provision.errors import DeclarationError
+from provision.spec.errors import DeclarationError
 from provision.spec.excerpt import render_findings
 from provision.spec.load import judge_alone, load_declaration
 from provision.spec.schema import render_schema

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runtime_hook.containers import HOOK, HOOK_ENVIRONMENT, MULTIARCH, Container, host_mounts, snapshot
+from tests.runtime_hook.containers import HOOK, HOOK_ENVIRONMENT, MULTIARCH, START, Container, host_mounts, snapshot
 from tests.runtime_hook.drivertree import DriverTree
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ HIGH_RANGE = 2_193_096_704  # as the kubelet gives it to a pod with hostUsers: f
 LAST_RANGE = 2**32 - 1 - 65536  # the highest one: its last id is the last that there is
 REMOVE_TRIES = 100
 SCRIPT = "/bin/probe libcuda.so.1; (: <> /dev/nvidia0) && echo open; ls /dev/nvidia1 2>/dev/null; id -u"
+USER_NAMESPACE = ("namespaces", "uidMappings", "gidMappings")
 GIVEN = "libcuda.so.1 42\nopen\n0\n"
 # A folder that only root of the host may write in, which an ordinary user's namespace shows as nobody's.
 ROOTS_FOLDER = (
@@ -75,6 +77,17 @@ def ground(pristine_root: Path, objects: Path) -> Iterator[Ground]:
     remove(path)
 
 
+def allocated(ground: Ground, first_id: int = HIGH_RANGE) -> Container:
+    """Return a container as the kubelet has it made: device nodes in its configuration entitle it."""
+    settings = {"inventory": str(ground.path / "run/inventory.json"), "log": str(ground.path / "log")}
+    (ground.path / "hook.json").write_text(json.dumps(settings))
+    made = ground.container(first_id, 65536)
+    made.devices = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
+    plain = Container(made.folder, made.root, made.command, devices=made.devices).config()["linux"]
+    made.changes = {"linux": {**plain, **{key: made.changes["linux"][key] for key in USER_NAMESPACE}}}
+    return made
+
+
 def remove(path: Path) -> None:
     """Remove a folder in which Podman may still be cleaning up, with the process that holds its user namespace."""
     for _ in range(REMOVE_TRIES):
@@ -111,6 +124,33 @@ def test_a_container_with_ids_of_its_own_gets_its_gpu(ground: Ground, runtime: s
     assert Path("/dev/null").stat().st_uid == null, "crun gives its standard input to the container's root"
     assert snapshot(ground.driver.root) == before
     assert host_mounts() == mounts
+
+
+@pytest.mark.parametrize("runtime", ["crun", "crun-v2"])
+def test_crun_that_says_the_bundle_is_the_hosts_root_is_understood(ground: Ground, runtime: str) -> None:
+    """So it does for containers with devices and ids of their own; its command line has the bundle."""
+    done = allocated(ground).run(runtime)
+    assert (done.returncode, done.stdout) == (0, GIVEN), done.stderr
+
+
+def test_crun_that_tells_the_bundle_nowhere_is_refused_in_words_that_reach_the_log(ground: Ground) -> None:
+    """What a hook writes to stderr crun shows nobody."""
+    folder = allocated(ground).write()
+    name = f"grapnel-test-{os.getpid()}-nowhere"
+    crun = [*START["crun"], "--root", str(ground.path / "state")]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(ground.path / "log"))
+        log.settimeout(30)
+        argv = [*crun, "run", "--bundle", folder.name, name]
+        done = subprocess.run(
+            argv, input="", capture_output=True, text=True, cwd=folder.parent, timeout=60, check=False
+        )
+        subprocess.run([*crun, "delete", "--force", name], capture_output=True, check=False)
+        line = log.recv(1 << 16).decode()
+    assert done.returncode != 0
+    assert f"decision=refused container={name} reason=" in line
+    assert "names no bundle but /" in line
+    assert "--bundle and an absolute path" in line
 
 
 @pytest.mark.parametrize("first", [RANGE, HIGH_RANGE])

@@ -23,7 +23,7 @@ from tests.provision.samples import PAYLOAD, as_json, configured, make_facts, ma
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
-    from provision.planner.model import NodePlan
+    from provision.node_plan import NodePlan
 
 REPOSITORY = Path(__file__).parents[4]
 STACK = make_stack()

@@ -1,0 +1,116 @@
+"""Installs grapnel's own parts below ``/usr/lib/grapnel``, and tells which versions are installed.
+
+A version is unpacked into a folder of its own in ``releases``, gets its file ``RELEASE`` last, and takes over when the
+part's link is renamed to it. A kill anywhere leaves the old version working; the next run removes what was left over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_HOME = "/usr/lib/grapnel"
+_RELEASES = f"{_HOME}/releases"
+_INVENTORY = "/run/grapnel/inventory.json"
+_PARTS = ("hook", "node")
+_HOOK = "grapnel-hook"
+_DIGEST_LENGTH = 12
+_UNPACK_TIMEOUT_S = 120.0
+_COMPILE_TIMEOUT_S = 300.0
+_PYTHON = "/usr/bin/python3"  # the one that the launchers name
+
+
+class InstallationError(Exception):
+    """A part cannot be installed; the message says why."""
+
+
+def read_installations(host: Host) -> dict[str, Any]:
+    """Return the facts ``installed``: the digest of each part."""
+    digests = {part: installed_digest(host, part) for part in _PARTS}
+    return {part: {"digest": digest} if digest else None for part, digest in digests.items()}
+
+
+def installed_digest(host: Host, part: str) -> str | None:
+    """Return the digest of the version that a part's link leads to, None when there is none."""
+    return host.read_text(f"{_HOME}/{part}/RELEASE")
+
+
+def read_inventory(host: Host) -> dict[str, Any] | None:
+    """Return the facts ``inventory``: what the node's own driver inventory was made from."""
+    text = host.read_text(_INVENTORY)
+    try:
+        inventory = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return {"driver_version": inventory.get("driver_version")} if isinstance(inventory, dict) else None
+
+
+def install_part(host: Host, part: str, digest: str, archive: str) -> None:
+    """Unpack an archive and switch a part to it; raises `InstallationError`."""
+    name = f"{part}-{digest[:_DIGEST_LENGTH]}"
+    if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
+        _unpack(host, name, digest, archive)
+    _make_current(host, part, name)
+    _remove_old(host, part, name)
+
+
+def _unpack(host: Host, name: str, digest: str, archive: str) -> None:
+    releases = host.path(_RELEASES)
+    releases.mkdir(parents=True, exist_ok=True, mode=0o755)
+    beside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=releases))
+    beside.chmod(0o755)
+    command = ["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", str(beside)]
+    done = host.run(command, _UNPACK_TIMEOUT_S)
+    if done.return_code:
+        raise InstallationError(f"{archive} cannot be unpacked: {done.complaint}")
+    _compile(host, beside, f"{_RELEASES}/{name}")
+    _pack(host, beside)
+    (beside / "RELEASE").write_text(f"{digest}\n", encoding="utf-8")
+    os.sync()  # the link must never lead to files that a power cut made empty
+    _remove(releases / name)  # an older attempt, or a version that somebody damaged
+    beside.rename(releases / name)
+
+
+def _compile(host: Host, folder: Path, place: str) -> None:
+    """Compile now: the daemon's unit keeps /usr read-only, and a hook must not write into its own folder at a start.
+
+    Without a look at the sources at each start, which no longer change. What does not compile is compiled when it is
+    imported, if ever: libraries carry files for other versions of Python.
+    """
+    options = ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", place]
+    host.run([_PYTHON, "-m", "compileall", *options, str(folder)], _COMPILE_TIMEOUT_S)
+
+
+def _pack(host: Host, folder: Path) -> None:
+    """Let a hook pack its modules for the node's Python, as it starts before every container; without, it is slower."""
+    if (folder / _HOOK).exists():
+        host.run([_PYTHON, "-IS", str(folder / _HOOK), "pack"], _COMPILE_TIMEOUT_S)
+
+
+def _make_current(host: Host, part: str, name: str) -> None:
+    link = host.path(f"{_HOME}/{part}")
+    beside = host.path(f"{_HOME}/.{part}.new")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(f"releases/{name}")
+    beside.replace(link)
+
+
+def _remove_old(host: Host, part: str, name: str) -> None:
+    """Keep the current version and the one before it; remove older ones and unfinished attempts."""
+    releases = host.path(_RELEASES)
+    others = [path for path in releases.glob(f"{part}-*") if path.name != name]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in (*others[1:], *releases.glob(f".{part}-*")):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)

@@ -1,0 +1,97 @@
+#!/usr/bin/python3
+"""Installs a part of grapnel (hook or node daemon) from an archive of the payload."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: installation
+short_description: Install the hook or the node daemon
+version_added: 0.1.0
+description:
+  - Sends an archive of the payload, unpacks it beside the installed version, and switches to it by renaming a link. A
+    run that is killed at any moment leaves the installed version working.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  part:
+    description: What is installed.
+    type: str
+    required: true
+    choices: [hook, node]
+  digest:
+    description: SHA-256 of the archive, as the node plan names it.
+    type: str
+    required: true
+  archive:
+    description:
+      - Tar archive on the controller. Its folder has to be a payload (docs/contracts/payload) whose manifest names it
+        with this digest, and that has to be the digest of its content. No other file is sent.
+    type: path
+    required: true
+  unit:
+    description: Service that has to restart for another version. It is marked for a restart, not restarted.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: Tells whether the archive would be installed.
+    support: full
+  diff_mode:
+    description: Shows the digests.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Install the hook
+  grapnel.node.installation:
+    part: hook
+    digest: 4f2b8c1d9a0711e3b6a4d2f80c5597ab41de86f2370a9b5c8e1d64f7023c9ab5
+    archive: /home/me/site/dist/payload/hook-4f2b8c1d9a07.tar
+"""
+
+RETURN = r"""
+previous:
+  description: Digest of the version that was installed before, empty when there was none.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+    InstallationError,
+    install_part,
+    installed_digest,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.units import mark_restart
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "part": {"type": "str", "required": True, "choices": ["hook", "node"]},
+            "digest": {"type": "str", "required": True},
+            "archive": {"type": "path", "required": True},
+            "unit": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    host, part, digest = Host(), module.params["part"], module.params["digest"]
+    previous = installed_digest(host, part) or ""
+    changed = previous != digest
+    if changed and not module.check_mode:
+        if module.params["unit"]:
+            mark_restart(host, module.params["unit"])
+        try:
+            install_part(host, part, digest, module.params["archive"])
+        except (OSError, InstallationError) as error:
+            module.fail_json(msg=f"the {part} {digest[:12]} cannot be installed: {error}")
+    diff = {"before": f"{part} {previous}\n", "after": f"{part} {digest}\n"}
+    module.exit_json(changed=changed, previous=previous, diff=diff if changed else {})
+
+
+if __name__ == "__main__":
+    main()

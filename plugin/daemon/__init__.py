@@ -1,0 +1,1 @@
+"""The daemon itself: everything wired together, signals, systemd and the container hook."""

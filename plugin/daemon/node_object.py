@@ -1,0 +1,98 @@
+"""What the daemon says of itself on its Node object: nothing, unless node.json names a way to the Kubernetes API.
+
+The seam before `plugin.node_object`, which is imported only then, and after the first GPUs were shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.devices.observer import Observation
+    from plugin.log import Journal
+    from plugin.settings.node_config import NodeConfig
+
+
+_AFTER_START_S = 1.0
+
+
+class NodeObject(Protocol):
+    """Somebody who keeps the Node up to date; every call returns at once, but for `close`."""
+
+    def show(self, observation: Observation, released: str = "") -> None:
+        """Take what was observed; `released` is why the node is released, "" while it is not."""
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Take all labels that the Node is to have of ours (`nvidia.com/…`)."""
+
+    def close(self) -> None:
+        """Say what is due, within two seconds, and end."""
+
+
+class NoNodeObject:
+    """Where nobody asked for it."""
+
+    def show(self, observation: Observation, released: str = "") -> None:
+        """Nothing is said."""
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Nothing is said."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def node_name(config: NodeConfig, environment: Mapping[str, str]) -> str:
+    """Return the Node's name: node.json, NODE_NAME, or the host's as the kubelet takes it (in small letters)."""
+    return config.node_name or environment.get("NODE_NAME", "") or os.uname().nodename.strip().lower()
+
+
+class LazyNodeObject:
+    """Imports `plugin.node_object` a second after there is something to say. Used in the event loop's thread."""
+
+    def __init__(self, config: NodeConfig, journal: Journal) -> None:
+        self._config = config
+        self._journal = journal
+        self._node: NodeObject = NoNodeObject()
+        self._waiting: list[Callable[[NodeObject], None]] | None = []  # what a second brings; None: it is over
+
+    def show(self, observation: Observation, released: str = "") -> None:
+        """Hand it on."""
+        self._hand_on(lambda node: node.show(observation, released))
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Hand it on."""
+        self._hand_on(lambda node: node.label(labels))
+
+    def _hand_on(self, call: Callable[[NodeObject], None]) -> None:
+        if self._waiting is None:
+            call(self._node)
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(_AFTER_START_S, self._open)
+        self._waiting.append(call)
+
+    def _open(self) -> None:
+        if self._waiting is None:
+            return  # it was closed within the second
+        from plugin.node_object.node import open_node  # noqa: PLC0415 - not where it is off, not before the first list
+
+        config = self._config
+        self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._journal)
+        waiting, self._waiting = self._waiting, None
+        for call in waiting:
+            call(self._node)
+
+    def close(self) -> None:
+        """End it, if it ever began. In any thread: the event loop's must call nothing else any more."""
+        self._waiting = None
+        self._node.close()
+
+
+def node_object(config: NodeConfig, journal: Journal) -> NodeObject:
+    """Return who keeps the Node up to date."""
+    return LazyNodeObject(config, journal) if config.kubernetes_api else NoNodeObject()

@@ -1,0 +1,54 @@
+"""Where PCI devices are, read from sysfs. A machine that does not say something is no error."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from plugin.driver.topology.facts import Nic, Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+_DEVICE = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def read_numa_node(device: Path) -> int | None:
+    """Return the NUMA node of a device's folder; sysfs has -1 where the firmware does not say."""
+    try:
+        number = int((device / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return number if number >= 0 else None
+
+
+def read_path(device: Path) -> tuple[str, ...]:
+    """Return the host bridge, the bridges and the device itself, as the folder's real path names them."""
+    parts = os.path.realpath(device).split("/")
+    start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
+    if start is None:
+        return ()
+    return (parts[start], *(part for part in parts[start + 1 :] if _DEVICE.fullmatch(part)))
+
+
+def read_place(sys_root: Path, address: str) -> Place:
+    """Return where a PCI device is."""
+    device = sys_root / "bus/pci/devices" / address
+    return Place(address, read_numa_node(device), read_path(device))
+
+
+def read_nics(sys_root: Path) -> tuple[Nic, ...]:
+    """Return the machine's RDMA devices by name; virtual ones, which are on no bus, are left out."""
+    try:
+        names = sorted(os.listdir(sys_root / "class/infiniband"))  # noqa: PTH208 - names only
+    except OSError:
+        return ()
+    found = []
+    for name in names:
+        device = sys_root / "class/infiniband" / name / "device"
+        path = read_path(device)
+        if path:
+            found.append(Nic(name, Place(path[-1], read_numa_node(device), path)))
+    return tuple(found)

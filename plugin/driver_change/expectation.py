@@ -1,0 +1,188 @@
+"""What `verify` is to find: the contract `docs/contracts/expectation`. Not here: looking for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from plugin.driver.gpu_state import MigDevice
+from plugin.errors import ExpectationError
+from plugin.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SCHEMA = "grapnel.dev/expectation/v1alpha1"
+MAX_BYTES = 1024 * 1024
+_MAX_GPUS = 1024
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CLUSTER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PROFILE = re.compile(r"([1-9]c\.)?[1-9]g\.[1-9][0-9]{0,3}gb(\+[a-z]{2,8}(\.[a-z]{2,8})?|-me)?")
+_MAX_MIG = 16
+_MAX_CLIQUE = 2**32
+_KEYS = ("schema", "driverVersion", "gpus", "gpuCount", "mig", "fabric", "allocation")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FabricPlace:
+    """Where a GPU is to be in an NVLink fabric. None: anywhere."""
+
+    cluster: str | None = None
+    clique: int | None = None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What was declared. None, or a GPU that is not named: not said, so what was remembered at the release counts.
+
+    `mig` maps GPUs to their MIG devices, None for MIG off; `allocation` says whether memory is allocated on each GPU.
+    """
+
+    driver_version: str
+    gpus: tuple[str, ...] | None = None
+    gpu_count: int | None = None
+    mig: Mapping[str, tuple[MigDevice, ...] | None] = field(default_factory=lambda: _NOTHING)
+    fabric: Mapping[str, FabricPlace] = field(default_factory=lambda: _NOTHING)
+    allocation: bool | None = None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key is given twice")
+    return document
+
+
+def _version(value: object) -> str:
+    if not isinstance(value, str) or not _VERSION.fullmatch(value):
+        raise ValueError('must be a driver version as a text, such as "535.309.01"')
+    return value
+
+
+def _gpus(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= _MAX_GPUS:
+        raise ValueError(f"must be a list of 1 to {_MAX_GPUS} uuids")
+    for uuid in value:
+        if not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
+            raise ValueError('every item must be a uuid such as "GPU-7d00e010-ec78-5e6f-8228-fa5ab15a3109"')
+    if len(set(value)) != len(value):
+        raise ValueError("names a gpu twice")
+    return tuple(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_GPUS:
+        raise ValueError(f"must be a whole number from 1 to {_MAX_GPUS}")
+    return value
+
+
+def _by_gpu(value: object, parse: Callable[[object], Any]) -> dict[str, Any]:
+    if not isinstance(value, dict) or not 0 < len(value) <= _MAX_GPUS:
+        raise ValueError(f"must be an object with the uuids of 1 to {_MAX_GPUS} gpus")
+    for uuid in value:
+        if not _UUID.fullmatch(uuid):
+            raise ValueError(f"{json.dumps(uuid[:64])} is not the uuid of a gpu")
+    return {uuid: parse(item) for uuid, item in value.items()}
+
+
+def _members(value: object, keys: tuple[str, ...], what: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not value or not set(value) <= set(keys):
+        raise ValueError(f"{what} must be an object with {', '.join(keys)}")
+    return value
+
+
+def _layout(value: object) -> tuple[MigDevice, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > _MAX_MIG:
+        raise ValueError(f"must be null (off) or a list of at most {_MAX_MIG} mig devices")
+    return tuple(map(_mig_device, value))
+
+
+def _mig_device(value: object) -> MigDevice:
+    document = _members(value, ("profile", "start", "size"), "a mig device")
+    profile = document.get("profile")
+    if not isinstance(profile, str) or not _PROFILE.fullmatch(profile):
+        raise ValueError('profile must be a name such as "3g.20gb"')
+    return MigDevice(profile, _number(document, "start", 0, _MAX_MIG), _number(document, "size", 1, _MAX_MIG))
+
+
+def _place(value: object) -> FabricPlace:
+    document = _members(value, ("cluster", "clique"), "a place")
+    cluster = document.get("cluster")
+    if cluster is not None and (not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster)):
+        raise ValueError("cluster must be a uuid")
+    return FabricPlace(cluster, _number(document, "clique", 0, _MAX_CLIQUE))
+
+
+def _number(document: dict[str, Any], key: str, least: int, end: int) -> int | None:
+    value = document.get(key)
+    if value is None and key not in document:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < end:
+        raise ValueError(f"{key} must be a whole number from {least} to {end - 1}")
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")  # noqa: TRY004 - the file is wrong, not the program
+    return value
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "driverVersion": _version,
+    "gpus": _gpus,
+    "gpuCount": _count,
+    "mig": lambda value: _by_gpu(value, _layout),
+    "fabric": lambda value: _by_gpu(value, _place),
+    "allocation": _truth,
+}
+
+
+def _problems(document: dict[str, Any]) -> list[str]:
+    problems = [f"unknown key {json.dumps(key[:64])}" for key in document if key not in _KEYS]
+    if document.get("schema") != SCHEMA:
+        problems.append(f'schema: must be "{SCHEMA}"')
+    if "driverVersion" not in document:
+        problems.append("driverVersion: is missing")
+    return problems
+
+
+def parse_expectation(content: bytes, origin: str) -> Expectation:
+    """Return the expectation of a JSON text; an ExpectationError lists everything that is wrong with it."""
+    hint = "the keys are described in docs/contracts/expectation"
+    if len(content) > MAX_BYTES:
+        raise ExpectationError(f"{origin}: larger than {MAX_BYTES} bytes", hint)
+    try:
+        document = json.loads(content.decode(), object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise ExpectationError(f"{origin}: not valid json: {error}", hint) from error
+    if not isinstance(document, dict):
+        raise ExpectationError(f"{origin}: must be a json object", hint)
+    problems = _problems(document)
+    values: dict[str, Any] = {}
+    for key, parse in _PARSERS.items():
+        if key in document:
+            try:
+                values[key] = parse(document[key])
+            except ValueError as error:
+                problems.append(f"{key}: {error}")
+    gpus, count = values.get("gpus"), values.get("gpuCount")
+    if gpus is not None and count is not None and len(gpus) != count:
+        problems.append(f"gpuCount: is {count}, but gpus names {len(gpus)}")
+    if problems:
+        raise ExpectationError(f"{origin}: {'; '.join(problems)}", hint)
+    return Expectation(
+        values["driverVersion"],
+        gpus,
+        count,
+        mig=values.get("mig", _NOTHING),
+        fabric=values.get("fabric", _NOTHING),
+        allocation=values.get("allocation"),
+    )

@@ -1,0 +1,50 @@
+"""Who hears what the kubelet asks for, and knows who has a device already. Not here: what is made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from plugin.allocation.table import NoHoldings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plugin.allocation.preference.choice import Preference
+    from plugin.allocation.table import Holdings
+
+
+class Witness(Protocol):
+    """Called in the event loop's thread, in the kubelet's admission of a pod: it must not hold anybody up."""
+
+    def preferred(
+        self, resource: str, available: Sequence[str], required: Sequence[str], preference: Preference, size: int
+    ) -> None:
+        """Hear what was preferred for a container."""
+
+    async def holdings(self, device_ids: Sequence[str]) -> Holdings:
+        """Return who has any of these devices, as far as anybody can say within half a second."""
+
+    def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
+        """Hear what a container was given."""
+
+    def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
+        """Hear that a container got nothing, or no preference, and why."""
+
+
+class Unwitnessed:
+    """Nobody hears or knows anything."""
+
+    def preferred(
+        self, resource: str, available: Sequence[str], required: Sequence[str], preference: Preference, size: int
+    ) -> None:
+        """Do nothing."""
+
+    async def holdings(self, _device_ids: Sequence[str]) -> Holdings:
+        """Return that nobody has any."""
+        return NoHoldings()
+
+    def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
+        """Do nothing."""

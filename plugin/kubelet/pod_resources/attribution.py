@@ -1,0 +1,60 @@
+"""Who has which GPU: what the kubelet's pod resources interface says, turned around.
+
+Pure. Not here: asking the kubelet (`plugin.kubelet.pod_resources.client`), and who uses a GPU (`sharing`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugin.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+_MIG = "MIG-"  # begins the UUID of a MIG device, whichever resource it is offered as
+_REPLICA = "::"  # a shared GPU is offered as UUID::0, UUID::1 and so on
+
+
+@dataclass(frozen=True)
+class PodContainer:
+    """A container as its pod names it; `container` is empty where only the pod is known."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+OUTSIDE = PodContainer("", "", "")  # owns the processes that belong to no pod
+
+
+@dataclass(frozen=True)
+class Given:
+    """The devices of one resource that one container has. The kubelet may tell them in several parts."""
+
+    holder: PodContainer
+    resource: str
+    device_ids: tuple[str, ...]
+
+
+def name_of(holder: PodContainer) -> tuple[str, str, str]:
+    """Return what containers are put in order by."""
+    return holder.namespace, holder.pod, holder.container
+
+
+def uuid_of(device_id: str) -> str:
+    """Return the GPU of a device id, which for a shared GPU has the number of the share as well."""
+    return device_id.partition(_REPLICA)[0]
+
+
+def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mapping[str, tuple[PodContainer, ...]]:
+    """Return for each device of these resources the containers that have it or a share of it, each once and in order.
+
+    MIG devices count in any resource: their UUIDs cannot be anything else.
+    """
+    found: dict[str, set[PodContainer]] = {}
+    for each in given:
+        for device_id in each.device_ids:
+            if each.resource in resources or device_id.startswith(_MIG):
+                found.setdefault(uuid_of(device_id), set()).add(each.holder)
+    return {uuid: tuple(sorted(holders, key=name_of)) for uuid, holders in found.items()}

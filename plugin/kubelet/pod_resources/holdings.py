@@ -1,0 +1,175 @@
+"""Which pod has a device, as the kubelet's pod resources interface says: a view that is kept, and asked again in doubt.
+
+The kubelet names no pod when it allocates, and devices that a pod may use again itself (of its own init containers) are
+not listed while it may. So a device that is listed now is another pod's; docs/device-plugin/explain.md has the cases.
+A view that is old only ever leads to a question, and no answer to none of them counts against a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from plugin.allocation.table import NoHoldings
+from plugin.errors import KubeletError
+from plugin.kubelet.pod_resources.attribution import uuid_of
+from plugin.values import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from plugin.allocation.table import Holdings
+    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.log import Journal
+
+DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
+_ASK_S = 5.0
+
+
+class Pace(NamedTuple):
+    """How long to wait for questions, in seconds."""
+
+    first_s: float = 1.0  # after an allocation: the kubelet lists a container once it has the answer
+    latest_s: float = 10.0  # in a row of allocations without a pause
+    after_s: tuple[float, ...] = (4.0, 25.0)  # then: a kubelet that starts lists no pods for a while
+    slow_s: float = 60.0  # while anything is held or expected
+
+
+class Held:
+    """Who has which device by one answer of the kubelet.
+
+    Of a shared GPU every share is a device; whoever has one keeps others from the whole GPU, and the other way round.
+    """
+
+    def __init__(self, given: Iterable[Given]) -> None:
+        self._exact: dict[str, str] = {}
+        self._parts: dict[str, str] = {}
+        for each in given:
+            who = f"{each.holder.namespace}/{each.holder.pod} as {each.resource}"
+            for device_id in each.device_ids:
+                self._exact.setdefault(device_id, who)
+                if uuid_of(device_id) != device_id:
+                    self._parts.setdefault(uuid_of(device_id), who)
+
+    def __bool__(self) -> bool:
+        """Whether anybody has anything."""
+        return bool(self._exact)
+
+    def holder(self, device_id: str) -> str:
+        """Return the pod that has the device, "" where none is known."""
+        exact, whole = self._exact.get(device_id, ""), uuid_of(device_id)
+        return exact or (self._parts.get(device_id, "") if whole == device_id else self._exact.get(whole, ""))
+
+
+class HoldingsView:
+    """Asks `ask(deadline)` at the kubelet's coming, after allocations, and slowly while anybody has anything.
+
+    `listed` hears every answer and when it was asked for; `is_waiting` says whether one is still wanted. Nothing is
+    asked while nothing is held or expected. Used in the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[float], Awaitable[tuple[Given, ...]]],
+        listed: Callable[[tuple[Given, ...], float], None],
+        is_waiting: Callable[[], bool],
+        journal: Journal,
+        pace: Pace | None = None,
+    ) -> None:
+        self.held = Held(())
+        self.problem = "the kubelet was not asked yet"
+        self._ask = ask
+        self._listed = listed
+        self._is_waiting = is_waiting
+        self._journal = journal
+        self._pace = pace or Pace()
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Future[None] | None = None
+        self._delays: tuple[float, ...] = ()  # until the questions that are to follow
+        self._latest: float | None = None  # when to ask in any case; None: nothing was given away since the last time
+        self._asked = self._answered = 0  # questions are numbered
+        self._is_stopped = False
+
+    def kubelet_came(self) -> None:
+        """Ask at once: a kubelet has registered the devices."""
+        self._follow_up(0.0)
+
+    def changed(self) -> None:
+        """Ask soon: devices were given away. Each further allocation puts it off, for a while."""
+        now = asyncio.get_running_loop().time()
+        if self._latest is None:
+            self._latest = now + self._pace.latest_s
+        self._follow_up(max(0.0, min(self._pace.first_s, self._latest - now)))
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._is_stopped = True
+        self._cancel()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing will be asked until something happens."""
+        return self._timer is None and self._asking is None
+
+    def _follow_up(self, delay_s: float) -> None:
+        self._delays = self._pace.after_s
+        self._plan(delay_s)
+
+    def _plan(self, delay_s: float) -> None:
+        self._cancel()
+        if not self._is_stopped:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._start)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start(self) -> None:
+        self._timer = self._latest = None
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(self._refresh())
+
+    async def _refresh(self) -> None:
+        try:
+            await self.ask_now(_ASK_S)
+        finally:
+            self._asking = None
+        if self._timer is not None:
+            return  # something happened meanwhile
+        if self._delays:
+            delay_s, self._delays = self._delays[0], self._delays[1:]
+            self._plan(delay_s)
+        elif self.held or self.problem or self._is_waiting():
+            self._plan(self._pace.slow_s)
+
+    async def ask_now(self, deadline_s: float) -> bool:
+        """Ask, whatever is being asked already: an answer that was on its way may be older than the question."""
+        asked_at = time.time()
+        self._asked += 1
+        question = self._asked
+        try:
+            given = await self._ask(deadline_s)
+        except KubeletError as error:
+            self.problem = error.message
+            if not self._delays:
+                hint = "nothing is refused, and explain knows no pods, until it answers"
+                self._journal.standing("holdings", error.message, hint=hint)
+            return False
+        self.problem = ""
+        self._journal.standing("holdings")
+        if question < self._answered:
+            return True  # overtaken by a newer one
+        self._answered = question
+        self.held = Held(given)
+        self._listed(given, asked_at)
+        return True
+
+    async def holdings(self, device_ids: Sequence[str]) -> Holdings:
+        """Return who has any of these devices: asked anew where somebody seems to, and nobody where none says so."""
+        if not any(map(self.held.holder, device_ids)):
+            return NoHoldings()
+        return self.held if await self.ask_now(DOUBT_S) else NoHoldings()

@@ -1,0 +1,248 @@
+"""Keeps one resource registered with whichever kubelet there is.
+
+The kubelet forgets every plugin when it restarts, never opens a stream a second time, and never asks a
+plugin to come back (its device manager's behaviour). So the link looks at three things, and registers
+again when one is not as it was: who is behind `kubelet.sock`, whether the own socket is still in place,
+and whether a kubelet still watches the list. As long as one watches, nothing is done that would end that.
+
+A kubelet ends whichever connection a resource has *now* when it notices that an older one has ended
+(`runClient` in pkg/kubelet/cm/devicemanager/plugin/v1beta1, 1.36). So two registrations are kept apart
+by `stream_gap_s`, and there is one way to register at a time: `ways` says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from plugin.allocation.table import AllocationTable
+from plugin.errors import KubeletError, KubeletSilent
+from plugin.kubelet.device_plugin.board import Board, Publication
+from plugin.kubelet.device_plugin.counting import Uncounted
+from plugin.kubelet.device_plugin.service import DevicePluginService
+from plugin.kubelet.registration.call import DEVICE_PLUGINS, HINT
+from plugin.kubelet.registration.inotify import FolderWatch
+from plugin.kubelet.registration.ways import Ways
+from plugin.system.sockets import KUBELET_SOCKET, SocketIdentity, socket_identity
+from plugin.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from plugin.devices.resources import Offer
+    from plugin.kubelet.device_plugin.counting import KubeletCounter
+    from plugin.kubelet.device_plugin.witness import Witness
+    from plugin.kubelet.registration.ways import Way
+    from plugin.log import Journal
+
+
+@dataclass(frozen=True)
+class Timing:
+    """All the waiting of a link, in seconds."""
+
+    look_s: float = 2.0  # between looks when nothing hints at a change
+    register_s: float = 10.0  # for the kubelet to answer: as long as it may take to call back
+    slow_s: float = 1.0  # until a kubelet that has not answered is told of
+    first_stream_s: float = 10.0  # for the kubelet to open its stream after a registration
+    stream_gap_s: float = 0.1  # after a stream ended: for the kubelet to notice it, too
+    hidden_s: float = 2.0  # without kubelet.sock before a kubelet is helped to find us: one that starts has none yet
+    backoff_min_s: float = 0.25
+    backoff_max_s: float = 15.0
+    withdraw_s: float = 2.0  # for the last, empty list to arrive
+
+
+async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for the event; set it when the time is up. One timer, and no task that could be left over."""
+    timer = asyncio.get_running_loop().call_later(timeout_s, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
+class Link:
+    """One resource: its board, its server, its registration."""
+
+    def __init__(  # noqa: PLR0913 - keyword-only: the parts of a link and its seams for tests
+        self,
+        *,
+        resource: str,
+        kubelet_root: Path,
+        registration: str = "auto",
+        journal: Journal,
+        on_state: Callable[[str], None],
+        timing: Timing | None = None,
+        counter: KubeletCounter | None = None,
+        witness: Witness | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.resource = resource
+        self.folder = kubelet_root / DEVICE_PLUGINS  # where `kubelet.sock` tells one kubelet from the next
+        self.board = Board(Publication((), AllocationTable((), {})), clock)
+        self._journal = journal
+        self._on_state = on_state
+        self._timing = timing or Timing()
+        self._clock = clock
+        self._counter = counter or Uncounted()
+        service = DevicePluginService(self.board, journal, self._counter, witness)
+        self._ways = Ways(registration, kubelet_root, resource, service.methods(), journal)
+        self._kubelet: SocketIdentity | None = None
+        self._kubelet_changed_at = clock()
+        self._has_come = False  # this kubelet has been registered with once
+        self._is_registered = False  # with this kubelet
+        self._registered_at = 0.0
+        self._backoff_s = 0.0
+        self._retry_at = 0.0
+        self._is_stopping = False
+        self._wake = self.board.stream_ended
+
+    def publish(self, offers: tuple[Offer, ...], table: AllocationTable) -> None:
+        """Show another device list."""
+        self.board.publish(Publication(offers, table))
+
+    async def run(self) -> None:
+        """Look after the registration until stopped; then withdraw and stop serving."""
+        watch, *others = [FolderWatch(folder, self._wake.set) for folder in self._ways.folders]
+        try:
+            while not self._is_stopping:
+                self._wake.clear()
+                if not watch.renew() and self._ways.mend_folder(is_watched=self.board.open_streams > 0):
+                    watch.renew()
+                for other in others:
+                    other.renew()
+                await self._look()
+                await self._wait()
+        finally:
+            for each in (watch, *others):
+                each.close()
+            await self._withdraw()
+
+    def stop(self) -> None:
+        """Make `run` end."""
+        self._is_stopping = True
+        self._wake.set()
+
+    async def _look(self) -> None:
+        kubelet = socket_identity(self.folder / KUBELET_SOCKET)
+        if kubelet != self._kubelet:
+            self._kubelet = kubelet
+            self._kubelet_changed_at = self._clock()
+            self._is_registered = False
+            self._has_come = self._has_come and kubelet is None  # without its socket it is the same kubelet still
+            self._backoff_s = self._retry_at = 0.0
+        if self.board.open_streams and kubelet is None:
+            return  # it watches: whatever happened to its socket, nothing is lost yet
+        if not self._is_reachable():
+            self._report(f"no kubelet: {self.folder / KUBELET_SOCKET} does not exist")
+            return
+        try:
+            await self._keep_registered()
+        except KubeletError as error:
+            if not self._is_stopping:
+                self._retry_later(error)
+
+    def _is_reachable(self) -> bool:
+        has_socket = self._kubelet is not None
+        is_patient = self._clock() - self._kubelet_changed_at < self._timing.hidden_s
+        return has_socket or (not is_patient and self._ways.leads_to(has_socket=has_socket))
+
+    async def _keep_registered(self) -> None:
+        """Register, unless a kubelet has been registered with and watches, or may be about to."""
+        if self._is_registered and self._is_watched():
+            if not self._ways.now.server.is_in_place():
+                await self._ways.now.restore()
+            return
+        if self._clock() < self._retry_at:
+            return
+        self._is_registered = False
+        begun_at = self._clock()  # the kubelet may open its stream, and lose it, before its answer is here
+        if not self.board.open_streams:
+            await self._ways.choose(has_socket=self._kubelet is not None)
+        way = self._ways.now
+        # A kubelet that starts finds a socket that is there; another one would cost a second.
+        is_awaited = way.registration.is_found and not self._has_come
+        if not way.server.is_in_place() or (way.registration.is_found and not is_awaited):
+            await way.serve()
+        elif is_awaited:
+            way.registration.prepare()
+        self._has_come = True
+        await self._announce(way)
+        self._registered(begun_at)
+
+    async def _announce(self, way: Way) -> None:
+        """Register; given up as soon as there is another kubelet, or the daemon stops."""
+        if way.registration.is_found and self.board.open_streams:
+            return
+        announcing = asyncio.ensure_future(way.registration.announce(self._timing.register_s))
+        announcing.add_done_callback(lambda _: self._wake.set())
+        slow = f"the kubelet has not answered the registration of {self.resource} yet: it hangs, or has too much to do"
+        timer = asyncio.get_running_loop().call_later(self._timing.slow_s, self._report, slow, HINT)
+        try:
+            while not announcing.done() and not self._is_stopping:
+                self._wake.clear()
+                if socket_identity(self.folder / KUBELET_SOCKET) != self._kubelet:
+                    break
+                await self._wake.wait()
+            if not announcing.done():
+                raise KubeletError(f"registration of {self.resource} given up: there is another kubelet")
+            await announcing
+        finally:
+            timer.cancel()
+            announcing.cancel()
+            self._wake.set()  # hints that came meanwhile are followed in the next look
+
+    def _registered(self, begun_at: float) -> None:
+        self._is_registered = True
+        self._registered_at = begun_at
+        self._backoff_s = 0.0
+        self._counter.registered(self.resource)
+        self._journal.standing("kubelet")
+        self._journal.info("registered", resource=self.resource, devices=len(self.board.current.offers))
+        self._on_state("")
+
+    def _retry_later(self, error: KubeletError) -> None:
+        """Wait longer each time; not for a kubelet that hangs, as it was given its time to answer already."""
+        if isinstance(error, KubeletSilent):
+            self._wake.set()
+            if self._timing.slow_s < self._timing.register_s:
+                return  # it was told of already
+        else:
+            self._backoff_s = min(max(self._timing.backoff_min_s, 2 * self._backoff_s), self._timing.backoff_max_s)
+            self._retry_at = self._clock() + self._backoff_s
+        self._report(error.message, error.hint)
+
+    def _is_watched(self) -> bool:
+        """Whether a kubelet shows the list, or may still be about to."""
+        if self.board.open_streams:
+            return True
+        now = self._clock()
+        if self.board.last_stream_change > self._registered_at:
+            return now - self.board.last_stream_change < self._timing.stream_gap_s
+        is_connected = self._ways.now.server.open_connections > 0  # the kubelet was, when it took the registration
+        patience_s = self._timing.first_stream_s if is_connected else self._timing.stream_gap_s
+        return now - self._registered_at < patience_s
+
+    def _report(self, problem: str, hint: str = "") -> None:
+        self._journal.standing("kubelet", problem, **({"hint": hint} if hint else {}))
+        self._on_state(problem)
+
+    async def _wait(self) -> None:
+        """Wait for a hint, at most until the next look is due."""
+        pause_s = self._backoff_s or self._timing.look_s
+        if self._is_registered and not self.board.open_streams:
+            pause_s = min(pause_s, self._timing.stream_gap_s)
+        await _wait_at_most(self._wake, pause_s)
+
+    async def _withdraw(self) -> None:
+        """Send an empty list, so that the kubelet stops placing pods before the socket goes."""
+        was_watched = self.board.open_streams > 0
+        self.board.publish(Publication((), self.board.current.table, is_last=True))
+        deadline = self._clock() + self._timing.withdraw_s
+        while self.board.open_streams and (left_s := deadline - self._clock()) > 0:
+            self.board.stream_ended.clear()
+            await _wait_at_most(self.board.stream_ended, left_s)
+        await self._ways.stop(grace_s=0.2)
+        if was_watched:  # whoever registers the same name before the kubelet has noticed would be disconnected
+            await asyncio.sleep(self._timing.stream_gap_s)

@@ -1,0 +1,62 @@
+"""What labels need of the host besides NVML: the machine's name and what sysfs says of the GPUs' PCI devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugin.labels.vgpu import HostDriver, find_host_driver
+from plugin.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MACHINE = "class/dmi/id/product_name"
+_MAX_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What was read, in the order of the GPUs; None where a GPU does not say.
+
+    `classes` are PCI classes (0x0302); `vgpus` are hosts' drivers, False for GPUs that are none.
+    """
+
+    machine: str = ""
+    classes: tuple[int | None, ...] = ()
+    vgpus: tuple[HostDriver | bool | None, ...] = ()
+
+
+def read_host(sys_root: Path, addresses: Iterable[str], machine_file: str = "") -> HostFacts:
+    """Read it; `machine_file` in the place of the DMI product name. What cannot be read is missing, never an error."""
+    devices = [sys_root / "bus/pci/devices" / address for address in addresses]
+    machine = _read(Path(machine_file) if machine_file else sys_root / _MACHINE) or b""
+    return HostFacts(
+        machine.decode("utf-8", "replace").strip(),
+        tuple(map(_read_class, devices)),
+        tuple(map(_read_vgpu, devices)),
+    )
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return None
+
+
+def _read_class(device: Path) -> int | None:
+    """Return the class without its last byte, the programming interface."""
+    try:
+        return int(_read(device / "class") or b"", 16) >> 8
+    except ValueError:
+        return None
+
+
+def _read_vgpu(device: Path) -> HostDriver | bool | None:
+    config = _read(device / "config")
+    try:
+        return None if config is None else find_host_driver(config) or False
+    except ValueError:
+        return None

@@ -1,0 +1,165 @@
+"""HTTPS to the API server: one connection for a few calls, each within its time.
+
+The only module that moves bytes. Not here: what is asked, and what the answers mean.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugin import __version__
+from plugin.errors import ClusterError
+from plugin.node_object.answers import Answer
+from plugin.node_object.api.proxy import find_proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.node_object.api.credentials import Way
+    from plugin.node_object.api.proxy import Proxy
+    from plugin.node_object.requests import Request
+
+_MAX_BYTES = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
+_MAX_PROXY_BYTES = 8192
+_CONNECTED = re.compile(rb"HTTP/1\.[01] 200[ \r]")
+_NETWORK_HINT = "it is tried again until it answers; does the server of kubernetesApi answer on this node?"
+_CERTIFICATE_HINT = (
+    "is it this cluster's authority, is the server's name in its certificate, is this node's clock right?"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: to connect, for each part of an answer, and for a whole call."""
+
+    connect_s: float = 5.0
+    read_s: float = 10.0
+    call_s: float = 20.0
+
+
+class _Https(http.client.HTTPSConnection):
+    """Goes through a proxy if there is one, and checks the certificate against the name that the kubeconfig gives."""
+
+    def __init__(self, way: Way, proxy: Proxy | None, limits: Limits) -> None:
+        access = way.access
+        super().__init__(access.host, access.port, timeout=limits.connect_s, context=way.context)
+        self._tls = way.context
+        self._proxy = proxy
+        self._name = access.server_name or access.host
+        self._read_s = limits.read_s
+
+    def connect(self) -> None:
+        dialled = (self.host, self.port) if self._proxy is None else (self._proxy.host, self._proxy.port)
+        plain = self.sock = socket.create_connection(dialled, self.timeout)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._proxy is not None:
+            _pass_through(plain, server_text(self.host, self.port), self._proxy.authorization)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self._name, do_handshake_on_connect=False)
+        self.sock.do_handshake()
+        self.sock.settimeout(self._read_s)
+
+
+def server_text(host: str, port: int) -> str:
+    """Return host and port as one text."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _pass_through(sock: socket.socket, server: str, authorization: str) -> None:
+    """Have a proxy connect to the server; raises ClusterError when it does not."""
+    credentials = f"Proxy-Authorization: {authorization}\r\n" if authorization else ""
+    sock.sendall(f"CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n{credentials}\r\n".encode("ascii", "replace"))
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n") and len(answer) < _MAX_PROXY_BYTES:
+        byte = sock.recv(1)  # what follows is not the proxy's
+        if not byte:
+            break
+        answer += byte
+    if not _CONNECTED.match(answer):
+        raise ClusterError(f"{server}: the proxy does not connect to it", "see HTTPS_PROXY, NO_PROXY and proxy-url")
+
+
+class Connection:
+    """Opened by the first call; closed by whoever has no more to ask, and by every failure."""
+
+    def __init__(self, way: Way, environment: Mapping[str, str] | None = None, limits: Limits | None = None) -> None:
+        self._way = way
+        self._limits = limits or Limits()
+        access = way.access
+        self._is_cut = False
+        self._server = server_text(access.host, access.port)
+        environment = os.environ if environment is None else environment
+        proxy = find_proxy(access.host, access.port, access.proxy_url, environment)
+        self._http = _Https(way, proxy, self._limits)
+
+    def call(self, request: Request) -> Answer:
+        """Return the answer, whatever its status; raises ClusterError where there is none."""
+        self._is_cut = False
+        stopper = threading.Timer(self._limits.call_s, self._cut)
+        stopper.daemon = True
+        stopper.start()
+        try:
+            return self._call(request)
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            words = error.verify_message or str(error)
+            raise ClusterError(f"{self._server}: certificate refused: {words.lower()}", _CERTIFICATE_HINT) from error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            words = f"no answer within {self._limits.call_s:g} s" if self._is_cut else _words(error)
+            raise ClusterError(f"{self._server}: {words}", _NETWORK_HINT) from error
+        except ClusterError:
+            self.close()
+            raise
+        finally:
+            stopper.cancel()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def _call(self, request: Request) -> Answer:
+        headers = {"Accept": request.accept, "User-Agent": f"grapnel-node/{__version__}"}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        if self._way.token:
+            headers["Authorization"] = f"Bearer {self._way.token}"
+        path = f"{self._way.access.base_path}{request.path}"
+        self._http.request(request.method, path, body=request.body or None, headers=headers)
+        response = self._http.getresponse()
+        body = response.read(_MAX_BYTES + 1)
+        if len(body) > _MAX_BYTES:
+            raise ClusterError(
+                f"{self._server}: the answer is larger than {_MAX_BYTES} bytes", "is this an API server?"
+            )
+        if self._is_cut or response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return Answer(response.status, body, response.headers.get("Retry-After", ""))
+
+    def _cut(self) -> None:
+        """End a call that takes too long, in another thread: what waits for bytes sees the end of them."""
+        sock = self._http.sock
+        self._is_cut = True
+        if sock is not None:
+            try:
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            except OSError:
+                return  # it has ended by itself
+
+
+def _words(error: OSError | http.client.HTTPException) -> str:
+    """Return an error in words that hold nothing of what was sent or received."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"tls: {(error.reason or 'the connection was closed').lower().replace('_', ' ')}"
+    if isinstance(error, OSError):
+        told = (error.strerror or "").lower()
+        return told or "the connection was closed"
+    return f"the answer is no http ({type(error).__name__})"

@@ -1,0 +1,61 @@
+"""This node's Node object: what was observed in, conditions, events and labels out.
+
+Not here: the API (`reporter`), and where labels come from.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from plugin.node_object.conditions import conditions_of, with_changes
+from plugin.node_object.labels import PREFIX, usable_labels
+from plugin.node_object.notes import notes_of
+from plugin.node_object.reporter import Reporter
+from plugin.node_object.session import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.devices.observer import Observation
+    from plugin.log import Journal
+    from plugin.node_object.model import Condition
+
+
+class ClusterNode:
+    """Turns states of the node into what is said of them. Of one thread; no call waits, but `close`."""
+
+    def __init__(self, reporter: Reporter, journal: Journal, utc: Callable[[], str] = utc_now) -> None:
+        self._reporter = reporter
+        self._journal = journal
+        self._utc = utc
+        self._before: tuple[Observation, str] | None = None
+        self._conditions: tuple[Condition, ...] = ()
+
+    def show(self, observation: Observation, released: str = "") -> None:
+        """Take a state of the node. Of the first one only what happened in it becomes an event."""
+        before, was_released = self._before or (observation, released)
+        self._before = (observation, released)
+        self._conditions = with_changes(self._conditions, conditions_of(observation, released), self._utc())
+        self._reporter.show(self._conditions)
+        self._reporter.note(tuple(notes_of(before, was_released, observation, released)))
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Take the labels; what the API would refuse is left out, and told."""
+        usable, unusable = usable_labels(labels)
+        problem = f"labels that cannot be applied: {', '.join(unusable)[:256]}" if unusable else ""
+        hint = {"hint": f"they must begin with {PREFIX}, and say what a label may"} if problem else {}
+        self._journal.standing("labels of the node", problem, **hint)
+        self._reporter.label(usable)
+
+    def close(self) -> None:
+        """Say what is due, and end. The conditions stay: their heartbeat tells that nobody keeps them any more."""
+        if not self._reporter.close():
+            self._journal.warning("the Kubernetes API does not answer: the last events may be missing there")
+
+
+def open_node(source: str, name: str, journal: Journal) -> ClusterNode:
+    """Return a node object whose reporter runs. `source` is `kubernetesApi` of node.json."""
+    reporter = Reporter(name, source, os.environ, journal)
+    reporter.start()
+    return ClusterNode(reporter, journal)

@@ -1,0 +1,143 @@
+"""What to ask of the API next, given what the Node should show and what it is known to show. Pure.
+
+One step at a time, the most urgent first: the state of now, then labels, then events. Nothing due is no step, and the
+time at which something will be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from plugin.node_object.labels import still_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.node_object.model import Condition, Known, Wanted
+    from plugin.node_object.series import EventBook, Series
+
+MESSAGE_PACE_S = 60.0  # when only the words of a condition change
+
+
+class Kind(Enum):
+    """What a step is about: each kind waits for itself after the API refused it."""
+
+    READ = "the node"
+    CONDITIONS = "conditions"
+    LABELS = "labels"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True)
+class ReadNode:
+    """Ask for the Node: its uid, and its conditions as they were left."""
+
+    kind = Kind.READ
+
+
+@dataclass(frozen=True)
+class PatchConditions:
+    """Send the conditions; it is the heartbeat, too."""
+
+    conditions: tuple[Condition, ...]
+    kind = Kind.CONDITIONS
+
+
+@dataclass(frozen=True)
+class ApplyLabels:
+    """Make these, and no others, the daemon's own labels."""
+
+    labels: Mapping[str, str]
+    uid: str
+    kind = Kind.LABELS
+
+
+@dataclass(frozen=True)
+class SendEvent:
+    """Make an event, or count one up."""
+
+    series: Series
+    uid: str
+    kind = Kind.EVENTS
+
+
+Step: TypeAlias = "ReadNode | PatchConditions | ApplyLabels | SendEvent"
+
+
+def next_step(
+    known: Known | None, wanted: Wanted, book: EventBook, now_s: float, waits: Mapping[Kind, float]
+) -> tuple[Step | None, float | None]:
+    """Return what to do now, or None and when to look again; None twice: when something changes.
+
+    `waits`: until when a kind of step is not tried. Without a known Node everything waits for it.
+    """
+    if known is None:
+        has_work = bool(wanted.conditions) or wanted.labels is not None or book.due_s() is not None
+        candidates: list[tuple[Step | None, float | None]] = [(ReadNode(), float("-inf") if has_work else None)]
+    else:
+        series = book.due(now_s)
+        candidates = [
+            (PatchConditions(wanted.conditions), _conditions_due_s(known, wanted)),
+            (ApplyLabels(labels_to_apply(known, wanted), known.uid), _labels_due_s(known, wanted)),
+            (None if series is None else SendEvent(series, known.uid), book.due_s()),
+        ]
+    times = []
+    for (step, due_s), kind in zip(candidates, _kinds(known), strict=True):
+        if due_s is None:
+            continue
+        due_s = max(due_s, waits.get(kind, float("-inf")))  # noqa: PLW2901 - a candidate that waits is due later
+        if step is not None and due_s <= now_s:
+            return step, now_s
+        times.append(due_s)
+    return None, min(times, default=None)
+
+
+def _kinds(known: Known | None) -> tuple[Kind, ...]:
+    return (Kind.READ,) if known is None else (Kind.CONDITIONS, Kind.LABELS, Kind.EVENTS)
+
+
+def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:
+    """Return the labels that are wanted and nobody else's."""
+    return {key: value for key, value in (wanted.labels or {}).items() if key not in known.refused}
+
+
+def _labels_due_s(known: Known, wanted: Wanted) -> float | None:
+    if wanted.labels is None or known.labels == labels_to_apply(known, wanted):
+        return None
+    return float("-inf")
+
+
+def _conditions_due_s(known: Known, wanted: Wanted) -> float | None:
+    if not wanted.conditions:
+        return None
+    due_s = known.heartbeat_s
+    for condition in wanted.conditions:
+        there = known.conditions.get(condition.kind)
+        if there is None or (there.status, there.reason) != (condition.status, condition.reason):
+            return float("-inf")
+        if there.message != condition.message:
+            due_s = min(due_s, known.told_s + MESSAGE_PACE_S)
+    return due_s
+
+
+def after_conditions(known: Known, sent: tuple[Condition, ...], now_s: float, heartbeat_s: float) -> Known:
+    """Return what is known once conditions were taken; the next heartbeat is `heartbeat_s` later."""
+    there = {**known.conditions, **{condition.kind: condition for condition in sent}}
+    return known._replace(conditions=there, told_s=now_s, heartbeat_s=now_s + heartbeat_s)
+
+
+def after_metadata(known: Known, wanted: Wanted, uid: str, labels: Mapping[str, str]) -> Known | None:
+    """Return what is known once the Node's metadata was seen; None: it is another Node of the same name.
+
+    Labels that somebody changed or removed are not known to be there any more; a label that the other owner let go
+    of is not refused any more.
+    """
+    if uid != known.uid:
+        return None
+    refused = still_refused(known.refused, wanted.labels or {}, labels)
+    if known.labels is None:
+        return known._replace(refused=refused)
+    kept = {key: value for key, value in known.labels.items() if labels.get(key) == value}
+    return known._replace(labels=kept, refused=refused)

@@ -1,0 +1,117 @@
+"""The form in which the API is asked. Pure.
+
+Conditions: a strategic merge patch of `nodes/status`, which replaces conditions of the same type and keeps all others.
+Labels: server-side apply, never forced, with the uid, so that it can neither make a Node nor take over another one.
+Events: v1, in namespace `default`, like the kubelet's own of its node.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from plugin.node_object.conditions import transition_time
+from plugin.node_object.labels import FIELD_MANAGER
+from plugin.values import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.node_object.model import Condition
+    from plugin.node_object.plan import ApplyLabels, SendEvent
+
+_EVENTS = "/api/v1/namespaces/default/events"
+JSON = "application/json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+# Enough of the answer to a patch: not the whole Node, with its images.
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+_MAX_NAME = 253
+_SUFFIX = 17
+
+
+class Request(NamedTuple):
+    """One call. `verb` and `resource` are those of RBAC, for messages."""
+
+    method: str
+    path: str
+    verb: str
+    resource: str
+    content_type: str = ""
+    body: bytes = b""
+    accept: str = JSON
+
+
+def read_node(node: str) -> Request:
+    """Ask for the Node."""
+    return Request("GET", _node(node), "get", "nodes")
+
+
+def patch_conditions(node: str, conditions: tuple[Condition, ...], utc: str) -> Request:
+    """Send conditions whose `since` is their transition's time."""
+    rows = [
+        {
+            "type": condition.kind,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastHeartbeatTime": utc,
+            "lastTransitionTime": condition.since,
+        }
+        for condition in conditions
+    ]
+    body = {"status": {"conditions": rows}}
+    return _patch(f"{_node(node)}/status", "nodes/status", STRATEGIC, body)
+
+
+def with_transition_times(
+    conditions: tuple[Condition, ...], there: Mapping[str, Condition], utc: str
+) -> tuple[Condition, ...]:
+    """Return the conditions as they are to be sent."""
+    return tuple(each._replace(since=transition_time(each, there.get(each.kind), utc)) for each in conditions)
+
+
+def apply_labels(node: str, step: ApplyLabels) -> Request:
+    """Apply the labels; one of another owner with another value makes it fail as a whole."""
+    metadata = {"name": node, "uid": step.uid, "labels": dict(step.labels)}
+    path = f"{_node(node)}?fieldManager={FIELD_MANAGER}&force=false"
+    return _patch(path, "nodes", APPLY, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+def send_event(node: str, step: SendEvent, name: str) -> Request:
+    """Make the event called `name`, or count it up where it is there already."""
+    series = step.series
+    if series.name:
+        body: dict[str, Any] = {"count": series.count, "lastTimestamp": series.last, "message": series.note.message}
+        return _patch(f"{_EVENTS}/{quote(series.name, safe='')}", "events", STRATEGIC, body)
+    note = series.note
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": step.uid},
+        "reason": note.reason,
+        "message": note.message,
+        "type": "Warning" if note.is_warning else "Normal",
+        "source": {"component": FIELD_MANAGER, "host": node},
+        "reportingComponent": FIELD_MANAGER,
+        "reportingInstance": node,
+        "firstTimestamp": series.first,
+        "lastTimestamp": series.last,
+        "count": series.count,
+    }
+    return Request("POST", _EVENTS, "create", "events", JSON, json.dumps(body).encode(), METADATA)
+
+
+def event_name(node: str, number: int) -> str:
+    """Return a name that no other event has: the node's and 64 bits, in the form of client-go's."""
+    return f"{node[: _MAX_NAME - _SUFFIX].rstrip('-.')}.{number & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+def _node(node: str) -> str:
+    return f"/api/v1/nodes/{quote(node, safe='')}"
+
+
+def _patch(path: str, resource: str, content_type: str, body: object) -> Request:
+    return Request("PATCH", path, "patch", resource, content_type, json.dumps(body).encode(), METADATA)

@@ -1,0 +1,239 @@
+"""What was said to the API and what is to be said: one step after another, and what each answer or failure means.
+
+The calls themselves are made by whoever is given as `ask`; nothing here waits. Not here: threads and connections
+(`reporter`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plugin.errors import ClusterError
+from plugin.node_object.answers import BAD_REQUEST, CONFLICT, FORBIDDEN, INVALID, NOT_FOUND, TOO_LARGE, node_state
+from plugin.node_object.api.budget import FIRST_WAIT_S, Backoff, Bucket
+from plugin.node_object.model import Known, Wanted
+from plugin.node_object.plan import (
+    ApplyLabels,
+    Kind,
+    PatchConditions,
+    ReadNode,
+    SendEvent,
+    after_conditions,
+    after_metadata,
+    next_step,
+)
+from plugin.node_object.requests import (
+    apply_labels,
+    event_name,
+    patch_conditions,
+    read_node,
+    send_event,
+    with_transition_times,
+)
+from plugin.node_object.series import EventBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeAlias
+
+    from plugin.log import Journal
+    from plugin.node_object.model import Condition, Note
+    from plugin.node_object.plan import Step
+    from plugin.node_object.requests import Request
+
+    Ask: TypeAlias = "Callable[[Request], dict[str, Any]]"
+
+_TOPIC = "kubernetes api"
+_OTHERS = "labels of others"
+_NEVER = (BAD_REQUEST, TOO_LARGE, INVALID)  # the same content will be refused again
+_OF_ONE_KIND = (*_NEVER, FORBIDDEN, NOT_FOUND, CONFLICT)  # the API serves: what was asked is what it does not want
+
+
+def utc_now() -> str:
+    """Return now as Kubernetes writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """Seconds. `start_s`: before the first call, so that GPUs are offered first. `retry_s`: after a first failure.
+
+    Chance adds up to a half to each but the last.
+    """
+
+    start_s: float = 2.0
+    retry_s: float = FIRST_WAIT_S
+    heartbeat_s: float = 600.0
+    last_words_s: float = 2.0
+
+
+@dataclass(frozen=True)
+class Seams:
+    """Time and chance, so that a test can have others."""
+
+    clock: Callable[[], float] = time.monotonic
+    utc: Callable[[], str] = utc_now
+    number: Callable[[], int] = field(default=lambda: int.from_bytes(os.urandom(8), "big"))  # of 64 bits
+
+    def chance(self) -> float:
+        """Return a number from 0 to 1."""
+        return self.number() / 2**64
+
+    def later(self, seconds: float) -> float:
+        """Return so many seconds, or up to a half more."""
+        return seconds * (1 + self.chance() / 2)
+
+
+class Session:
+    """Of one Node. `show`, `label` and `note` are of one thread, `work` may be of another."""
+
+    def __init__(self, node: str, ask: Ask, journal: Journal, rhythm: Rhythm, seams: Seams) -> None:
+        self._node = node
+        self._ask = ask
+        self._journal = journal
+        self._rhythm = rhythm
+        self._seams = seams
+        self._lock = threading.Lock()
+        self._wanted = Wanted()
+        self._book = EventBook()
+        # From here on: of the thread that works.
+        self._dropped = 0
+        self._known: Known | None = None
+        self._bucket = Bucket()
+        self._backoff = Backoff(seams.chance, rhythm.retry_s)
+        self._waits = {kind: Backoff(seams.chance, rhythm.retry_s) for kind in Kind}
+
+    def show(self, conditions: tuple[Condition, ...]) -> bool:
+        """Have the Node show these from now on; returns whether that is something new."""
+        return self._want(self._wanted._replace(conditions=conditions))
+
+    def label(self, labels: Mapping[str, str]) -> bool:
+        """Have the Node carry these labels, and no others of ours; returns whether that is something new."""
+        return self._want(self._wanted._replace(labels=dict(labels)))
+
+    def note(self, notes: tuple[Note, ...]) -> bool:
+        """Make events; returns whether there are any."""
+        with self._lock:
+            for note in notes:
+                self._book.note(note, self._seams.utc(), self._seams.clock(), self._seams.number())
+        return bool(notes)
+
+    def _want(self, wanted: Wanted) -> bool:
+        if wanted == self._wanted:
+            return False
+        with self._lock:
+            self._wanted = wanted
+        return True
+
+    def work(self) -> float | None:
+        """Do all that is due; return after how many seconds there may be more, None: when there is something new."""
+        while True:
+            now_s = self._seams.clock()
+            if now_s < self._backoff.until_s:
+                return self._backoff.until_s - now_s
+            with self._lock:
+                waits = {kind: each.until_s for kind, each in self._waits.items()}
+                step, due_s = next_step(self._known, self._wanted, self._book, now_s, waits)
+            if step is None:
+                return None if due_s is None else due_s - now_s
+            ready_s = self._bucket.ready_s(now_s)
+            if ready_s > now_s:
+                return ready_s - now_s
+            self._bucket.take(now_s)
+            self._try(step)
+
+    def _try(self, step: Step) -> None:
+        try:
+            self._carry_out(step)
+        except ClusterError as error:
+            self._failed(step, error)
+        else:
+            self._backoff.succeeded()
+            self._waits[step.kind].succeeded()
+            self._journal.standing(_TOPIC)
+            self._journal.standing(_topic(step.kind))
+        self._tell_dropped()
+
+    def _carry_out(self, step: Step) -> None:
+        if isinstance(step, ReadNode):
+            state = node_state(self._ask(read_node(self._node)))
+            self._known = Known(state.uid, state.conditions)
+        elif isinstance(step, PatchConditions):
+            self._patch_conditions(step)
+        elif isinstance(step, ApplyLabels):
+            self._ask(apply_labels(self._node, step))
+            self._know(labels=step.labels)
+        else:
+            self._send_event(step)
+
+    def _patch_conditions(self, step: PatchConditions) -> None:
+        known, utc = self._known, self._seams.utc()
+        if known is None:
+            return
+        sent = with_transition_times(step.conditions, known.conditions, utc)
+        state = node_state(self._ask(patch_conditions(self._node, sent, utc)))
+        known = after_conditions(known, sent, self._seams.clock(), self._seams.later(self._rhythm.heartbeat_s))
+        self._known = after_metadata(known, self._wanted, state.uid, state.labels)
+        if self._known is not None and not self._known.refused:
+            self._journal.standing(_OTHERS)
+
+    def _send_event(self, step: SendEvent) -> None:
+        name = step.series.name or event_name(self._node, step.series.number)
+        try:
+            self._ask(send_event(self._node, step, name))
+        except ClusterError as error:
+            if error.status == NOT_FOUND and step.series.name:
+                with self._lock:
+                    self._book.forgotten(step.series)
+                return
+            if error.status != CONFLICT:  # it is there already: the answer to an earlier try was lost
+                raise
+        with self._lock:
+            self._book.told(step.series, name, self._seams.clock())
+
+    # What goes wrong
+
+    def _failed(self, step: Step, error: ClusterError) -> None:
+        now_s = self._seams.clock()
+        hint = {"hint": error.hint} if error.hint else {}
+        if error.owners and isinstance(step, ApplyLabels) and self._known is not None:
+            self._leave_to_others(self._known, error.owners)
+            return
+        if error.status not in _OF_ONE_KIND:
+            self._backoff.failed(now_s, error.retry_after_s)
+            self._journal.standing(_TOPIC, error.message, **hint)
+            return
+        self._journal.standing(_TOPIC)  # it answers
+        self._journal.standing(_topic(step.kind), error.message, **hint)
+        if isinstance(step, SendEvent) and error.status in _NEVER:
+            with self._lock:
+                self._book.give_up(step.series)
+        is_node = error.status in (NOT_FOUND, CONFLICT)  # it is gone, or another one
+        if is_node:
+            self._known = None
+        self._waits[Kind.READ if is_node else step.kind].failed(now_s, error.retry_after_s)
+
+    def _leave_to_others(self, known: Known, owners: Mapping[str, str]) -> None:
+        """Do without the labels that others own: they are never taken over."""
+        refused = {**known.refused, **owners}
+        self._know(refused=refused)
+        named = ", ".join(f"{key} ({owner})" for key, owner in sorted(refused.items()))
+        hint = "stop the other one (GPU Feature Discovery?) or remove the label: kubectl label node NAME KEY-"
+        self._journal.standing(_OTHERS, f"labels that others own are left to them: {named}", hint=hint)
+
+    def _know(self, **changes: object) -> None:
+        if self._known is not None:
+            self._known = self._known._replace(**changes)  # type: ignore[arg-type] # named by the callers above
+
+    def _tell_dropped(self) -> None:
+        if self._book.dropped > self._dropped:
+            count, self._dropped = self._book.dropped - self._dropped, self._book.dropped
+            self._journal.warning("events were dropped", count=count, hint="the journal has what they say")
+
+
+def _topic(kind: Kind) -> str:
+    return f"kubernetes {kind.value}"

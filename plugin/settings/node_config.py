@@ -1,0 +1,242 @@
+"""The daemon's configuration: `/etc/grapnel/node.json`, the contract `docs/contracts/node-config`.
+
+Not here: what the values are used for. The file is parsed once and becomes one frozen value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plugin.devices.naming import parse_resource_name
+from plugin.errors import ConfigError
+from plugin.settings.model import DaemonSettings
+from plugin.system.durable import read_bounded
+from plugin.values import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = "grapnel.dev/node/v1alpha1"
+DEFAULT_PATH = Path("/etc/grapnel/node.json")
+DEFAULT_NVIDIA_PATH = Path("/etc/grapnel/nvidia.yaml")
+_MAX_BYTES = 64 * 1024
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
+IN_CLUSTER = "in-cluster"  # as a pod: by its service account
+REGISTRATIONS = ("auto", "socket", "watcher")
+_ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
+_ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """What the operator decided for this node. Every key may be left out."""
+
+    resource: str = "nvidia.com/gpu"
+    nvidia_config: Path | None = DEFAULT_NVIDIA_PATH
+    settings: DaemonSettings = field(default_factory=DaemonSettings)  # of other sources: the file has no key for it
+    origin: str = field(default="", compare=False)  # the file that was read
+    given: tuple[str, ...] = field(default=(), compare=False)  # keys that it has
+    kubelet_root: Path = Path("/var/lib/kubelet")
+    registration: str = "auto"
+    hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
+    hook_timeout_s: float = 30.0
+    dev_root: Path = Path("/dev")
+    sys_root: Path = Path("/sys")
+    admin_socket: Path = Path("/run/grapnel/node.sock")
+    state_folder: Path = Path("/var/lib/grapnel/node")
+    refresh_s: float = 5.0
+    retry_s: float = 15.0
+    health_s: float = 30.0
+    quiet_s: float = 300.0
+    metrics_address: str = ""
+    kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
+    node_name: str = ""
+
+    @property
+    def facts_path(self) -> Path:
+        """Where the hook finds what NVML said: beside its inventory, in the folder of the socket."""
+        return self.admin_socket.parent / "nvml.json"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the configuration in the form of the file, defaults included."""
+        values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
+        shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+        return {"schema": SCHEMA, **shown}
+
+
+KEYS = {
+    "resource": "resource",
+    "nvidiaConfigFile": "nvidia_config",
+    "kubeletRoot": "kubelet_root",
+    "registration": "registration",
+    "hookPath": "hook_path",
+    "hookTimeoutSeconds": "hook_timeout_s",
+    "devRoot": "dev_root",
+    "sysRoot": "sys_root",
+    "adminSocket": "admin_socket",
+    "stateFolder": "state_folder",
+    "refreshSeconds": "refresh_s",
+    "retrySeconds": "retry_s",
+    "healthSeconds": "health_s",
+    "quietSeconds": "quiet_s",
+    "metricsAddress": "metrics_address",
+    "kubernetesApi": "kubernetes_api",
+    "nodeName": "node_name",
+}
+
+
+def _registration(value: object) -> str:
+    if value not in REGISTRATIONS:
+        raise ValueError(f"must be one of {', '.join(REGISTRATIONS)}")
+    return str(value)
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        raise ValueError("must be an absolute path")
+    return Path(value)
+
+
+def _seconds(low: float, high: float) -> Callable[[object], float]:
+    def parse(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
+        return float(value)
+
+    return parse
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Return host and port of `ADDRESS:PORT`; an IPv6 address is in brackets. Raises ValueError.
+
+    The address is in digits: a name would have to be looked up, and could mean another address tomorrow.
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(_ADDRESS_FORM)
+    host, port = match["four"] or match["six"], int(match["port"])
+    try:
+        socket.inet_pton(socket.AF_INET if match["four"] else socket.AF_INET6, host)
+    except OSError as error:
+        raise ValueError(_ADDRESS_FORM) from error
+    if not 1 <= port <= _MAX_PORT:
+        raise ValueError(_ADDRESS_FORM)
+    return host, port
+
+
+def _listen_address(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(_ADDRESS_FORM)  # noqa: TRY004 - one error for every value that cannot be used
+    if value:
+        split_address(value)
+    return value
+
+
+def _kubernetes_api(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or not (value in {"", IN_CLUSTER} or value.startswith("/")):
+        raise ValueError(f'must be "" (off), the absolute path of a kubeconfig, or "{IN_CLUSTER}"')
+    return value
+
+
+def _node_name(value: object) -> str:
+    if not isinstance(value, str) or (value and not _NODE_NAME.fullmatch(value)):
+        raise ValueError('must be "" (the host\'s name) or the name of a Node: small letters, digits, "-" and "."')
+    return value
+
+
+_PARSERS: dict[str, Callable[[object], object]] = {
+    "resource": parse_resource_name,
+    "nvidiaConfigFile": lambda value: None if value is None else _path(value),
+    "kubeletRoot": _path,
+    "registration": _registration,
+    "hookPath": _path,
+    "hookTimeoutSeconds": _seconds(1, 600),
+    "devRoot": _path,
+    "sysRoot": _path,
+    "adminSocket": _path,
+    "stateFolder": _path,
+    "refreshSeconds": _seconds(0.1, 300),
+    "retrySeconds": _seconds(0.1, 3600),
+    "healthSeconds": _seconds(0.1, 3600),
+    "quietSeconds": _seconds(0.1, 86400),
+    "metricsAddress": _listen_address,
+    "kubernetesApi": _kubernetes_api,
+    "nodeName": _node_name,
+}
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key is given twice")
+    return document
+
+
+def _load(text: str, origin: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{origin}: must be a json object", "an empty object {} means: all defaults")
+    return document
+
+
+def _unknown(key: str) -> str:
+    lowered = {known.lower(): known for known in ("schema", *_PARSERS)}
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    nearest = get_close_matches(key.lower(), lowered, n=1, cutoff=0)
+    return f'unknown key {json.dumps(key[:64])}, the nearest one is "{lowered[nearest[0]]}"'
+
+
+def parse_config(text: str, origin: str) -> NodeConfig:
+    """Return the configuration of a JSON text; a ConfigError lists everything that is wrong with it."""
+    document = _load(text, origin)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    if document.get("schema", SCHEMA) != SCHEMA:
+        problems.append(f'schema: must be "{SCHEMA}"')
+    for key, value in document.items():
+        if key == "schema":
+            continue
+        if key not in _PARSERS:
+            problems.append(_unknown(key))
+            continue
+        try:
+            values[KEYS[key]] = _PARSERS[key](value)
+        except ValueError as error:
+            problems.append(f"{key}: {error}")
+    if problems:
+        raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
+    return NodeConfig(**values, origin=origin, given=tuple(key for key in document if key != "schema"))
+
+
+def read_config(path: Path) -> NodeConfig:
+    """Read the file; it must exist when somebody named it."""
+    try:
+        content = read_bounded(path, _MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {(error.strerror or str(error)).lower()}", "name another file with --config"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not utf-8 text", "is this the right file?") from error
+    return parse_config(text, str(path))
+
+
+def find_config(path: Path | None) -> NodeConfig:
+    """Read the named file; without a name the standard one, or the defaults where there is none."""
+    if path is not None:
+        return read_config(path)
+    return read_config(DEFAULT_PATH) if DEFAULT_PATH.exists() else NodeConfig()

@@ -1,0 +1,30 @@
+"""What every step of an apply needs: the runner, the planner and the playbooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import threading
+
+    from provision.apply.model import PlaybookRunner
+    from provision.apply.playbooks import Playbooks
+    from provision.fleet.facts import NodeFacts
+    from provision.node_plan import NodePlan
+
+
+class Planner(Protocol):
+    """Makes one node's plan: `provision.apply.planning.BoundedPlanner`, or a function in tests."""
+
+    def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event, /) -> NodePlan:
+        """Return the plan of a node; CanceledError soon after ``cancel`` is set, other exceptions are the node's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyContext:
+    """One apply's runner, planner and playbooks."""
+
+    runner: PlaybookRunner
+    plan: Planner
+    playbooks: Playbooks

@@ -1,0 +1,82 @@
+"""Requests to run the collection's playbooks: which one, on which nodes, with which variables and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.apply.gather import RESULT
+from provision.node_plan import NodePlan, Role, role_variables
+from provision.runner import RunRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+FACTS_TIMEOUT_S = 600
+APPLY_TIMEOUT_S = 3600
+DAEMON_TIMEOUT_S = 600
+DAEMON_RESULT = "daemon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbooks:
+    """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
+
+    ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once.
+    """
+
+    collection: Path
+    inventory: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    forks: int = 20
+    check: bool = False
+
+    def facts(self, nodes: Iterable[str]) -> RunRequest:
+        """Ask for the facts of nodes; never in check mode, because looking changes nothing."""
+        names = tuple(nodes)
+        return RunRequest(
+            playbook=self.collection / "facts.yml",
+            inventory=self.inventory,
+            nodes=names,
+            forks=max(1, min(self.forks, len(names))),
+            timeout_s=FACTS_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({RESULT}),
+        )
+
+    def apply(self, plan: NodePlan) -> RunRequest:
+        """Carry one node's plan out."""
+        return RunRequest(
+            playbook=self.collection / "apply.yml",
+            inventory=self.inventory,
+            nodes=(plan.node,),
+            extra_vars=plan_variables(plan),
+            forks=1,
+            check=self.check,
+            timeout_s=APPLY_TIMEOUT_S,
+            environment=self.environment,
+        )
+
+    def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
+        """Ask a node's daemon for its share of an upgrade: ``release``, ``verify`` or ``resume``."""
+        return RunRequest(
+            playbook=self.collection / f"{verb}.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars=variables,
+            forks=1,
+            timeout_s=DAEMON_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({DAEMON_RESULT}),
+        )
+
+
+def plan_variables(plan: NodePlan) -> dict[str, object]:
+    """Return Ansible's variables for a plan: the plan itself, and the variables of the roles it needs."""
+    variables: dict[str, object] = {"grapnel_plan": msgspec.to_builtins(plan)}
+    for role in Role:
+        variables.update(role_variables(plan, role))
+    return variables

@@ -1,0 +1,101 @@
+"""Reads and writes the state file, which holds node state on this machine where there is no cluster.
+
+It is replaced as a whole (temporary file, fsync, rename), so a crash leaves the old state or the new one, never half of
+it. A file that cannot be read is never overwritten. The contract is ``docs/contracts/node-state``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from provision import strict_json
+from provision.cluster.errors import StateFileError
+from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
+from provision.regular_file import read_regular
+from provision.strict_json import MalformedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA: Final = "grapnel.dev/state-file/v1alpha1"
+_PREFIX: Final = "node-state-"
+MAX_BYTES: Final = 64 * 1024 * 1024  # tens of thousands of nodes with the longest reasons
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node: what is remembered of its upgrade, and whether it is out of service for it."""
+
+    record: RecordDocument | None = None
+    cordoned: bool = False
+
+
+class StateFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Every node that has a record, by its name in the inventory; the second schema is what older files say."""
+
+    schema: Literal["grapnel.dev/state-file/v1alpha1", "grapnel.dev/journal/v1alpha1"]
+    nodes: dict[str, Entry]
+
+
+def state_file_path(key: str, environ: Mapping[str, str]) -> Path:
+    """Return the path of an inventory's state file: in the user's state folder, which outlives a reboot."""
+    home = Path(environ.get("HOME") or "~").expanduser()
+    folder = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state")
+    return folder / "grapnel" / f"{_PREFIX}{key}.json"
+
+
+def read_state(path: Path) -> dict[str, Entry]:
+    """Return the nodes' entries, none when there is no file. Raises StateFileError."""
+    for place in (path, _older_name(path)):
+        try:
+            return strict_json.decode(read_regular(place, MAX_BYTES), StateFile, limit_bytes=MAX_BYTES).nodes
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StateFileError(f"state file {place} cannot be read: {error.strerror}") from error
+        except MalformedError as error:
+            raise StateFileError(
+                f"state file {place} cannot be read: {error}",
+                hint="it says which nodes an upgrade took out of service: check them, then move the file away",
+            ) from error
+    return {}
+
+
+def write_state(path: Path, nodes: Mapping[str, Entry]) -> None:
+    """Replace the file; on the disk when this returns. Raises StateFileError, and then the old one is still there."""
+    body = msgspec.json.encode(StateFile(schema=SCHEMA, nodes=dict(sorted(nodes.items()))))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _replace(path, msgspec.json.format(body, indent=2) + b"\n")
+        if (older := _older_name(path)) != path:
+            older.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateFileError(f"state file {path} cannot be written: {error.strerror}") from error
+
+
+def _older_name(path: Path) -> Path:
+    """Return what the file was called when it was a "journal"; a path of any other name is returned as it is."""
+    is_ours = path.name.startswith(_PREFIX)
+    return path.with_name(f"journal-{path.name.removeprefix(_PREFIX)}") if is_ours else path
+
+
+def _replace(path: Path, body: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

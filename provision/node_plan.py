@@ -1,0 +1,185 @@
+"""The node plan: what one node needs, in order of execution, with a reason and a disruption class each.
+
+Values only; the contract is ``docs/contracts/node-plan``. How a plan is shown belongs to ``provision.report``, how it
+is carried out to the roles.
+"""
+
+from __future__ import annotations
+
+import stat
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+
+class Disruption(StrEnum):
+    """What an item costs the work that runs on the node, from nothing to everything."""
+
+    NONE = "none"
+    RELOAD = "reload"
+    RESTART_RUNTIME = "restart-runtime"
+    DRAIN = "drain"
+    REBOOT = "reboot"
+
+
+class Role(StrEnum):
+    """The Ansible roles that carry items out, in the order in which they run."""
+
+    DRIVER = "driver"
+    RUNTIME = "runtime"
+    NODE_DAEMON = "node_daemon"
+
+
+class Action(StrEnum):
+    """What is done to an item's target."""
+
+    REPAIR = "repair"
+    WRITE = "write"
+    INSTALL = "install"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    REMOVE = "remove"
+    RELOAD = "reload"
+    LOAD = "load"
+    HOLD = "hold"
+    UNHOLD = "unhold"
+    DEPLOY = "deploy"
+    START = "start"
+    RESTART = "restart"
+    ENABLE = "enable"
+    DISABLE = "disable"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One change; ``from_`` and ``to`` are versions, digests or states, null where there is none."""
+
+    role: Role
+    action: Action
+    target: str
+    from_: str | None = None
+    to: str | None = None
+    reason: str
+    disruption: Disruption = Disruption.NONE
+    deferred: bool = False
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the node cannot be brought to what is declared, and what a person can do about it."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class PackageVersion(msgspec.Struct, frozen=True, order=True):
+    """One binary package at one exact version."""
+
+    name: str
+    version: str
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """One file that a role writes; owner is always root.
+
+    ``withheld``: this copy of the plan is for people, and the text is left out of it. It cannot be carried out.
+    """
+
+    path: str
+    content: str
+    mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] = "0644"
+    withheld: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Not everybody on the node may read the file, so nobody is shown its text."""
+        return not int(self.mode, 8) & stat.S_IROTH
+
+
+class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """Variables of the role ``driver``; the kernel module is left alone unless ``driver_module_reload``."""
+
+    driver_version: str
+    driver_packages: tuple[PackageVersion, ...]
+    driver_pin_path: str
+    driver_pin_content: str
+    driver_hold: bool
+    driver_remove_packages: tuple[str, ...] = ()
+    driver_module_version: str = ""
+    driver_module_reload: bool = False
+
+
+class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the installed hook alone.
+
+    With ``runtime_reload`` the service is reloaded where it would be restarted; an empty ``runtime_service`` is none.
+    """
+
+    runtime_engine: str
+    runtime_packages: tuple[str, ...] = ()
+    runtime_files: tuple[FileContent, ...] = ()
+    runtime_hook_archive: str = ""
+    runtime_hook_digest: str = ""
+    runtime_service: str
+    runtime_restart: bool = False
+    runtime_reload: bool = False
+
+
+class NodeDaemonVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """Variables of the role ``node_daemon``; an empty ``node_daemon_archive`` leaves the installed daemon alone."""
+
+    node_daemon_archive: str = ""
+    node_daemon_digest: str = ""
+    node_daemon_files: tuple[FileContent, ...] = ()
+    node_daemon_enabled: bool
+    node_daemon_restart: bool = False
+
+
+class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Variables of the roles that have something to do now; absent where a role has only deferred items or none."""
+
+    driver: DriverVariables | None = None
+    runtime: RuntimeVariables | None = None
+    node_daemon: NodeDaemonVariables | None = None
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of one node. A plan with problems is shown, never applied."""
+
+    schema: Literal["grapnel.dev/plan/v1alpha1"] = "grapnel.dev/plan/v1alpha1"
+    node: str
+    items: tuple[Item, ...] = ()
+    roles: Roles = Roles()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """The node is as declared: nothing to do and nothing in the way."""
+        return not self.items and not self.problems
+
+    @property
+    def disruption(self) -> Disruption:
+        """The most disruptive class among the items."""
+        order = list(Disruption)
+        return max((item.disruption for item in self.items), key=order.index, default=Disruption.NONE)
+
+
+def shown_plan(plan: NodePlan) -> NodePlan:
+    """Return the plan as people may see it: without the texts of files that not everybody on the node may read."""
+    runtime, daemon = plan.roles.runtime, plan.roles.node_daemon
+    if runtime is not None:
+        runtime = msgspec.structs.replace(runtime, runtime_files=_shown_files(runtime.runtime_files))
+    if daemon is not None:
+        daemon = msgspec.structs.replace(daemon, node_daemon_files=_shown_files(daemon.node_daemon_files))
+    roles = msgspec.structs.replace(plan.roles, runtime=runtime, node_daemon=daemon)
+    return msgspec.structs.replace(plan, roles=roles)
+
+
+def _shown_files(files: tuple[FileContent, ...]) -> tuple[FileContent, ...]:
+    return tuple(msgspec.structs.replace(file, content="", withheld=True) if file.is_secret else file for file in files)
+
+
+def role_variables(plan: NodePlan, role: Role) -> dict[str, Any]:
+    """Ansible variables of one role as plain data; empty when the role has nothing to do."""
+    variables = getattr(plan.roles, role.value)
+    return {} if variables is None else dict(msgspec.to_builtins(variables))

@@ -1,0 +1,151 @@
+"""The next thing to do on one node that is out of service. Pure.
+
+Records name a phase before anything of that phase is done, and every phase may be done again: so a process
+that was killed anywhere is followed by one that reads the record and goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.decision.snapshot import Action, Evict, RunStep, Write
+from provision.rollout.model import Phase, Record
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from provision.rollout.decision.snapshot import Holder, NodeState, StepResult
+    from provision.rollout.model import GpuPod
+
+_NEXT: Final = {
+    Phase.CORDON: Phase.DRAIN,
+    Phase.DRAIN: Phase.RELEASE,
+    Phase.RELEASE: Phase.SWAP,
+    Phase.SWAP: Phase.VERIFY,
+    Phase.VERIFY: Phase.RESUME,
+    Phase.RESUME: Phase.DONE,
+}
+_BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
+_WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
+_RETRY: Final = timedelta(seconds=5)
+_NAMED: Final = 3
+
+Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
+
+
+def begin(node: NodeState, now: datetime) -> Action:
+    """Take a node out of service, or try one again that failed: it is out of service already."""
+    record = node.record
+    if record is not None and record.phase is Phase.FAILED:
+        return _restart(node, record, now)
+    fresh = Record(
+        phase=Phase.CORDON,
+        target=node.target,
+        origin=node.origin,
+        began=now,
+        since=now,
+        was_cordoned=node.view.is_cordoned,
+    )
+    return Write(node.name, fresh, cordoned=True)
+
+
+def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+    """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
+    step = _step(node, record)
+    if record.target != node.target or _is_behind(node, record, step):
+        return _restart(node, record, now), ""
+    if node.is_as_declared and record.phase in _BEFORE_VERIFY:
+        return _enter(node, record, Phase.VERIFY, now), ""
+    if step is not None and step.failure:
+        return _fail(node, record, step.failure, now), ""
+    held = _held(node, record, step)
+    if not held:
+        is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
+        return _enter(node, record, _NEXT[record.phase], now) if is_done else RunStep(node.name, record.phase), ""
+    if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
+        return _fail(node, record, f"after {_minutes(node)}: {held}", now), ""
+    return _again(node, record, step, now), held
+
+
+def evictable(node: NodeState) -> tuple[GpuPod, ...]:
+    """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
+    return tuple(pod for pod in node.view.gpu_pods if not pod.is_mirror_or_daemon)
+
+
+def _step(node: NodeState, record: Record) -> StepResult | None:
+    return node.step if node.step is not None and node.step.phase is record.phase else None
+
+
+def _is_behind(node: NodeState, record: Record, step: StepResult | None) -> bool:
+    """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
+    if record.phase is Phase.SWAP:
+        return step is None and bool(evictable(node))  # it was uncordoned, and pods came back
+    return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
+
+
+def _held(node: NodeState, record: Record, step: StepResult | None) -> str:
+    """Return what keeps the node in its phase, empty when nothing does."""
+    pods = evictable(node) if record.phase in (Phase.DRAIN, Phase.RELEASE) else ()
+    if pods:
+        return f"{_listed([_pod(pod, node) for pod in pods])} still there"
+    if step is not None and step.holders:
+        return f"a GPU is held by {_listed([_holder(one, node) for one in step.holders])}"
+    if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
+        return "the kubelet is not ready"
+    return ""
+
+
+def _again(node: NodeState, record: Record, step: StepResult | None, now: datetime) -> Action | None:
+    """Return what is tried again while something keeps the node in its phase."""
+    if record.phase is Phase.RESUME:
+        return None
+    pods = evictable(node)
+    if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
+        return Write(node.name, record, cordoned=True)
+    if pods:
+        staying = tuple(pod for pod in pods if not pod.is_terminating)
+        return Evict(node.name, staying) if staying else None
+    return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
+
+
+def _restart(node: NodeState, record: Record, now: datetime) -> Write:
+    phase = Phase.VERIFY if node.is_as_declared else Phase.DRAIN
+    again = replace(record, target=node.target, reason="", failed_in=None)
+    return _enter(node, again, phase, now)
+
+
+def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:
+    after = replace(record, phase=phase, since=now)
+    if phase is not Phase.DONE:
+        return Write(node.name, after, cordoned=True)
+    return Write(node.name, after, cordoned=None if record.was_cordoned else False)
+
+
+def _fail(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
+    failed = replace(record, phase=Phase.FAILED, since=now, reason=reason, failed_in=record.phase)
+    return Write(node.name, failed, cordoned=None)
+
+
+def _minutes(node: NodeState) -> str:
+    minutes = int(node.drain_timeout.total_seconds() // 60)
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"
+
+
+def _pod(pod: GpuPod, node: NodeState) -> str:
+    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
+    return f"pod {pod} ({why})" if why else f"pod {pod}"
+
+
+def _holder(holder: Holder, node: NodeState) -> str:
+    pods = {pod.uid: pod for pod in node.view.gpu_pods}
+    of = holder.unit
+    if holder.pod_uid:
+        of = f"pod {pods[holder.pod_uid]}" if holder.pod_uid in pods else f"pod with UID {holder.pod_uid}"
+    return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
+
+
+def _listed(words: list[str]) -> str:
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return f"{', '.join(words[:_NAMED])}{more}"

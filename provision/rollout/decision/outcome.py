@@ -1,0 +1,83 @@
+"""What became of the nodes of a rollout. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.apply.model import Failure, NodeResult, Status, Upgrade
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.model import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutResult:
+    """How a rollout ended.
+
+    ``moved`` are the nodes that it acted on, ``failures`` and ``swapped`` what its steps returned, ``stop`` why no
+    further node began.
+    """
+
+    nodes: tuple[NodeState, ...]
+    moved: frozenset[str]
+    waiting: Mapping[str, str]
+    stop: str
+    failures: Mapping[str, Failure]
+    swapped: Mapping[str, NodeResult]
+    ended: datetime
+
+
+GOES_ON = "`grapnel apply` goes on from there"
+
+
+def results_of(rollout: RolloutResult, nodes: Collection[str], *, canceled: bool) -> dict[str, NodeResult]:
+    """Return what became of each of ``nodes``, those that had to go through the rollout."""
+    states = {state.name: state for state in rollout.nodes}
+    return {name: _result(states[name], rollout, canceled=canceled) for name in nodes}
+
+
+def _result(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> NodeResult:
+    record = state.record
+    if record is None or state.name not in rollout.moved:
+        return NodeResult(state.name, *_untouched(state, rollout, canceled=canceled))
+    swapped = rollout.swapped.get(state.name)
+    passes, changes = (swapped.passes, swapped.changes) if swapped is not None else (0, 0)
+    status, failure = _ended(state, record, rollout, canceled=canceled)
+    return NodeResult(state.name, status, passes, changes, failure, _upgrade(record, rollout))
+
+
+def _upgrade(record: Record, rollout: RolloutResult) -> Upgrade:
+    is_out = record.phase is not Phase.DONE
+    until = rollout.ended if is_out else record.since
+    return Upgrade(record.origin, record.target, (until - record.began).total_seconds(), is_out=is_out)
+
+
+def _untouched(
+    state: NodeState, rollout: RolloutResult, *, canceled: bool
+) -> tuple[Status, int, int, Failure | None, Upgrade | None]:
+    record = state.record
+    upgrade = None if record is None or record.phase is Phase.DONE else _upgrade(record, rollout)
+    status = Status.CANCELED if canceled else Status.WAITING
+    reason = "not begun" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
+    return status, 0, 0, Failure(status, reason), upgrade
+
+
+def _ended(
+    state: NodeState, record: Record, rollout: RolloutResult, *, canceled: bool
+) -> tuple[Status, Failure | None]:
+    if record.phase is Phase.DONE:
+        return Status.CONVERGED, None
+    failure = rollout.failures.get(state.name)
+    if record.phase is Phase.FAILED:
+        status = Status.UNREACHABLE if failure is not None and failure.status is Status.UNREACHABLE else Status.FAILED
+        task, tail = ("", ()) if failure is None else (failure.task, failure.tail)
+        return status, Failure(status, record.reason, task, tail)
+    if canceled:
+        return Status.CANCELED, Failure(Status.CANCELED, f"in {record.phase}: {GOES_ON}")
+    return Status.UNFINISHED, Failure(Status.UNFINISHED, f"in {record.phase}, {rollout.stop}: {GOES_ON}")

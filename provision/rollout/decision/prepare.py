@@ -1,0 +1,111 @@
+"""Which nodes go through the rollout, which are changed in place, and which are left alone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from provision.apply.gate import find_obstacle, needs_drain
+from provision.apply.model import Assessment, Failure, Status
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.policy import Policy, strictest
+from provision.rollout.decision.snapshot import NodeState
+from provision.spec.model import Entitlement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from provision.rollout.model import NodeView
+    from provision.spec.model import StackSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An apply before it begins.
+
+    ``states`` are all nodes that the cluster knows, in the inventory's order; ``rollout`` those that go through the
+    rollout, in the order in which they do; ``in_place`` those that are changed where they stand. ``refusals``
+    are nodes that would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks.
+    """
+
+    states: tuple[NodeState, ...] = ()
+    rollout: tuple[str, ...] = ()
+    in_place: tuple[str, ...] = ()
+    refusals: Mapping[str, Failure] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
+    runtime_classes: tuple[str, ...] = ()
+
+    @property
+    def todo(self) -> tuple[str, ...]:
+        """Every node that something is done about, in the order of the phases of an apply."""
+        return (*self.in_place, *self.rollout)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether there is anything to do at all."""
+        return bool(self.todo or self.runtime_classes)
+
+
+def prepare(
+    answers: Mapping[str, Assessment | Failure],
+    stacks: Mapping[str, StackSpec],
+    views: Mapping[str, NodeView | NodeProblem],
+) -> Prepared:
+    """Sort the nodes of an apply; the three mappings have the same nodes."""
+    states = [
+        _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
+    ]
+    flying = [state.name for state in states if state.is_in_flight]
+    rollout = (*flying, *(state.name for state in in_order(states)))
+    refusals = {
+        name: Failure(Status.REFUSED, f"it has to be drained first and cannot be: {view.message} ({view.hint})")
+        for name, view in views.items()
+        if isinstance(view, NodeProblem) and _needs_drain(answers[name])
+    }
+    in_place = tuple(
+        name for name, answer in answers.items() if name not in rollout and name not in refusals and _is_changed(answer)
+    )
+    return Prepared(
+        states=tuple(states),
+        rollout=rollout,
+        in_place=in_place,
+        refusals=refusals,
+        policy=strictest([stacks[state.name].rollout for state in states], len(states)),
+    )
+
+
+def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
+    """Return the handlers that a cluster with nodes of these declarations needs a RuntimeClass of the same name for."""
+    handlers = [
+        stack.runtime.handler
+        for stack in stacks
+        if stack.plugin.enabled and stack.runtime.entitlement is Entitlement.KUBELET
+    ]
+    return tuple(dict.fromkeys(handlers))
+
+
+def _needs_drain(answer: Assessment | Failure) -> bool:
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and needs_drain(answer.plan)
+
+
+def _is_changed(answer: Assessment | Failure) -> bool:
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and not answer.plan.is_empty
+
+
+def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
+    target = (stack.driver.version or "") if stack.driver.enabled else ""
+    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    if isinstance(answer, Failure):
+        return NodeState(view=view, target=target, drain_timeout=timeout, obstacle=answer.message)
+    obstacle, module = find_obstacle(answer.plan), answer.facts.module
+    return NodeState(
+        view=view,
+        target=target,
+        origin=(module.version or "") if module.loaded else "",
+        drain_timeout=timeout,
+        is_disruptive=needs_drain(answer.plan),
+        is_as_declared=answer.plan.is_empty,
+        obstacle="" if obstacle is None else obstacle.message,
+    )

@@ -1,0 +1,135 @@
+"""A whole apply: nodes that are changed in place, then the rollout, then what the cluster needs of it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.apply.fleet import apply_all, settled
+from provision.apply.model import NodeFinished, NodeResult, Note, Status
+from provision.errors import GrapnelError
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.outcome import results_of
+from provision.rollout.decision.prepare import runtime_classes
+from provision.rollout.engine import Engine
+from provision.rollout.errors import ClusterError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Collection, Iterator, Mapping
+
+    from provision.apply.context import ApplyContext
+    from provision.apply.model import Assessment, Failure
+    from provision.rollout.cluster import Cluster
+    from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.engine import Adapters
+    from provision.rollout.model import NodeView, Record
+    from provision.rollout.progress import RolloutObserver
+    from provision.spec.model import StackSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What an apply is about to do, and with what."""
+
+    context: ApplyContext
+    adapters: Adapters
+    prepared: Prepared
+    answers: Mapping[str, Assessment | Failure]
+    stacks: Mapping[str, StackSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What became of every node, in the inventory's order, and what else went wrong."""
+
+    results: tuple[NodeResult, ...]
+    complaints: tuple[GrapnelError, ...] = ()
+
+
+def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: threading.Event, holder: str) -> ApplyResult:
+    """Change what differs. ``holder`` is who has the lease while nodes are taken out of service.
+
+    In check mode the cluster is left alone. Raises HeldError when another engine is at work.
+    """
+    if job.context.playbooks.check:
+        return ApplyResult(_in_order(job, _in_place(job, job.prepared.todo, observe, parallel, cancel)))
+    with _lease(job, holder):
+        changed = _in_place(job, job.prepared.in_place, observe, parallel, cancel)
+        changed |= _roll_out(job, observe, cancel)
+        results = _in_order(job, changed)
+        return ApplyResult(results, ensure_runtime_classes(job, results, observe))
+
+
+@contextlib.contextmanager
+def _lease(job: Job, holder: str) -> Iterator[None]:
+    """Keep other engines away from nodes that are taken out of service; what is changed in place needs no cluster."""
+    if not job.prepared.rollout:
+        yield
+        return
+    with job.adapters.cluster.lease(holder):
+        _refuse_if_changed(job.adapters.cluster, job.prepared)
+        yield
+
+
+def _in_place(
+    job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
+) -> dict[str, NodeResult]:
+    answers = {node: job.answers[node] for node in nodes}
+    results = apply_all(job.context, answers, observe, parallel=parallel, cancel=cancel)
+    return {result.node: result for result in results}
+
+
+def _roll_out(job: Job, observe: RolloutObserver, cancel: threading.Event) -> dict[str, NodeResult]:
+    prepared = job.prepared
+    if not prepared.rollout:
+        return {}
+    engine = Engine(job.adapters, prepared.states, prepared.policy, observe=observe, cancel=cancel)
+    ending = engine.run()
+    results = results_of(ending, prepared.rollout, canceled=cancel.is_set() and not ending.stop)
+    for result in results.values():
+        observe(NodeFinished(result))
+    return results
+
+
+def _in_order(job: Job, changed: Mapping[str, NodeResult]) -> tuple[NodeResult, ...]:
+    """Return the results of all nodes, with those of nodes that nothing was done about."""
+    results = []
+    for node, answer in job.answers.items():
+        refusal = job.prepared.refusals.get(node)
+        refused = None if refusal is None else NodeResult(node, refusal.status, failure=refusal)
+        result = changed.get(node) or refused or settled(node, answer)
+        results.append(result or NodeResult(node, Status.WAITING))
+    return tuple(results)
+
+
+def _refuse_if_changed(cluster: Cluster, prepared: Prepared) -> None:
+    """Raise if another apply moved a node between the plan that a person saw and now."""
+    views = cluster.observe([state.name for state in prepared.states])
+    for state in prepared.states:
+        if _record(views[state.name]) != state.record:
+            raise GrapnelError(
+                f"{state.name} was moved by another apply after this one has looked",
+                hint="run it again: it looks again, and goes on from there",
+            )
+
+
+def _record(view: NodeView | NodeProblem) -> Record | None:
+    return None if isinstance(view, NodeProblem) else view.record
+
+
+def ensure_runtime_classes(
+    job: Job, results: Collection[NodeResult], observe: RolloutObserver
+) -> tuple[GrapnelError, ...]:
+    """Create the RuntimeClass of every handler that at least one node of the cluster has; return what went wrong."""
+    good = {result.node for result in results if result.status.is_good}
+    there = [job.stacks[state.name] for state in job.prepared.states if state.name in good]
+    complaints: list[GrapnelError] = []
+    for handler in runtime_classes(there):
+        try:
+            if job.adapters.cluster.ensure_runtime_class(handler, handler):
+                observe(Note("", f"RuntimeClass {handler} was created, for the handler of that name"))
+        except ClusterError as error:  # the nodes are done, and their results have to be seen
+            complaints.append(error)
+    return tuple(complaints)

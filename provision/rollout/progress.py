@@ -1,0 +1,37 @@
+"""What happens during a rollout, for whoever watches: the events of an apply, and those of a node's way through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.apply.model import Progress
+
+if TYPE_CHECKING:
+    from provision.rollout.model import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEntered:
+    """A node's upgrade goes on to a phase; ``reason`` belongs to the phase FAILED."""
+
+    node: str
+    phase: Phase
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWaits:
+    """A node does not move, and why; an empty ``reason`` says that it moves again.
+
+    ``is_out``: it is out of service already.
+    """
+
+    node: str
+    reason: str
+    is_out: bool = False
+
+
+RolloutProgress = Progress | PhaseEntered | NodeWaits
+RolloutObserver = Callable[[RolloutProgress], None]

@@ -1,0 +1,112 @@
+"""``python3 -m tasks VERB``: what ``make`` runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tasks.errors import TaskError
+from tasks.session import Session
+from tasks.suites import FUZZ_S, check_stages, fuzz_stage, lab_stages, pytest_stage, quick_stage, test_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# Named apart from KUBECONFIG, which a shell may well have: `make test` must not find somebody's cluster by accident.
+OWN_CLUSTER = "GRAPNEL_E2E_KUBECONFIG"
+
+
+def environment(session: Session) -> None:
+    """Host packages and Python packages."""
+    session.environment()
+
+
+def quick(session: Session) -> None:
+    """Run the unit tests that take no time: for every few lines that are written."""
+    session.python_environment()
+    session.show(quick_stage(session))
+
+
+def check(session: Session) -> None:
+    """Format, lint, types, import contracts, unit tests: what a person runs before a commit."""
+    session.environment()
+    session.conclude(session.run(check_stages(session)))
+
+
+def lab(session: Session) -> None:
+    """Everything that is built once: Go programs, simulated NVML, node trees, packages, images, payload."""
+    session.environment()
+    session.prepare(lab_stages(session))
+
+
+def test(session: Session) -> None:
+    """Set everything up and pass every test."""
+    lab(session)
+    session.conclude(session.run(test_stages(session)))
+
+
+def fuzz(session: Session) -> None:
+    """Run the fuzzers for longer: ``SECONDS`` in all."""
+    session.environment()
+    session.show(fuzz_stage(session, int(os.environ.get("SECONDS", FUZZ_S))))
+
+
+def e2e(session: Session) -> None:
+    """Pass the end-to-end tests: on a cluster that is set up for them, or on the one that KUBECONFIG names."""
+    kubeconfig = os.environ.get("KUBECONFIG")
+    if kubeconfig:
+        session.python_environment()
+        os.environ[OWN_CLUSTER] = kubeconfig
+        session.progress.say(f"on the cluster of {kubeconfig}: tests that look into nodes or break them are skipped")
+    else:
+        lab(session)
+    session.show(pytest_stage(session, "end-to-end tests", "e2e", cores=1))
+
+
+def demo(session: Session) -> None:
+    """Set everything up and run the main job where a person can watch it."""
+    session.environment()
+    session.prepare(lab_stages(session, with_go=False))
+    session.show(session.python("demo", "-m", "lab.demo"))
+
+
+def cluster(session: Session) -> None:
+    """Set everything up, start a cluster of GPU nodes and leave it running; ``FOLDER`` keeps its declaration."""
+    lab(session)
+    session.show(session.python("cluster", "-m", "lab", "cluster", "up"))
+    folder = os.environ.get("FOLDER", "")
+    where = ("--folder", folder) if folder else ()
+    session.show(session.python("GPU nodes", "-m", "lab", "cluster", "apply", *where))
+
+
+def bench(session: Session) -> None:
+    """Print the figures of every benchmark with their floors beside them."""
+    lab(session)
+    session.show(session.python("benchmarks", "-m", "bench"))
+
+
+VERBS: dict[str, Callable[[Session], None]] = {
+    verb.__name__: verb for verb in (environment, quick, check, lab, test, fuzz, e2e, demo, bench, cluster)
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one verb; exit status 0 done, 1 with the reason in one line, 2 for an unknown verb."""
+    if len(argv) != 1 or argv[0] not in VERBS:
+        print(f"usage: python3 -m tasks {{{'|'.join(VERBS)}}}", file=sys.stderr)
+        return 2
+    session = Session()
+    try:
+        VERBS[argv[0]](session)
+    except TaskError as error:
+        session.progress.say(f"stopped: {error}")
+        return 1
+    except KeyboardInterrupt:
+        session.progress.say("stopped: interrupted")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""Runs stages, each a command of its own, side by side as far as the cores go, and tells what came of each.
+
+A stage that fails keeps no other from running. What a stage is for is not known here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tasks.errors import SetupError, StageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tasks.progress import Progress
+
+CORES = 2  # what the stages are cut for
+POLL_S = 0.2
+SHOWN_LINES = 200
+GRACE_S = 60.0  # tests that are interrupted take their nodes down
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command and how many cores it keeps busy."""
+
+    title: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a stage; ``log`` has what it printed."""
+
+    title: str
+    took_s: float
+    status: int
+    log: Path
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the command ended with status 0."""
+        return self.status == 0
+
+
+def run_stages(stages: Sequence[Stage], progress: Progress) -> list[Result]:
+    """Run every stage and return what came of each, in the order of their ends.
+
+    Whenever cores are free, the first stage that needs no more than those is started.
+    """
+    waiting, running, results = list(stages), list[_Running](), list[Result]()
+    try:
+        while waiting or running:
+            while (stage := _next(waiting, running)) is not None:
+                waiting.remove(stage)
+                running.append(_Running(stage, progress.log_dir))
+            time.sleep(POLL_S)
+            for each in list(running):
+                if (result := each.result()) is not None:
+                    running.remove(each)
+                    results.append(result)
+                    _tell(result, progress)
+            if running:
+                progress.redraw(" | ".join(f"{each.stage.title}: {_last_line(each.log)}" for each in running))
+    finally:
+        for each in running:
+            each.interrupt()
+        for each in running:
+            each.end()
+    return results
+
+
+def run_in_turn(stages: Sequence[Stage], progress: Progress) -> None:
+    """Run stages one after the other; ``StageError`` at the first one that fails."""
+    for stage in stages:
+        require(run_stages([stage], progress))
+
+
+def require(results: Sequence[Result]) -> None:
+    """Raise ``StageError`` with the names of those that failed."""
+    failed = [result.title for result in results if not result.has_passed]
+    if failed:
+        raise StageError(f"failed: {', '.join(failed)}")
+
+
+def render_table(results: Sequence[Result]) -> list[str]:
+    """Return the lines of a table: how long each stage took and what came of it."""
+    width = max((len(result.title) for result in results), default=0)
+    return [f"{result.title:<{width}}  {_minutes(result.took_s)}  {_verdict(result)}" for result in results]
+
+
+def _next(waiting: Sequence[Stage], running: Sequence[_Running]) -> Stage | None:
+    free = CORES - sum(each.stage.cores for each in running)
+    return next((stage for stage in waiting if stage.cores <= free), None)
+
+
+def _tell(result: Result, progress: Progress) -> None:
+    if result.has_passed:
+        progress.say(f"{result.title}: passed in {result.took_s:.1f} s: {_last_line(result.log)}")
+        return
+    took = f"{result.took_s:.1f} s"
+    progress.say(f"{result.title}: failed with status {result.status} after {took}; end of {result.log}:")
+    progress.show("\n".join(_lines(result.log)[-SHOWN_LINES:]))
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60:3}:{int(seconds) % 60:02}"
+
+
+def _verdict(result: Result) -> str:
+    return "passed" if result.has_passed else f"FAILED, see {result.log}"
+
+
+def _lines(log: Path) -> list[str]:
+    return [line.rstrip() for line in log.read_text(errors="replace").splitlines()]
+
+
+def _last_line(log: Path) -> str:
+    return next((line.strip() for line in reversed(_lines(log)) if line), "…")
+
+
+class _Running:
+    """A stage that was started, in a session of its own: what interrupts us reaches it once, through us."""
+
+    def __init__(self, stage: Stage, log_dir: Path) -> None:
+        self.stage, self.begun = stage, time.monotonic()
+        self.log = log_dir / f"{stage.title.replace(' ', '-').replace('/', '-')}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.log.open("wb") as out:
+                self.child = subprocess.Popen(
+                    stage.argv,
+                    env={**os.environ, **stage.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except FileNotFoundError as error:
+            raise SetupError(f"{stage.argv[0]}: no such program") from error
+
+    def result(self) -> Result | None:
+        """Return what came of it once it has ended."""
+        status = self.child.poll()
+        return None if status is None else Result(self.stage.title, time.monotonic() - self.begun, status, self.log)
+
+    def interrupt(self) -> None:
+        """Ask it to come to an end."""
+        self._signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """Wait until it has tidied up, but not for ever."""
+        try:
+            self.child.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self.child.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, number)

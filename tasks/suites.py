@@ -1,0 +1,78 @@
+"""What is checked, tested and built: every suite as stages, with what may run beside what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.session import Session
+    from tasks.stage import Stage
+
+TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
+UNIT = "not functional and not nodes and not e2e"
+FUZZ_IN_TESTS_S = 120
+FUZZ_S = 1800
+PARALLEL = ("-n", "2", "--dist", "worksteal")
+
+
+def check_stages(session: Session) -> list[Stage]:
+    """Return format, lint, types, import contracts, unit tests; what takes longest comes first."""
+    collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
+    return [
+        session.tool("types", "mypy", *TYPED),
+        session.python("ansible-lint", "-m", "tasks.ansible_lint"),
+        session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),
+        session.python("promtool from Debian's package", "-m", "lab.promtool"),  # reads the alert rules in a unit test
+        session.tool("import contracts", "lint-imports"),
+        session.tool("yaml", "yamllint", "--strict", "."),
+        session.tool("spelling", "codespell"),
+        session.tool("lint", "ruff", "check", "."),
+        session.tool("format", "ruff", "format", "--check", "."),
+        pytest_stage(session, "unit tests", UNIT),
+    ]
+
+
+def quick_stage(session: Session) -> Stage:
+    """Return the unit tests that take no time, with few examples of each property."""
+    return pytest_stage(session, "quick tests", f"{UNIT} and not slow", "--hypothesis-profile", "quick")
+
+
+def test_stages(session: Session) -> list[Stage]:
+    """Return every test, for a machine that has the laboratory."""
+    return [
+        *check_stages(session),
+        pytest_stage(session, "functional tests", "functional and not nodes"),
+        pytest_stage(session, "tests on booted nodes", "nodes"),
+        fuzz_stage(session, FUZZ_IN_TESTS_S),
+        session.tool("molecule", "molecule", "test"),
+        pytest_stage(session, "end-to-end tests", "e2e", cores=1),
+    ]
+
+
+def fuzz_stage(session: Session, seconds: int) -> Stage:
+    """Return the fuzzers, for that time in all."""
+    return session.python("fuzzers", "-m", "tests.fuzz", "--seconds", str(seconds), cores=2)
+
+
+def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
+    """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
+    suites = ("trixie", "bookworm")
+    # Kubernetes wants the newer Go; a build of either keeps all cores busy.
+    programs = ("kubernetes", "containerd") if with_go else ()
+    return [
+        *(
+            session.python(f"{program} from Go modules", "-m", "lab", "golang", program, cores=2)
+            for program in programs
+        ),
+        session.python("simulated NVML", "-m", "lab.nvml"),
+        *(session.python(f"node tree {suite}", "-m", "lab", "tree", suite) for suite in suites),
+        *(session.python(f"package folder {suite}", "-m", "lab", "bundle", suite) for suite in suites),
+        session.python("container images", "-m", "lab.images"),
+        session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
+    ]
+
+
+def pytest_stage(session: Session, title: str, marks: str, *argv: str, cores: int = 2) -> Stage:
+    """Return the tests with those marks, as many at once as there are cores for them."""
+    parallel = PARALLEL if cores > 1 else ()
+    return session.python(title, "-m", "pytest", "-q", "-m", marks, *parallel, *argv, cores=cores)

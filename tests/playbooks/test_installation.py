@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.installation import (
+    InstallationError,
+    install_part,
+    read_installations,
+    read_inventory,
+)
+
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
+
+HOME = "usr/lib/grapnel"
+
+
+def digest(letter: str) -> str:
+    return letter * 64
+
+
+def make_archive(folder: Path, text: str) -> str:
+    script = folder / "grapnel-hook"
+    script.write_text(text)
+    script.chmod(0o755)
+    path = folder / f"{text}.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(script, "grapnel-hook")
+    return str(path)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Host:
+    root = tmp_path / "node"
+    root.mkdir()
+    return Host(root)
+
+
+def current(node: Host) -> str:
+    return node.path(f"/{HOME}/hook/grapnel-hook").read_text()
+
+
+def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> None:
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+
+    assert current(node) == "one"
+    assert read_installations(node) == {"hook": {"digest": digest("a")}, "node": None}
+    assert os.access(node.path(f"/{HOME}/hook/grapnel-hook"), os.X_OK)
+    assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) -> None:
+    module = tmp_path / "part.py"
+    module.write_text("VALUE = 1\n")
+    with tarfile.open(tmp_path / "part.tar", "w") as archive:
+        archive.add(module, "runtime_hook/part.py")
+
+    install_part(node, "hook", digest("a"), str(tmp_path / "part.tar"))
+
+    (compiled,) = node.path(f"/{HOME}/hook/runtime_hook/__pycache__").iterdir()
+    flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+    assert flags == 0b01  # PEP 552: by hash, not checked against the source
+    assert f"/{HOME}/releases/hook-{'a' * 12}/runtime_hook/part.py".encode() in compiled.read_bytes()
+
+
+def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "runtime_hook"
+    with tarfile.open(tmp_path / "hook.tar", "w") as archive:
+        archive.add(source, "runtime_hook", filter=lambda entry: None if "__pycache__" in entry.name else entry)
+        archive.add(source / "launcher.py", "grapnel-hook")
+
+    install_part(node, "hook", digest("a"), str(tmp_path / "hook.tar"))
+
+    (packed,) = node.path(f"/{HOME}/hook").glob("grapnel-hook.cpython-*")
+    assert packed.stat().st_mode & 0o777 == 0o644
+
+
+def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
+    for letter in "abc":
+        install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))
+        os.utime(node.path(f"/{HOME}/releases/hook-{letter * 12}"), (ord(letter), ord(letter)))
+    install_part(node, "node", digest("d"), make_archive(tmp_path, "d"))
+
+    assert node.names(f"/{HOME}/releases") == [f"hook-{'b' * 12}", f"hook-{'c' * 12}", f"node-{'d' * 12}"]
+
+
+def test_going_back_needs_no_archive(node: Host, tmp_path: Path) -> None:
+    for letter in "ab":
+        install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))
+
+    install_part(node, "hook", digest("a"), "/nowhere.tar")
+
+    assert current(node) == "a"
+
+
+def test_an_archive_that_is_cut_short_leaves_the_old_release_working(node: Host, tmp_path: Path) -> None:
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes((tmp_path / "one.tar").read_bytes()[:700])
+
+    with pytest.raises(InstallationError, match=r"cut\.tar cannot be unpacked"):
+        install_part(node, "hook", digest("b"), str(cut))
+
+    assert current(node) == "one"
+    assert read_installations(node)["hook"] == {"digest": digest("a")}
+
+
+def test_what_a_killed_run_left_is_cleared_away(node: Host, tmp_path: Path) -> None:
+    half = node.path(f"/{HOME}/releases/hook-{'a' * 12}")
+    half.mkdir(parents=True)  # no RELEASE in it: never finished
+    beside = node.path(f"/{HOME}/releases/.hook-{'a' * 12}.xyz")
+    beside.mkdir()
+    node.path(f"/{HOME}/.hook.new").symlink_to("releases/nowhere")
+
+    install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
+
+    assert current(node) == "one"
+    assert not beside.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"], ids=["empty", "cut short", "something else"])
+def test_an_unreadable_inventory_is_no_inventory(text: str, machine: Machine) -> None:
+    machine.write("/run/grapnel/inventory.json", text)
+
+    assert read_inventory(machine.host) is None
+
+
+def test_the_inventory_tells_its_driver(machine: Machine) -> None:
+    machine.write("/run/grapnel/inventory.json", '{"driver_version": "550.163.01"}')
+
+    assert read_inventory(machine.host) == {"driver_version": "550.163.01"}

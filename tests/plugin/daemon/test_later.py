@@ -1,0 +1,50 @@
+"""What functions of a running daemon import by themselves is loaded before another release takes its place."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugin.daemon.later import MODULES, load_the_rest
+
+PLUGIN = Path(__file__).resolve().parents[3] / "plugin"
+# Loaded where they are switched on, or only for an error that ends nothing: not needed by most daemons.
+SWITCHED_ON = (
+    "plugin.node_object.",
+    "plugin.metrics.",
+    "plugin.holders.pod_names",
+    "plugin.holders.processes",
+    "plugin.settings.document",
+    "plugin.settings.yaml_file",
+    "plugin.driver.nvml.telemetry",
+    "plugin.driver.nvml.library",  # loaded before the daemon starts
+)
+WITHOUT = (PLUGIN / "cli", PLUGIN / "launcher.py")
+
+
+def late_imports() -> set[str]:
+    """Return the modules of the daemon that are imported in functions, with where the line is."""
+    found = set()
+    for path in PLUGIN.rglob("*.py"):
+        if any(path.is_relative_to(each) for each in WITHOUT):
+            continue
+        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+        coroutines = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.AsyncFunctionDef))
+        for function in (*functions, *coroutines):
+            lines = (node for node in ast.walk(function) if isinstance(node, ast.ImportFrom))
+            found.update(str(line.module) for line in lines if str(line.module).startswith("plugin."))
+    return found
+
+
+def test_late_imports_are_loaded_early_enough() -> None:
+    load_the_rest()
+    missing = {name for name in late_imports() if name not in sys.modules and not name.startswith(SWITCHED_ON)}
+    assert not missing
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_is_loaded_for_nobody(name: str) -> None:
+    assert name in late_imports()

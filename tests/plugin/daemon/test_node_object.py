@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, node_name, node_object
+from plugin.log import Journal
+from plugin.settings.node_config import NodeConfig
+from tests.plugin.node_object.states import observed
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "expected"),
+    [
+        pytest.param(NodeConfig(node_name="a"), {"NODE_NAME": "b"}, "a", id="node.json first"),
+        pytest.param(NodeConfig(), {"NODE_NAME": "b"}, "b", id="then what a pod was told"),
+        pytest.param(NodeConfig(), {}, os.uname().nodename.lower(), id="then the host, in small letters"),
+    ],
+)
+def test_the_name_of_the_node(config: NodeConfig, environment: dict[str, str], expected: str) -> None:
+    assert node_name(config, environment) == expected
+
+
+def test_nothing_is_kept_up_to_date_where_nobody_asked() -> None:
+    assert isinstance(node_object(NodeConfig(), Journal()), NoNodeObject)
+    assert isinstance(node_object(NodeConfig(kubernetes_api="/a"), Journal()), LazyNodeObject)
+
+
+def test_one_that_is_closed_at_once_never_begins() -> None:
+    async def run() -> None:
+        node = LazyNodeObject(NodeConfig(kubernetes_api="/nowhere"), Journal())
+        node.show(observed(""))
+        node.close()
+        node._open()
+        node.show(observed(""))
+        assert isinstance(node._node, NoNodeObject)
+
+    asyncio.run(run())

@@ -1,0 +1,101 @@
+"""Who has which device: the kubelet's answer read by hand, against what protobuf makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.podresources.proto import api_pb2
+from plugin.errors import KubeletError
+from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.client import list_given, parse_given
+from tests.plugin.kubelet.pod_resources.served import one_container, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+DEVICES = st.builds(
+    api_pb2.ContainerDevices,
+    resource_name=TEXTS,
+    device_ids=st.lists(TEXTS, max_size=3),
+    topology=st.one_of(st.none(), st.just(api_pb2.TopologyInfo(nodes=[api_pb2.NUMANode(ID=-1)]))),
+)
+CONTAINERS = st.builds(
+    api_pb2.ContainerResources,
+    name=TEXTS,
+    devices=st.lists(DEVICES, max_size=3),
+    cpu_ids=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+    memory=st.lists(st.builds(api_pb2.ContainerMemory, memory_type=TEXTS, size=st.integers(0, 2**64 - 1)), max_size=2),
+)
+PODS = st.builds(api_pb2.PodResources, name=TEXTS, namespace=TEXTS, containers=st.lists(CONTAINERS, max_size=3))
+ANSWERS = st.builds(api_pb2.ListPodResourcesResponse, pod_resources=st.lists(PODS, max_size=3))
+
+
+@given(ANSWERS)
+@settings(deadline=None)  # the first answer may wait for a machine that has other work
+def test_an_answer_says_what_protobuf_says(answer: api_pb2.ListPodResourcesResponse) -> None:
+    assert parse_given(answer.SerializeToString()) == tuple(
+        Given(PodContainer(pod.namespace, pod.name, container.name), devices.resource_name, tuple(devices.device_ids))
+        for pod in answer.pod_resources
+        for container in pod.containers
+        for devices in container.devices
+    )
+
+
+@given(st.binary(max_size=100))
+def test_bytes_that_are_no_message_are_an_error_of_value(content: bytes) -> None:
+    try:
+        parse_given(content)
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\x0a", id="no length"),
+        pytest.param(b"\x0a\x05ab", id="shorter than it says"),
+        pytest.param(b"\x0b", id="a group"),
+        pytest.param(b"\xff" * 11, id="a number without end"),
+        pytest.param(b"\x09\x00", id="half a number of eight bytes"),
+        pytest.param(b"\x0a\x06\x0a\x01\xff\x1a\x01\x12", id="a container cut off"),
+        pytest.param(b"\x0a\x09\x0a\x01\xff\x1a\x04\x12\x02\x0a\x00", id="a name that is no text"),
+    ],
+)
+def test_messages_that_are_none(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        parse_given(content)
+    assert type(raised.value) in {ValueError, UnicodeDecodeError}
+
+
+def ask(root: Path) -> tuple[Given, ...]:
+    return asyncio.run(list_given(root, 10))
+
+
+def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
+    with serving(tmp_path, one_container("train-0", "nvidia.com/gpu", "GPU-0")):
+        assert ask(tmp_path) == (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", ("GPU-0",)),)
+
+
+def test_an_answer_that_is_none_is_an_error_of_the_kubelet(tmp_path: Path) -> None:
+    with serving(tmp_path, b"\xff"), pytest.raises(KubeletError, match="gives an answer that is none"):
+        ask(tmp_path)
+
+
+def test_a_refusal_is_named(tmp_path: Path) -> None:
+    with serving(tmp_path, b"", grpc.StatusCode.RESOURCE_EXHAUSTED), pytest.raises(KubeletError) as raised:
+        ask(tmp_path)
+    assert raised.value.message == (
+        f"{tmp_path}/pod-resources/kubelet.sock does not say who has which device: RESOURCE_EXHAUSTED: not now"
+    )
+
+
+def test_no_kubelet_is_an_error_of_the_kubelet(tmp_path: Path) -> None:
+    with pytest.raises(KubeletError, match=r"kubelet\.sock does not say who has which device: UNAVAILABLE"):
+        ask(tmp_path)

@@ -1,0 +1,316 @@
+"""Who has a device already: the cases of docs/device-plugin/explain.md, against books as the kubelet's source has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.kubelet import INIT, SIDECAR, AllocationRefused, Container
+from plugin.errors import KubeletError
+from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.holdings import DOUBT_S, Held, HoldingsView, Pace
+from plugin.log import Journal
+from tests.plugin.fakes import gpu
+from tests.plugin.kubelet_pods import NodeOfPods, pod, unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+A, B = gpu(0).uuid, gpu(1).uuid
+
+
+def init_container_and_app(node: NodeOfPods) -> None:
+    one = pod("train", Container("fetch", 1, INIT), Container("main", 1))
+    node.meanwhile = node.refresh  # whatever is seen, whenever it is looked at
+    assert node.admit(one) == (A, A)
+
+
+def init_container_with_more_than_the_app(node: NodeOfPods) -> None:
+    node.meanwhile = node.refresh
+    one = pod("train", Container("fetch", 2, INIT), Container("main", 1), Container("other", 1))
+    assert node.admit(one) == (A, B, A, B)
+
+
+def sidecar_keeps_its_own(node: NodeOfPods) -> None:
+    node.meanwhile = node.refresh
+    assert node.admit(pod("train", Container("log", 1, SIDECAR), Container("main", 1))) == (A, B)
+
+
+def sidecar_takes_over_from_an_init_container(node: NodeOfPods) -> None:
+    node.meanwhile = node.refresh
+    one = pod("train", Container("fetch", 1, INIT), Container("log", 1, SIDECAR), Container("main", 1))
+    assert node.admit(one) == (A, A, B)
+
+
+def kubelet_restarts_between_init_container_and_app(node: NodeOfPods) -> None:
+    fetch, main = Container("fetch", 1, INIT), Container("main", 1)
+    assert node.admit(pod("train", fetch)) == (A,)
+    node.refresh()
+    node.books.restart()
+    assert node.admit(pod("train", fetch, main)) == (A,)
+
+
+def pod_that_ended_a_moment_ago(node: NodeOfPods) -> None:
+    first, second = pod("first"), pod("second", Container("main", 2))
+    node.admit(first)
+    node.refresh()
+    node.books.end(first)
+    assert node.admit(second) == (A, B)
+    assert node.asked[-1] == DOUBT_S
+
+
+def pod_of_the_same_name_again(node: NodeOfPods) -> None:
+    before, after = pod("train-0", uid="1"), pod("train-0", uid="2")
+    node.admit(before)
+    node.refresh()
+    node.books.end(before)
+    node.books.remove(before)
+    assert node.admit(after) == (A,)
+    node.refresh()
+    assert node.view.held.holder(A) == "default/train-0 as nvidia.com/gpu"
+
+
+def pod_that_was_refused_halfway(node: NodeOfPods) -> None:
+    with pytest.raises(AllocationRefused, match="requested 2"):
+        node.admit(pod("greedy", Container("main", 1), Container("more", 2)))
+    node.refresh()
+    assert node.admit(pod("next", Container("main", 2))) == (A, B)
+
+
+def kubelet_that_restarted_and_knows_no_pods_yet(node: NodeOfPods) -> None:
+    node.admit(pod("first"))
+    node.refresh()
+    node.books.restart()
+    assert node.admit(pod("second")) == (B,)
+
+
+def kubelet_that_lost_its_checkpoint(node: NodeOfPods) -> None:
+    """Lists nobody any more: what was known before is not held against a pod."""
+    node.admit(pod("first"))
+    node.refresh()
+    node.books.restart()
+    node.books.given.clear()
+    node.books.allocated.clear()
+    assert node.admit(pod("second")) == (A,)
+
+
+def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
+    first = pod("first")
+    node.admit(first)
+    node.refresh()
+    node.books.end(first)
+    node.answer = unreachable
+    assert node.admit(pod("second")) == (A,)
+
+
+@pytest.mark.parametrize("lists_ended_pods", [False, True], ids=["since 1.34", "before 1.34"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(init_container_and_app, id="an init container's device is used again by its pod"),
+        pytest.param(init_container_with_more_than_the_app, id="by two containers"),
+        pytest.param(sidecar_keeps_its_own, id="a sidecar keeps its own"),
+        pytest.param(sidecar_takes_over_from_an_init_container, id="a sidecar uses one again"),
+        pytest.param(kubelet_restarts_between_init_container_and_app, id="kubelet restarts in between"),
+        pytest.param(pod_that_ended_a_moment_ago, id="a pod ended a moment ago"),
+        pytest.param(pod_of_the_same_name_again, id="a pod of the same name again"),
+        pytest.param(pod_that_was_refused_halfway, id="a pod was refused halfway"),
+        pytest.param(kubelet_that_restarted_and_knows_no_pods_yet, id="kubelet has just started"),
+        pytest.param(kubelet_that_lost_its_checkpoint, id="kubelet lost its checkpoint"),
+        pytest.param(kubelet_that_does_not_answer, id="kubelet does not answer"),
+    ],
+)
+def test_a_pod_is_admitted_where(case: Callable[[NodeOfPods], None], *, lists_ended_pods: bool) -> None:
+    with NodeOfPods(2, lists_ended_pods=lists_ended_pods) as node:
+        case(node)
+
+
+def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another() -> None:
+    """Books that are made up anew in the middle of an allocation forget it (`UpdateAllocatedDevices` in List)."""
+    with NodeOfPods(2) as node:
+        old = pod("old")
+        node.admit(old)
+
+        def somebody_lists_as_a_pod_ends() -> None:
+            node.books.end(old)
+            node.books.list_response()
+
+        node.meanwhile = somebody_lists_as_a_pod_ends
+        assert node.admit(pod("first")) == (B,)
+        node.meanwhile = lambda: None
+        node.admit(pod("takes the free one"))
+        node.refresh()
+        with pytest.raises(AllocationRefused, match=f"device '{B}' is held by 'default/first as nvidia.com/gpu'"):
+            node.admit(pod("second"))
+        with pytest.raises(AllocationRefused, match="available 0"):
+            node.admit(pod("third"))
+
+
+def test_a_device_that_is_held_under_another_resource_is_refused() -> None:
+    with NodeOfPods(1) as node:
+        node.admit(pod("before", resource="example.com/old"))
+        node.refresh()
+        with pytest.raises(AllocationRefused, match=r"held by 'default/before as example\.com/old'"):
+            node.admit(pod("after"))
+
+
+def given(holder: str, *device_ids: str) -> Given:
+    return Given(PodContainer("default", holder, "main"), "nvidia.com/gpu", device_ids)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "is_held"),
+    [
+        pytest.param("GPU-a", "GPU-a", True, id="the same"),
+        pytest.param("GPU-a", "GPU-b", False, id="another"),
+        pytest.param("GPU-a::0", "GPU-a::0", True, id="the same share"),
+        pytest.param("GPU-a::0", "GPU-a::1", False, id="another share"),
+        pytest.param("GPU-a::0", "GPU-a", True, id="the whole of which a share is held"),
+        pytest.param("GPU-a", "GPU-a::1", True, id="a share of one that is held whole"),
+    ],
+)
+def test_shares_and_whole_gpus_keep_each_other_out(held: str, asked: str, *, is_held: bool) -> None:
+    assert bool(Held([given("a", held)]).holder(asked)) is is_held
+
+
+def test_nobody_is_asked_where_nobody_seems_to_hold_anything() -> None:
+    with NodeOfPods(2) as node:
+        node.admit(pod("first"))
+        assert node.asked == []
+
+
+class Questions:
+    """A kubelet that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.open: list[asyncio.Future[tuple[Given, ...]]] = []
+
+    async def ask(self, _deadline_s: float) -> tuple[Given, ...]:
+        answer: asyncio.Future[tuple[Given, ...]] = asyncio.get_running_loop().create_future()
+        self.open.append(answer)
+        return await answer
+
+    async def wait_for(self, count: int) -> None:
+        while len(self.open) < count:  # noqa: ASYNC110 - nothing else happens in this loop
+            await asyncio.sleep(0)
+
+
+def test_an_answer_that_is_overtaken_does_not_count() -> None:
+    async def scenario() -> None:
+        kubelet = Questions()
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal())
+        view.held = Held([given("ended", A)])
+        slow = asyncio.ensure_future(view.ask_now(5))
+        await kubelet.wait_for(1)
+        doubt = asyncio.ensure_future(view.holdings([A]))
+        await kubelet.wait_for(2)
+        kubelet.open[1].set_result(())
+        assert (await doubt).holder(A) == ""
+        kubelet.open[0].set_result((given("ended", A),))
+        await slow
+        assert view.held.holder(A) == ""
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("holder", "is_expected", "rests"),
+    [
+        pytest.param((), False, True, id="not while nothing is held or expected"),
+        pytest.param((), True, False, id="while a container is looked for"),
+        pytest.param((given("first", A),), False, False, id="while something is held"),
+    ],
+)
+def test_questions_go_on(holder: tuple[Given, ...], *, is_expected: bool, rests: bool) -> None:
+    async def scenario() -> None:
+        asked = asyncio.Semaphore(0)
+
+        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+            asked.release()
+            return holder
+
+        pace = Pace(after_s=(0.0, 0.0), slow_s=0.0 if not rests else 3600.0)
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: is_expected, Journal(), pace)
+        assert view.is_resting
+        view.kubelet_came()
+        for _ in range(3 if rests else 10):
+            await asyncio.wait_for(asked.acquire(), 10)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert view.is_resting is rests
+        view.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        pytest.param(Pace(first_s=0.0, latest_s=3600.0), id="soon"),
+        pytest.param(Pace(first_s=3600.0, latest_s=0.0), id="at the latest, however many follow"),
+    ],
+)
+def test_an_allocation_leads_to_a_question(pace: Pace) -> None:
+    async def scenario() -> None:
+        kubelet = Questions()
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.changed()
+        view.changed()
+        await asyncio.wait_for(kubelet.wait_for(1), 10)
+        view.stop()
+
+    asyncio.run(scenario())
+
+
+def test_each_further_allocation_puts_the_question_off() -> None:
+    async def scenario() -> None:
+        kubelet = Questions()
+        pace = Pace(first_s=3600.0, latest_s=3600.0)
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.kubelet_came()
+        view.changed()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (kubelet.open, view.is_resting) == ([], False)
+        view.stop()
+        assert view.is_resting
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_kubelet_is_told_once_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+            raise KubeletError("no kubelet", "")
+
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Journal())
+        for _ in range(3):
+            assert not await view.ask_now(1)
+        assert view.problem == "no kubelet"
+
+    asyncio.run(scenario())
+    assert caplog.messages == ["no kubelet"]
+
+
+def test_a_kubelet_that_is_only_late_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        answers = iter([KubeletError("no kubelet", ""), KubeletError("no kubelet", ""), None])
+        is_there = asyncio.Event()
+
+        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+            error = next(answers)
+            if error is not None:
+                raise error
+            is_there.set()
+            return ()
+
+        pace = Pace(after_s=(0.0, 0.0))
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view.kubelet_came()
+        await asyncio.wait_for(is_there.wait(), 10)
+        view.stop()
+
+    asyncio.run(scenario())
+    assert caplog.messages == []

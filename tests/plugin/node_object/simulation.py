@@ -1,0 +1,124 @@
+"""An API in memory and a clock by hand, for a session: thousands of calls a second."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from plugin.errors import ClusterError
+from plugin.node_object.answers import Answer, content_of
+from plugin.node_object.session import Rhythm, Seams, Session
+from tests.plugin.node_object.journal import WrittenJournal
+
+if TYPE_CHECKING:
+    from plugin.node_object.requests import Request
+
+OWN = "grapnel-node"
+
+
+class Simulation:
+    """One Node, whose API answers, fails with a status, or is away (`failing` 0)."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.uid = 1
+        self.exists = True
+        self.failing: int | None = None
+        self.retry_after = ""
+        self.is_lost = False  # whether the next answer is lost on its way
+        self.labels: dict[str, tuple[str, str]] = {}
+        self.conditions: dict[str, dict[str, str]] = {}
+        self.events: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[float, str]] = []
+        self.journal = WrittenJournal()
+        self._number = 0
+        seams = Seams(clock=lambda: self.now_s, utc=lambda: f"t{self.now_s:g}", number=self._next)
+        self.session = Session("n1", self._ask, self.journal, Rhythm(), seams)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number * 0x9E37_79B9_7F4A_7C15 % 2**64
+
+    def settle(self, for_s: float) -> None:
+        """Let time pass, and the session work whenever it wants to."""
+        end_s = self.now_s + for_s
+        while self.now_s < end_s:
+            wait_s = self.session.work()
+            self.now_s = end_s if wait_s is None else min(end_s, self.now_s + max(wait_s, 0.001))
+        self.session.work()
+
+    def own_labels(self) -> dict[str, str]:
+        return {key: value for key, (value, owner) in self.labels.items() if owner == OWN}
+
+    def shown(self) -> dict[str, tuple[str, str, str]]:
+        return {kind: (row["status"], row["reason"], row["message"]) for kind, row in self.conditions.items()}
+
+    def count(self, what: str) -> int:
+        return sum(what in call for _, call in self.calls)
+
+    def make_anew(self) -> None:
+        self.uid += 1
+        self.exists = True
+        self.labels, self.conditions = {}, {}
+
+    def _ask(self, request: Request) -> dict[str, Any]:
+        self.calls.append((self.now_s, f"{request.verb} {request.resource}"))
+        if self.failing == 0:
+            raise ClusterError("api:6443: connection refused")
+        if self.failing is not None:
+            return content_of(request, Answer(self.failing, b'{"message": "as told"}', self.retry_after))
+        answer = content_of(request, self._answer(request))
+        if self.is_lost:
+            self.is_lost = False
+            raise ClusterError("api:6443: no answer in time")
+        return answer
+
+    def _answer(self, request: Request) -> Answer:
+        body = json.loads(request.body) if request.body else {}
+        if request.resource == "events":
+            return self._event(request, body)
+        if not self.exists:
+            return Answer(404)
+        if request.resource == "nodes/status":
+            for row in body["status"]["conditions"]:
+                self.conditions[row["type"]] = row
+        elif request.method == "PATCH":
+            return self._apply(body["metadata"])
+        return self._node()
+
+    def _event(self, request: Request, body: dict[str, Any]) -> Answer:
+        name = body["metadata"]["name"] if request.method == "POST" else request.path.rpartition("/")[2]
+        if request.method == "POST" and name in self.events:
+            return Answer(409)
+        if request.method == "PATCH" and name not in self.events:
+            return Answer(404)
+        self.events[name] = {**self.events.get(name, {}), **body}
+        return Answer(201, b"{}")
+
+    def _apply(self, metadata: dict[str, Any]) -> Answer:
+        if metadata["uid"] != str(self.uid):
+            return Answer(409)
+        taken = {
+            key: self.labels[key][1]
+            for key, value in metadata["labels"].items()
+            if key in self.labels and self.labels[key] != (value, OWN) and self.labels[key][1] != OWN
+        }
+        if taken:
+            causes = [
+                {
+                    "reason": "FieldManagerConflict",
+                    "message": f'conflict with "{owner}" using v1',
+                    "field": f".metadata.labels.{key}",
+                }
+                for key, owner in taken.items()
+            ]
+            return Answer(409, json.dumps({"details": {"causes": causes}}).encode())
+        others = {key: pair for key, pair in self.labels.items() if pair[1] != OWN}
+        self.labels = {**others, **{key: (value, OWN) for key, value in metadata["labels"].items()}}
+        return self._node()
+
+    def _node(self) -> Answer:
+        labels = {key: value for key, (value, _) in self.labels.items()}
+        metadata = {"uid": str(self.uid), "labels": labels}
+        status = {"conditions": list(self.conditions.values())}
+        return Answer(200, json.dumps({"metadata": metadata, "status": status}).encode())

@@ -1,0 +1,238 @@
+"""A real API server with NodeRestriction and RBAC, without nodes: what credentials of each kind may and may not do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from lab.cluster import ControlPlane
+from plugin.health.model import Change
+from plugin.node_object.node import ClusterNode
+from plugin.node_object.reporter import Reporter
+from plugin.node_object.session import Rhythm
+from tests.plugin.daemon_process import REPOSITORY, wait_until
+from tests.plugin.node_object.journal import WrittenJournal
+from tests.plugin.node_object.states import UUIDS, XID_48, observed, transition, without_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.functional  # etcd and an API server
+
+LABELS = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+NUMBERS = itertools.count(1)
+AT_ONCE = Rhythm(start_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane")).running() as made:
+        yield made
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane) -> Iterator[str]:
+    """A Node of this test's own, as a kubelet would have registered it."""
+    name = f"n{next(NUMBERS)}"
+    register(control_plane, name)
+    yield name
+    control_plane.kubectl(["delete", "node", name, "--ignore-not-found"])
+
+
+def register(control_plane: ControlPlane, name: str) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
+    labels = {"kubernetes.io/hostname": name, "nvidia.com/site": "rack-7"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(body))
+    patch = json.dumps({"status": {"conditions": [ready]}})
+    control_plane.kubectl(["patch", "node", name, "--subresource=status", "--type=strategic", "-p", patch])
+
+
+class Running:
+    """A reporter with the kubelet's credentials of a node, or with another kubeconfig."""
+
+    def __init__(self, control_plane: ControlPlane, node: str, folder: Path, kubeconfig: str = "") -> None:
+        self.control_plane = control_plane
+        self.name = node
+        if not kubeconfig:
+            kubeconfig = control_plane.render_kubeconfig(control_plane.certificates.prepare_node(node))
+        path = folder / "kubelet.conf"
+        path.write_text(kubeconfig)
+        self.journal = WrittenJournal()
+        reporter = Reporter(node, str(path), {}, self.journal, AT_ONCE)
+        reporter.start()
+        self.node = ClusterNode(reporter, self.journal)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.node.close()
+
+    def read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.control_plane.kubectl(["get", "node", self.name, "-o", "json"]))
+        return found
+
+    def conditions(self) -> dict[str, dict[str, str]]:
+        return {each["type"]: each for each in self.read()["status"].get("conditions", [])}
+
+    def statuses(self) -> dict[str, str]:
+        return {kind: each["status"] for kind, each in self.conditions().items()}
+
+    def labels(self) -> dict[str, str]:
+        found: dict[str, str] = self.read()["metadata"]["labels"]
+        return {key: value for key, value in found.items() if key.startswith("nvidia.com/")}
+
+    def events(self) -> list[dict[str, Any]]:
+        selector = f"--field-selector=involvedObject.name={self.name},source=grapnel-node"
+        found: list[dict[str, Any]] = json.loads(
+            self.control_plane.kubectl(["get", "events", "-n", "default", selector, "-o", "json"])
+        )["items"]
+        return found
+
+    def wait(self, holds: Any) -> None:  # noqa: ANN401 - a lambda
+        wait_until(holds, lambda: f"{self.journal.text()}\n{self.read()}")
+
+
+def test_the_kubelets_own_credentials_are_enough(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
+    with Running(control_plane, node, tmp_path) as running:
+        running.node.label(LABELS)
+        running.node.show(observed("", ""))
+        running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
+        running.node.show(observed(XID_48, "", transitions=(transition(),)))
+        running.wait(lambda: running.statuses()["GPUsHealthy"] == "False")
+        running.wait(lambda: len(running.events()) == 1)
+        running.wait(lambda: running.labels() == {**LABELS, "nvidia.com/site": "rack-7"})
+        assert running.statuses()["GPUDriverReady"] == "True"
+        assert running.statuses()["Ready"] == "True"
+        event = running.events()[0]
+        assert (event["type"], event["reason"], event["count"]) == ("Warning", "GPUXidError", 1)
+        described = control_plane.kubectl(["describe", "node", node])
+    assert "GPUXidError" in described.partition("Events:")[2]
+    assert UUIDS[0] in described
+    assert not running.journal.lines("level=warning")
+
+
+def test_a_stale_label_goes_and_those_of_others_stay(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
+    with Running(control_plane, node, tmp_path) as running:
+        running.node.label(LABELS)
+        running.wait(lambda: "nvidia.com/gpu.product" in running.labels())
+        running.node.label({"nvidia.com/gpu.count": "1"})
+        running.wait(lambda: running.labels() == {"nvidia.com/gpu.count": "1", "nvidia.com/site": "rack-7"})
+
+
+def test_a_label_of_another_manager_is_left_to_it_and_told(
+    control_plane: ControlPlane, node: str, tmp_path: Path
+) -> None:
+    control_plane.kubectl(["label", "node", node, "nvidia.com/gpu.count=8", "--field-manager=gpu-feature-discovery"])
+    with Running(control_plane, node, tmp_path) as running:
+        running.node.label(LABELS)
+        running.wait(lambda: running.labels().get("nvidia.com/gpu.product") == LABELS["nvidia.com/gpu.product"])
+        running.wait(lambda: bool(running.journal.lines("labels that others own")))
+        assert running.labels()["nvidia.com/gpu.count"] == "8"
+        assert "nvidia.com/gpu.count (gpu-feature-discovery)" in running.journal.text()
+
+
+def test_without_a_node_none_is_made_and_a_later_one_is_found(
+    control_plane: ControlPlane, tmp_path: Path, node: str
+) -> None:
+    control_plane.kubectl(["delete", "node", node])
+    with Running(control_plane, node, tmp_path) as running:
+        running.node.label(LABELS)
+        running.node.show(observed(""))
+        running.wait(lambda: bool(running.journal.lines("there is no such node")))
+        assert node not in control_plane.kubectl(["get", "nodes", "-o", "name"])
+        register(control_plane, node)
+        running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
+        running.wait(lambda: "nvidia.com/gpu.count" in running.labels())
+
+
+def test_a_label_for_a_node_that_was_made_anew_is_not_applied_by_its_old_uid(
+    control_plane: ControlPlane, tmp_path: Path, node: str
+) -> None:
+    with Running(control_plane, node, tmp_path) as running:
+        running.node.label(LABELS)
+        running.node.show(observed(""))
+        running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
+        running.wait(lambda: "nvidia.com/gpu.count" in running.labels())
+        control_plane.kubectl(["delete", "node", node])
+        running.node.label({"nvidia.com/gpu.count": "3"})
+        running.wait(lambda: bool(running.journal.lines("level=warning")))
+        assert node not in control_plane.kubectl(["get", "nodes", "-o", "name"])
+        register(control_plane, node)
+        running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
+        running.wait(lambda: running.labels().get("nvidia.com/gpu.count") == "3")
+
+
+def test_the_credentials_of_another_node_change_nothing(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
+    other = control_plane.render_kubeconfig(control_plane.certificates.prepare_node("other"))
+    with Running(control_plane, node, tmp_path, other) as running:
+        running.node.show(observed(""))
+        running.wait(lambda: bool(running.journal.lines("forbids")))
+        assert "GPUsHealthy" not in running.statuses()
+        assert "deploy/rbac" in running.journal.text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("patch node/NAME", "yes"),
+        ("patch node/NAME --subresource=status", "yes"),
+        ("create events", "yes"),
+        ("patch events", "yes"),
+        ("get events", "no"),
+    ],
+)
+def test_a_kubelet_may_do_what_the_daemon_does(control_plane: ControlPlane, node: str, asked: str, answer: str) -> None:
+    who = [f"--as=system:node:{node}", "--as-group=system:nodes"]
+    kubectl = [str(control_plane.programs / "kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "auth", "can-i"]
+    done = subprocess.run(
+        [*kubectl, *asked.replace("NAME", node).split(), *who], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == answer, done.stderr
+
+
+def service_account(control_plane: ControlPlane, name: str, *, is_bound: bool) -> str:
+    """Return a kubeconfig with a token of a service account, which may or may not have the role of deploy/rbac."""
+    control_plane.kubectl(["create", "serviceaccount", name])
+    if is_bound:
+        control_plane.kubectl(["apply", "-f", str(REPOSITORY / "deploy/rbac/node.yaml")])
+        binding = ["--clusterrole=grapnel-node", f"--serviceaccount=default:{name}"]
+        control_plane.kubectl(["create", "clusterrolebinding", name, *binding])
+    token = control_plane.kubectl(["create", "token", name]).strip()
+    config = json.loads(control_plane.render_kubeconfig("admin"))
+    config["users"][0]["user"] = {"token": token}
+    return json.dumps(config)
+
+
+def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
+    control_plane: ControlPlane, node: str, tmp_path: Path
+) -> None:
+    kubeconfig = service_account(control_plane, "bound", is_bound=True)
+    with Running(control_plane, node, tmp_path, kubeconfig) as running:
+        running.node.label(LABELS)
+        running.node.show(observed("", transitions=(transition(Change.VERDICT, "verdict"),)))
+        running.wait(lambda: "GPUsHealthy" in running.statuses() and "nvidia.com/gpu.count" in running.labels())
+        running.wait(lambda: len(running.events()) == 1)
+        running.node.show(without_answer("lost"))
+        running.wait(lambda: len(running.events()) == 2)
+        assert not running.journal.lines("level=warning")
+    who = "--as=system:serviceaccount:default:bound"
+    kubectl = [str(control_plane.programs / "kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "auth", "can-i"]
+    for asked in ("list nodes", "delete nodes", "list events", "get secrets", "list pods"):
+        done = subprocess.run([*kubectl, *asked.split(), who], capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == "no", asked
+
+
+def test_a_pod_without_the_role_is_told_what_is_missing(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
+    kubeconfig = service_account(control_plane, "unbound", is_bound=False)
+    with Running(control_plane, node, tmp_path, kubeconfig) as running:
+        running.node.show(observed(""))
+        running.wait(lambda: bool(running.journal.lines("the api server forbids get nodes")))
+    token = json.loads(kubeconfig)["users"][0]["user"]["token"]
+    assert token not in running.journal.text()

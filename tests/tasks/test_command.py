@@ -1,0 +1,52 @@
+"""``python3 -m tasks``: what people type is what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.__main__ import VERBS, main
+from tasks.session import Session
+from tasks.suites import check_stages, lab_stages, quick_stage
+from tasks.suites import test_stages as all_stages
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def test_make_calls_every_verb_and_no_other() -> None:
+    assert set(re.findall(r"@\$\(TASK\) (\w+)", MAKEFILE)) == set(VERBS)
+
+
+def test_every_target_has_its_line_in_help() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+
+    assert set(re.findall(r"^([a-z0-9-]+):.*##", MAKEFILE, re.MULTILINE)) == set(phony.split())
+
+
+@pytest.mark.parametrize("argv", [[], ["nonsense"], ["check", "test"]])
+def test_a_wrong_call_is_told_the_verbs(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert "environment|quick|check" in capsys.readouterr().err
+
+
+def test_no_two_stages_of_a_run_share_a_log() -> None:
+    session = Session()
+    titles = [stage.title for stage in (*lab_stages(session), *all_stages(session))]
+
+    assert len(set(titles)) == len(titles)
+
+
+def test_everything_that_is_checked_is_part_of_the_tests() -> None:
+    session = Session()
+    everything = all_stages(session)
+
+    assert [stage for stage in check_stages(session) if stage not in everything] == []
+
+
+def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:
+    argv = quick_stage(Session()).argv
+
+    assert "not functional and not nodes and not e2e and not slow" in argv

@@ -122,13 +122,13 @@ def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator
 def _shared(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
     for share in shares:
         if share.resource in resources:
-            yield f"{share.origin}: {share.way} of {share.resource} by {share.replicas}: sharing comes later"
+            yield f"{share.origin}: {share.strategy} of {share.resource} by {share.replicas}: sharing comes later"
 
 
 def _shares_of_nothing(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
     for share in shares:
         if share.resource not in resources:
-            yield f"{share.origin}: {share.way} changes nothing: {share.resource} is not offered here"
+            yield f"{share.origin}: {share.strategy} changes nothing: {share.resource} is not offered here"
 
 
 def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:

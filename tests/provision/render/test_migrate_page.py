@@ -34,12 +34,12 @@ HOOK = '{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-runtime
     ("words", "plan"),
     [
         pytest.param(
-            "the runtime handler 'nvidia' exists already",
+            "the runtime handler 'nvidia' already exists",
             lambda: render_containerd(main=CONTAINERD, drop_ins={}, handler="nvidia", engine_version="1.7.24"),
             id="containerd",
         ),
         pytest.param(
-            "the runtime handler 'nvidia' is in ",
+            "the runtime handler 'nvidia' is already in ",
             lambda: render_crio(
                 main="",
                 drop_ins={"/etc/crio/crio.conf.d/99-nvidia.toml": CRIO},
@@ -49,7 +49,7 @@ HOOK = '{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-runtime
             id="CRI-O",
         ),
         pytest.param(
-            "the runtime 'nvidia' is in /etc/docker/daemon.json already",
+            "the runtime 'nvidia' is already in /etc/docker/daemon.json",
             lambda: render_docker(main=DOCKER, handler="nvidia", engine_version="26.1.5"),
             id="Docker",
         ),

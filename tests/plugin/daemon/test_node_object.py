@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, node_name, node_object
+from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, OwnNode, node_name, node_object
 from plugin.log import Logger
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.node_object.states import observed
@@ -36,5 +36,22 @@ def test_one_that_is_closed_at_once_never_begins() -> None:
         node._open()
         node.show(observed(""))
         assert isinstance(node._node, NoNodeObject)
+
+    asyncio.run(run())
+
+
+def test_another_node_gets_the_labels_of_the_last_one_and_the_same_node_nothing_again() -> None:
+    async def run() -> None:
+        node = OwnNode(NodeConfig(), Logger())
+        node.label({"nvidia.com/gpu.count": "2"})
+        first = node._node
+        await node.move(NodeConfig(refresh_s=1))
+        assert node._node is first
+        await node.move(NodeConfig(kubernetes_api="/nowhere"))
+        moved = node._node
+        assert isinstance(moved, LazyNodeObject)
+        assert moved._waiting is not None
+        assert len(moved._waiting) == 1
+        node.close()
 
     asyncio.run(run())

@@ -46,7 +46,7 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         name = state.id
-        container = _read_container(state, _engine_user(config))
+        container = read_container(state, _engine_user(config))
     except Exception as refusal:
         deadline.stop()
         from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
@@ -68,21 +68,6 @@ def _engine_user(config: HookConfig) -> int | None:
     from runtime_hook.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
 
     return rootless_owner()
-
-
-def _read_container(state: State, engine_user: int | None) -> ContainerConfig:
-    if state.bundle != "/":
-        return read_container(state.bundle, engine_user)
-    from runtime_hook.engines.runtimecall import (  # noqa: PLC0415 - start-up budget: crun, user namespaces
-        check_root,
-        read_runtime_call,
-        with_bundle,
-    )
-
-    found = with_bundle(state, read_runtime_call())
-    container = read_container(found.bundle, engine_user)
-    check_root(found, container.rootfs)
-    return container
 
 
 class Run:

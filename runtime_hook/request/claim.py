@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 SOURCE_DEVICES = "devices"
 SOURCE_ANNOTATION = "annotation"
-ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
 # Our CDI file sets it in every container that it gives a GPU, to be seen: an image can set it as well.

@@ -6,9 +6,11 @@ Two steps, so that a container without a GPU costs little: ``find_claim`` looks 
 ``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
 ``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``
 (from the device plugin) apart from ``pod_annotations`` (from whoever wrote the pod), and our handler passes none of
-the latter. CRI-O writes both to the same place, but keeps the container's own, as JSON, under a key of its own that no
-pod can set: where it is the engine, the annotation counts from there alone. A privileged container has every device of
-the host in its list, so its list proves nothing.
+the latter. CRI-O writes both to the same place, but keeps the container's own, as JSON, under a key of its own, over
+whatever the pod says: where it is the engine, the annotation counts from there alone. Of a container that is restored
+from a checkpoint image both engines take the container's annotations from that image: there they prove nothing, and a
+CDI device, which they can name as well, refuses it. A privileged container has every device of the host in its list,
+so its list proves nothing.
 
 ``env``: what the container asks for, as NVIDIA defines it (``runtime_hook.request.sources``).
 
@@ -17,10 +19,10 @@ the host in its list, so its list proves nothing.
 
 from __future__ import annotations
 
+from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS
 from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
 from runtime_hook.jsonfast import loads
 from runtime_hook.request.claim import (
-    ALLOCATION_ANNOTATION,
     SOURCE_ANNOTATION,
     SOURCE_DEVICES,
     VISIBLE_DEVICES,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from runtime_hook.config import HookConfig
 
 CRIO_KEYS = "io.kubernetes.cri-o."
-CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 _CHARACTER_TYPES = ("c", "u")
 
 
@@ -69,7 +70,8 @@ def has_trace(container: ContainerConfig) -> bool:
 
 
 def _claim_by_platform(container: ContainerConfig) -> Claim | Nothing:
-    allocation = tuple(name for name in _allocation(container.annotations).split(",") if name)
+    own = "" if container.is_restored else _allocation(container.annotations)
+    allocation = tuple(name for name in own.split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
     has_all_devices = container.is_privileged or _is_everything_allowed(container)
     if not has_all_devices:
@@ -78,6 +80,8 @@ def _claim_by_platform(container: ContainerConfig) -> Claim | Nothing:
         return Claim(SOURCE_DEVICES if devices else SOURCE_ANNOTATION, devices, allocation)
     if not has_trace(container):
         return Nothing("no GPU was allocated", is_traced=False)
+    if container.is_restored and ALLOCATION_ANNOTATION in container.annotations:
+        return Nothing("the annotations of a restored container are its checkpoint image's", is_traced=True)
     if has_all_devices:
         return Nothing("a privileged container is entitled by an allocation alone", is_traced=True)
     if VISIBLE_DEVICES not in container.environment and container.mount_requests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime_hook.config import ENTITLEMENT_CDI
 from runtime_hook.errors import InventoryError, RequestError
 from runtime_hook.host.inventory import missing_node
 from runtime_hook.request.capabilities import parse_capabilities
@@ -57,7 +58,11 @@ def resolve_claim(
     if claim.visible is not None:
         return _grant_requested(claim, container, config, inventory)
     found = _grant_allocated(claim, container, config, inventory)
-    if config.denial and not isinstance(found, Nothing):
+    if isinstance(found, Nothing):
+        return found
+    if container.is_restored and config.entitlement == ENTITLEMENT_CDI:
+        raise RequestError("a restored container gets no CDI device", "its checkpoint image may have named it itself")
+    if config.denial:
         # Its device nodes are the engine's doing already: only a refusal keeps the GPU from it.
         raise RequestError(config.denial, "the rules are in the hook's configuration")
     return found

@@ -10,14 +10,14 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from runtime_hook.bundle import parse_container, parse_state
+from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, parse_container, parse_state
+from runtime_hook.commandline import STARTING_VERBS, read_call
 from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig, parse_config
 from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.container.devicerules.hierarchy import Group, locate_group, own_folders
 from runtime_hook.container.devicerules.program import extend, has_references
 from runtime_hook.container.mounttable import is_mounted_outside
 from runtime_hook.decision import Refused, decide
-from runtime_hook.engines.commandline import STARTING_VERBS, read_call
 from runtime_hook.errors import CacheError, HookError, RequestError, RequirementError, one_line
 from runtime_hook.host.devices import find_devices
 from runtime_hook.host.fingerprint import module_version
@@ -31,8 +31,7 @@ from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout
 from runtime_hook.loader.muslpath import add_folder
 from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.origin import parse_owner
-from runtime_hook.request.claim import ALLOCATION_ANNOTATION, Nothing
-from runtime_hook.request.entitlement import CRIO_CONTAINER_ANNOTATIONS
+from runtime_hook.request.claim import Nothing
 from runtime_hook.request.requirements import check_findings, evaluate
 from tests.runtime_hook.nodes import inventory as inventory_of_a_node
 

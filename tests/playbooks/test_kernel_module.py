@@ -200,7 +200,7 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
         exchange(machine)
 
     assert str(raised.value).startswith(
-        "kernel module 550.163.01 cannot be loaded, and none is now: "
+        "kernel module 550.163.01 cannot be loaded, so none is loaded now: "
         "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service; "
         "systemctl start nvidia-persistenced.service: Job for"
     )

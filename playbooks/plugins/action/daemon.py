@@ -1,4 +1,4 @@
-"""Runs the module `daemon`, and warns of whoever still holds a GPU."""
+"""Runs the module `daemon`, and warns of processes that still hold a GPU."""
 
 from __future__ import annotations
 

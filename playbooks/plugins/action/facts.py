@@ -1,4 +1,4 @@
-"""Runs the module `facts`; what it returns are a node's own words, and hold the node's configuration files."""
+"""Runs the module `facts`; what it returns comes from the node, and holds the node's configuration files."""
 
 from __future__ import annotations
 

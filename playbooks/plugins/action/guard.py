@@ -1,4 +1,4 @@
-"""Runs a module that is not this collection's, and passes on of its answer only what the roles use."""
+"""Runs a module of another collection, and passes on only the parts of its answer that the roles use."""
 
 from __future__ import annotations
 

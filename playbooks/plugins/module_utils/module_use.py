@@ -1,4 +1,4 @@
-"""Who keeps the driver's kernel modules from being unloaded, in words.
+"""Reports who keeps the driver's kernel modules from being unloaded.
 
 The kernel only counts. Processes are found by the device nodes that they have open or mapped; what is counted and not
 found is told too.

@@ -48,7 +48,6 @@ _VERSIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 
 _CRI_NAMES = {"cri", *_VERSIONS.values()}
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
-_MIGRATE = "containerd 2 converts a file with: containerd config migrate"
 _MAX_FILES = 32
 _MAX_HEAD_CHARACTERS = 16 * 1024  # two seconds of tomlkit at most
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
@@ -92,7 +91,7 @@ def render_containerd(
     before, after = _imported(config, drop_ins, addition)
     others = [*before, *after]
     _require_cri([config, *others])
-    _require_one_version(version, config, others)
+    _require_one_version(version, config, others, engine_version)
     plugin = _VERSIONS[version]
     _require_last_word(version, after)
     tables = [table for each in [config, *others] if (table := each.cri.get(plugin)) is not None]
@@ -153,14 +152,25 @@ def _checked(plugins: Table, name: str) -> bool:
 def _version_of(config: _Config, engine_version: str) -> int:
     """Return the file's version; one that says nothing at all gets the engine's own."""
     if config.is_empty:
-        return _OLD_VERSION if () < version_numbers(engine_version) < _FIRST_THAT_MERGES else 3
+        return _OLD_VERSION if _is_before_2(engine_version) else 3
     version = 1 if config.version is None else config.version
     if version not in _VERSIONS:
         raise EngineConfigError(
             f"{config.path} has version {shown(str(version))}, which has no drop-ins that can be added to",
-            hint=f"versions that have them: {', '.join(map(str, _VERSIONS))}; {_MIGRATE}",
+            hint=f"bring it to {_newest_version(engine_version)}",
         )
     return version
+
+
+def _is_before_2(engine_version: str) -> bool:
+    return () < version_numbers(engine_version) < _FIRST_THAT_MERGES
+
+
+def _newest_version(engine_version: str) -> str:
+    """Return the version to bring a file to, and the engine's command for it: 1.x has no ``config migrate``."""
+    if _is_before_2(engine_version):
+        return f"version {_OLD_VERSION}, in which this prints the settings in force: containerd config dump"
+    return "the newest version, in which this prints a file: containerd --config FILE config migrate"
 
 
 def _missing_import(config: _Config, texts: Mapping[str, str]) -> str:
@@ -228,14 +238,14 @@ def _require_cri(configs: Iterable[_Config]) -> None:
             )
 
 
-def _require_one_version(version: int, main: _Config, others: Iterable[_Config]) -> None:
+def _require_one_version(version: int, main: _Config, others: Iterable[_Config], engine_version: str) -> None:
     """Refuse settings of plugins in several versions: the last file that is read decides whose are in force."""
     for config in others:
         if config.has_plugins and config.version not in (None, version):
             raise EngineConfigError(
                 f"{shown(config.path)} has version {shown(str(config.version))} and {main.path} has version {version}: "
                 "one more file would change which settings are in effect",
-                hint=f"bring both to one version; {_MIGRATE}",
+                hint=f"bring both to {_newest_version(engine_version)}",
             )
 
 
@@ -327,7 +337,7 @@ def _render_drop_in(cri: Mapping[str, Any], version: int, handler: str) -> str:
     if handler in runtimes:
         raise EngineConfigError(
             f"the runtime handler {handler!r} already exists, and grapnel did not create it",
-            hint="remove it from the engine's configuration, or declare another runtime.handler",
+            hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
         )
     ours = {handler: render_handler(containerd)}
     if not runtimes and version == _OLD_VERSION:

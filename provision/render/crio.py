@@ -110,7 +110,7 @@ def _require_free(configs: Sequence[_Config], handler: str) -> None:
         if handler in config.handlers:
             raise EngineConfigError(
                 f"the runtime handler {handler!r} is already in {shown(config.path)}, and grapnel did not create it",
-                hint="remove it from the engine's configuration, or declare another runtime.handler",
+                hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
             )
 
 

@@ -64,5 +64,5 @@ def _require_free(runtimes: Table, handler: str) -> None:
     )
     raise EngineConfigError(
         f"the runtime {handler!r} is already in {MAIN_PATH}, and grapnel did not create it",
-        hint=f"{remedy}, or declare another runtime.handler",
+        hint=f"{remedy}, or declare another runtime.handler: docs/migrate.md has both ways",
     )

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, node_name, node_object
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.node_object.states import observed
 
@@ -24,13 +24,13 @@ def test_the_name_of_the_node(config: NodeConfig, environment: dict[str, str], e
 
 
 def test_nothing_is_kept_up_to_date_where_nobody_asked() -> None:
-    assert isinstance(node_object(NodeConfig(), Journal()), NoNodeObject)
-    assert isinstance(node_object(NodeConfig(kubernetes_api="/a"), Journal()), LazyNodeObject)
+    assert isinstance(node_object(NodeConfig(), Logger()), NoNodeObject)
+    assert isinstance(node_object(NodeConfig(kubernetes_api="/a"), Logger()), LazyNodeObject)
 
 
 def test_one_that_is_closed_at_once_never_begins() -> None:
     async def run() -> None:
-        node = LazyNodeObject(NodeConfig(kubernetes_api="/nowhere"), Journal())
+        node = LazyNodeObject(NodeConfig(kubernetes_api="/nowhere"), Logger())
         node.show(observed(""))
         node.close()
         node._open()

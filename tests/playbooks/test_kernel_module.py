@@ -116,7 +116,7 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something that has no node of it open"):
+    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without a device node open"):
         exchange(machine)
 
     assert changes(machine) == []

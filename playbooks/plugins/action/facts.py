@@ -8,8 +8,6 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.facts`."""
-
     RETURNS: ClassVar = {"facts": dict}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:

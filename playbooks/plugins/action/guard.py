@@ -10,8 +10,6 @@ _ARGUMENTS = {"module": {"type": "str", "required": True}, "args": {"type": "dic
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.guard`."""
-
     RETURNS: ClassVar = None
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,6 @@ _ARGUMENTS = {
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.installation`."""
-
     RETURNS: ClassVar = {"previous": str}
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.kernel_module`."""
-
     RETURNS: ClassVar = {"previous": str, "modules": list, "obstacles": list}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def require_on_disk(state: State, version: str) -> None:
     if state.on_disk == version or (state.is_loaded and state.version == version):
         return
     raise KernelModuleError(
-        f"kernel module {version} is not on disk ({state.on_disk or 'none'} is), nothing was changed: "
+        f"kernel module {version} is not on disk (found: {state.on_disk or 'none'}), nothing was changed: "
         "install it for the running kernel first"
     )
 

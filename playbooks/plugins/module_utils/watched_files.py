@@ -1,4 +1,4 @@
-"""Content of the files that the planner reads or owns."""
+"""Reads the files that the planner reads or owns."""
 
 from __future__ import annotations
 

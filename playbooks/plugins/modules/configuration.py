@@ -148,7 +148,6 @@ class Module(AnsibleModule):  # type: ignore[misc] # Ansible ships no types
 
 
 def main() -> None:
-    """Run the module."""
     module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},

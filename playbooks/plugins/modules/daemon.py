@@ -106,7 +106,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume"]},

@@ -114,7 +114,6 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "max_age_s": {"type": "int", "default": 3600},

@@ -80,7 +80,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_U
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "version": {"type": "str", "required": True},

@@ -6,10 +6,8 @@ NVIDIA's plugin reads this and throws it away; here it works for whole GPUs.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

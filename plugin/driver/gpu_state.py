@@ -7,9 +7,8 @@ means.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

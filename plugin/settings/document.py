@@ -7,7 +7,7 @@ nearest known key.
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plugin.devices.naming import NamePattern, complete_resource_name, parse_pattern
@@ -15,7 +15,6 @@ from plugin.errors import ConfigError
 from plugin.settings.kinds import BOOLEAN
 from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, Strategy, parse_devices, parse_replicas
 from plugin.settings.table import BY_NAME, HINT, SETTINGS
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

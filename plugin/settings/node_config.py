@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import re
 import socket
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugin.devices.naming import parse_resource_name
+from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +57,11 @@ class NodeConfig:
     metrics_address: str = ""
     kubernetes_api: str = ""  # a kubeconfig's path, or IN_CLUSTER; "" is off
     node_name: str = ""
+
+    @property
+    def patterns(self) -> tuple[NamePattern, ...]:
+        """Which product is offered as which resource: what the settings say, else every GPU is `resource`."""
+        return self.settings.patterns or (NamePattern("*", self.resource),)
 
     @property
     def facts_path(self) -> Path:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
-
-from plugin.values import dataclass
+from dataclasses import dataclass, field
 
 _MIN_REPLICAS = 2
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import h2.config
@@ -20,7 +21,6 @@ import h2.exceptions
 import h2.settings
 
 from plugin.kubelet.rpc.frames import PREFACE_BYTES, FrameCutter, FrameTooLong
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

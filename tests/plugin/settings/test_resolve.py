@@ -174,6 +174,14 @@ def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(st
     assert sum("PASS_DEVICE_SPECS: passDeviceSpecs false leaves device nodes" in note for note in notes) == count
 
 
+@pytest.mark.parametrize(
+    ("strategy", "count"), [("envvar", 0), ("volume-mounts", 0), ("cdi-cri", 1), ("envvar,cdi-annotations", 1)]
+)
+def test_cdi_names_come_with_what_containerd_1_7_needs_for_them(strategy: str, count: int) -> None:
+    notes = resolved(DEVICE_LIST_STRATEGY=strategy).notes
+    assert sum(note.startswith("DEVICE_LIST_STRATEGY: ") and "enable_cdi = true" in note for note in notes) == count
+
+
 def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:
     assert resolved(MPS_ROOT="/run/mps", SHARED_DEVICES_ALLOCATION_POLICY="distributed").notes == (
         "MPS_ROOT: mpsRoot changes nothing: no GPU is shared through MPS",

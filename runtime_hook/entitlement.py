@@ -6,9 +6,11 @@ Two steps, so that a container without a GPU costs little: ``find_claim`` looks 
 ``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
 ``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``
 (from the device plugin) apart from ``pod_annotations`` (from whoever wrote the pod), and our handler passes none of
-the latter. CRI-O writes both to the same place, but keeps the container's own, as JSON, under a key of its own that no
-pod can set: where it is the engine, the annotation counts from there alone. A privileged container has every device of
-the host in its list, so its list proves nothing.
+the latter. CRI-O writes both to the same place, but keeps the container's own, as JSON, under a key of its own, over
+whatever the pod says: where it is the engine, the annotation counts from there alone. Of a container that is restored
+from a checkpoint image both engines take the container's annotations from that image: there they prove nothing, and a
+CDI device, which they can name as well, refuses it. A privileged container has every device of the host in its list,
+so its list proves nothing.
 
 ``env``: what the container asks for, as NVIDIA defines it (``runtime_hook.request.sources``).
 
@@ -17,6 +19,7 @@ the host in its list, so its list proves nothing.
 
 from __future__ import annotations
 
+from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS
 from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
 from runtime_hook.jsonfast import loads
 from runtime_hook.values import value
@@ -26,9 +29,7 @@ if TYPE_CHECKING:
     from runtime_hook.bundle import ContainerConfig, DeviceNode
     from runtime_hook.config import HookConfig
 
-ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
 CRIO_KEYS = "io.kubernetes.cri-o."
-CRIO_CONTAINER_ANNOTATIONS = f"{CRIO_KEYS}Annotations"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
 # Our CDI file sets it in every container that it gives a GPU, to be seen: an image can set it as well.
@@ -96,7 +97,8 @@ def has_trace(container: ContainerConfig) -> bool:
 
 
 def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
-    allocation = tuple(name for name in _allocation(container.annotations).split(",") if name)
+    own = "" if container.is_restored else _allocation(container.annotations)
+    allocation = tuple(name for name in own.split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
     has_all_devices = container.is_privileged or _is_everything_allowed(container)
     if not has_all_devices:
@@ -105,6 +107,8 @@ def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
         return Claim(devices=devices, allocation=allocation)
     if not has_trace(container):
         return NoClaim("no GPU was allocated", is_traced=False)
+    if container.is_restored and ALLOCATION_ANNOTATION in container.annotations:
+        return NoClaim("the annotations of a restored container are its checkpoint image's", is_traced=True)
     if has_all_devices:
         return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
     if VISIBLE_DEVICES not in container.environment and container.mount_requests:

@@ -45,7 +45,7 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         name = state.id
-        container = _read_container(state)
+        container = read_container(state)
     except Exception as refusal:
         deadline.stop()
         from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
@@ -53,21 +53,6 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
         report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
         raise
     return Run(state, container, entitled_by_cdi(config) if is_cdi else config, driver_root, deadline)
-
-
-def _read_container(state: State) -> ContainerConfig:
-    if state.bundle != "/":
-        return read_container(state.bundle)
-    from runtime_hook.engines.runtimecall import (  # noqa: PLC0415 - start-up budget: crun, user namespaces
-        check_root,
-        read_runtime_call,
-        with_bundle,
-    )
-
-    found = with_bundle(state, read_runtime_call())
-    container = read_container(found.bundle)
-    check_root(found, container.rootfs)
-    return container
 
 
 class Run:

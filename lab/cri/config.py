@@ -1,6 +1,6 @@
-"""CRI configurations as a kubelet writes them (pkg/kubelet/kuberuntime and kubelet_pods.go of Kubernetes 1.34).
+"""Builds CRI configurations as a kubelet does (pkg/kubelet/kuberuntime and kubelet_pods.go of Kubernetes 1.34).
 
-Pure: values in, messages out. Sending them is the client's business.
+Pure: values in, messages out. The client sends them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Device:
-    """A device node for a container; `container_path` empty: as on the host."""
+    """A device node for a container; an empty `container_path` means the same path as on the host."""
 
     host_path: str
     container_path: str = ""
@@ -94,7 +94,7 @@ class Allocation(Protocol):
 
 
 def container_config_from_allocation(allocation: Allocation, spec: ContainerSpec) -> cri.ContainerConfig:
-    """Return the container's configuration with what a device plugin answered for it.
+    """Return the container's configuration with a device plugin's response added.
 
     Like the kubelet, the plugin's variables come first, so that the pod's own of the same name win in the engine, and
     its mounts come before the pod's.
@@ -111,7 +111,7 @@ def container_config_from_allocation(allocation: Allocation, spec: ContainerSpec
 
 
 def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
-    """Return the configuration of a container that asks for no resources of a device plugin."""
+    """Return the configuration of a container that requests no device plugin resources."""
     security = cri.LinuxContainerSecurityContext(privileged=spec.privileged, namespace_options=namespaces())
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=spec.name),
@@ -129,7 +129,7 @@ def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
 
 
 def namespaces(*, host_network: bool = True) -> cri.NamespaceOption:
-    """Return a pod's namespaces: those of every pod, on the host's network or not."""
+    """Return a pod's namespaces, with or without the host's network."""
     network = cri.NODE if host_network else cri.POD
     return cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)
 

@@ -1,4 +1,4 @@
-"""A containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left afterwards.
+"""Runs a containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left behind.
 
     programs = unpack(packages("trixie"), folder / "packages")
     with containerd(folder, programs, {"nvidia": Handler(base_runtime_spec=file)}) as engine, engine.cri() as cri:
@@ -35,13 +35,13 @@ _STOP_TIMEOUT_S = 20
 _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
-_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded: it will never come
+_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Handler:
-    """A runtime handler: runc, with an OCI specification to begin from and annotations to hand on."""
+    """A runtime handler: runc, with a base OCI specification and annotations to pass on."""
 
     base_runtime_spec: Path | None = None
     container_annotations: Sequence[str] = ()
@@ -73,7 +73,7 @@ class Engine:
 
 
 def packages(suite: str) -> list[Path]:
-    """Return the packages of a suite's containerd, and of a runc that this machine's own C library can carry."""
+    """Return the packages of a suite's containerd, and of a runc that runs with this machine's C library."""
     own = platform.freedesktop_os_release()["VERSION_CODENAME"]
     return [*bundle.deb_paths(suite, ["containerd"]), *bundle.deb_paths(own, ["runc"])]
 
@@ -90,7 +90,7 @@ def unpack(debs: Sequence[Path], folder: Path) -> Path:
 
 
 def default_spec(programs: Path) -> dict[str, Any]:
-    """Return the OCI specification that containers begin from, to be changed for `Handler.base_runtime_spec`."""
+    """Return containerd's default OCI specification, as a basis for `Handler.base_runtime_spec`."""
     printed = run([str(programs / "ctr"), "oci", "spec"], timeout_s=_COMMAND_TIMEOUT_S).stdout
     spec: dict[str, Any] = json.loads(printed)
     return spec
@@ -105,9 +105,9 @@ def containerd(
     version: int = 2,
     cdi: Path | None = None,
 ) -> Iterator[Engine]:
-    """Run the containerd of a folder with programs until the block ends; pods that are left are removed.
+    """Run containerd from a folder with programs until the block ends; remaining pods are removed.
 
-    `runc` is the default handler, `handlers` come on top. `version` is that of the configuration file (3 for
+    `runc` is the default handler, `handlers` are added. `version` is that of the configuration file (3 for
     containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). Raises EngineError.
     """
     socket = folder / "containerd.sock"
@@ -179,7 +179,7 @@ def _await_socket(engine: Engine, daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _probe(engine: Engine) -> CriError | None:
-    """Return why the engine's CRI does not answer; None when it does."""
+    """Return why the engine's CRI does not answer; None if it does."""
     try:
         with engine.cri(timeout_s=1) as cri:
             cri.version()
@@ -198,7 +198,7 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _end_shims(engine: Engine) -> None:
-    """End shims that outlived a failed test: those that were started from this engine's own programs."""
+    """Kill shims left by a failed test, recognised by this engine's own programs."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             program = Path(os.readlink(process / "exe"))  # noqa: PTH115 - Path.readlink would resolve nothing more
@@ -216,7 +216,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _remove_cgroups(parent: str) -> None:
-    """Remove the pods' cgroups; what still runs in one of them is killed first."""
+    """Remove the pods' cgroups after killing what still runs in them."""
     for top in _CGROUPS.glob(f"*{parent}"):
         groups = sorted((path for path in [top, *top.rglob("*")] if path.is_dir()), reverse=True)
         end = time.monotonic() + _STOP_TIMEOUT_S

@@ -6,9 +6,8 @@ devices there are, and who gets them (`allocation`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from plugin.values import dataclass
 
 ANNOTATION = "grapnel.dev/allocation"
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"

@@ -6,13 +6,12 @@ NVML or the file system, so an answer cannot hang in the kubelet's admission of 
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceNode, NamedDevice, compose_answer
 from plugin.driver.topology.machine import NO_TOPOLOGY, Topology
 from plugin.errors import DeviceNotReady, InvalidRequest
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.cli.connections import connections_to_json
 from plugin.cli.health import gpu_to_json, read_state
@@ -26,7 +26,6 @@ from plugin.history.store import read_history
 from plugin.history.view import utc_of
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.settings.load import load
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

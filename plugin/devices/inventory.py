@@ -7,12 +7,11 @@ container gets.
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.driver.topology.machine import NO_TOPOLOGY, Topology, make_topology
 from plugin.driver.topology.sysfs import read_nics, read_numa_node, read_place
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

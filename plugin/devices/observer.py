@@ -9,17 +9,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.devices.inventory import Inventory, NodeTree, next_inventory, without_driver
 from plugin.errors import DriverNotReady
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plugin.driver.reading import Reading, XidEvent
     from plugin.driver.snapshot import GpuSource, Snapshot
-    from plugin.health.model import Reading, Transition, XidEvent
+    from plugin.health.model import Transition
 
 _TRUST_S = 60.0  # for a session whose predecessor went deaf
 

@@ -6,16 +6,15 @@ GPUs are further kinds of offer and belong here as well; how a container gets on
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.devices.naming import NamePattern, explain_change, find_pattern
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.devices.inventory import Device, Inventory
-    from plugin.settings.node_config import NodeConfig
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,16 @@ def _offer(device: Device) -> Offer:
     return Offer(device.gpu.uuid, is_healthy=device.is_healthy, numa_node=device.numa_node)
 
 
-def whole_gpus(inventory: Inventory) -> tuple[Offer, ...]:
-    """Return one offer per GPU, named by its UUID."""
-    return tuple(map(_offer, inventory.devices))
+def plan_offers(inventory: Inventory, patterns: tuple[NamePattern, ...], *, holds_back_mig: bool = False) -> OfferPlan:
+    """Return what is offered: each GPU under the name of the first pattern that fits its product, or not at all.
 
-
-def plan_offers(inventory: Inventory, config: NodeConfig) -> OfferPlan:
-    """Return what is offered: each GPU under the name of the first pattern that fits its product, or not at all."""
-    settings = config.settings
-    patterns = settings.patterns or (NamePattern("*", config.resource),)
+    `holds_back_mig`: GPUs that are cut into MIG devices are not offered whole.
+    """
     resources: dict[str, list[Offer]] = {}
     findings = []
     for device in inventory.devices:
         gpu, pattern = device.gpu, find_pattern(device.gpu.model, patterns)
-        if gpu.mig and settings.holds_back_mig:
+        if gpu.mig and holds_back_mig:
             findings.append((gpu.uuid, f"{gpu.uuid} is not offered: it is cut into MIG devices, and those come later"))
         elif pattern is None:
             why = explain_change(gpu.model, patterns) or f"no pattern of resources.gpus fits {gpu.model!r}"

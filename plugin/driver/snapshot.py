@@ -5,14 +5,13 @@ Not here: what is made of it. Health and device nodes are the inventory's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.health.model import Reading, XidEvent
+    from plugin.driver.reading import Reading, XidEvent
 
 from plugin.driver.topology.facts import NO_LINKS, LinkFacts
 

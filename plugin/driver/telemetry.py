@@ -5,7 +5,7 @@ None where this GPU, this driver or this mode (MIG) does not measure something. 
 
 from __future__ import annotations
 
-from plugin.values import NamedTuple
+from typing import NamedTuple
 
 
 class GpuProcess(NamedTuple):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from plugin.driver.gpu_state import MigDevice
 from plugin.errors import ExpectationError
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

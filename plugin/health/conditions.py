@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.health.model import Class, Counters, Sighting
+from plugin.health.model import Class, Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plugin.health.model import GpuHealth, Reading
+    from plugin.driver.reading import Counters, Reading
+    from plugin.health.model import GpuHealth
 
 LOST = "lost"
 NVLINK = "nvlink down"

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.driver.reading import Counters
 from plugin.health.conditions import NVLINK, is_set_back, lost, see_conditions
 from plugin.health.evidence import why_closed
-from plugin.health.model import NEEDS, Change, Class, Counters, Finding, GpuHealth, NodeHealth, Sighting, Transition
+from plugin.health.model import NEEDS, Change, Class, Finding, GpuHealth, NodeHealth, Sighting, Transition
 from plugin.health.xid import is_skipped, judge_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from plugin.health.model import GpuLook, Look, Moment, Policy, Reading
+    from plugin.driver.reading import Reading
+    from plugin.health.model import GpuLook, Look, Moment, Policy
 
 _MAX_FINDINGS = 64  # of one GPU: a driver that tells another number each time must not fill the disk
 _MAX_REASON = 200  # a reason travels in a gRPC status, which is a header

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugin.values import NamedTuple
+from plugin.driver.reading import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from plugin.driver.reading import Reading, XidEvent
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -50,36 +52,6 @@ NEEDS = {
     Class.REBOOT: "a reboot of the node",
     Class.REPLACE: "an exchange of the hardware, and a verdict by hand",
 }
-
-
-class XidEvent(NamedTuple):
-    """An XID error as the driver tells it. `device` is the UUID of a GPU or MIG device, "" when it cannot be told."""
-
-    device: str
-    xid: int
-
-
-class Counters(NamedTuple):
-    """What only the start of a GPU's driver state sets back. None: the GPU does not count it."""
-
-    energy_mj: int | None = None
-    volatile_corrected: int | None = None
-    volatile_uncorrected: int | None = None
-
-
-class Reading(NamedTuple):
-    """What a GPU that answers says of itself. None: it does not know the question."""
-
-    counters: Counters = Counters()
-    aggregate_uncorrected: int | None = None
-    ecc_mode_pending: bool = False  # another ECC mode waits for a reset
-    rows_pending: bool | None = None
-    rows_failed: bool | None = None
-    pages_pending: bool | None = None
-    links_active: int | None = None
-    slowdowns: tuple[str, ...] = ()  # why clocks are held down: thermal and power limits
-    processes: int | None = None  # on the GPU, all its MIG devices included
-    recovery_action: int | None = None  # NVML_GPU_RECOVERY_ACTION_*, 0 for none; from driver 570 on
 
 
 class GpuLook(NamedTuple):

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from plugin.health.model import Class, Counters, Finding, GpuHealth, NodeHealth, Verdict
+from plugin.driver.reading import Counters
+from plugin.driver.uuid import is_gpu_uuid
+from plugin.health.model import Class, Finding, GpuHealth, NodeHealth, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,13 +24,7 @@ _MAX_TEXT = 1024
 _MAX_NUMBER = 2**64
 _MAX_SECONDS = 1e12
 _MAX_TIMES = 64
-_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLASSES = {kind.word: kind for kind in Class}
-
-
-def is_gpu_uuid(text: str) -> bool:
-    """Whether it is the UUID of a whole GPU."""
-    return _UUID.fullmatch(text) is not None
 
 
 def render_health(state: NodeHealth) -> str:

@@ -10,11 +10,10 @@ Kubernetes device plugin ignores by default (internal/rm/health.go); `gke` the l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.health.conditions import LOST
 from plugin.health.model import Class, Policy
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

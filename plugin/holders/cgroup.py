@@ -6,9 +6,8 @@ Not here: reading /proc, and what a pod or a container is called.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

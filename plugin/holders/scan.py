@@ -13,11 +13,11 @@ import os
 import re
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.holders.cgroup import parse_cgroup
 from plugin.holders.printable import printable
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

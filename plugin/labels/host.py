@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.labels.vgpu import HostDriver, find_host_driver
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

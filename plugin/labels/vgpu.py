@@ -7,7 +7,7 @@ read outside of them, and no chain is followed for ever.
 
 from __future__ import annotations
 
-from plugin.values import NamedTuple
+from typing import NamedTuple
 
 _WHOLE = 256
 _STATUS, _HAS_CAPABILITIES = 0x06, 0x10

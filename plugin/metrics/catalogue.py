@@ -7,10 +7,10 @@ is in the row. The three names of the kubelet's AcceleratorStats are cAdvisor's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.metrics.exposition import Family
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.metrics.catalogue import (
@@ -15,7 +16,6 @@ from plugin.metrics.catalogue import (
 )
 from plugin.metrics.exposition import Sample
 from plugin.metrics.units import units_of
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,9 +6,8 @@ Source: Prometheus' "Exposition formats". Pure. Not here: which families there a
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

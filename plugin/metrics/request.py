@@ -6,9 +6,8 @@ Pure. Source: RFC 9112 (request line), RFC 9110 (methods and status codes). A re
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from http import HTTPStatus
-
-from plugin.values import dataclass
 
 PATH = "/metrics"
 _REQUEST_LINE = re.compile(rb"([!-~]{1,16}) ([!-~]{1,1024}) HTTP/1\.[01]")

@@ -6,10 +6,10 @@ of every process on it is known.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, name_of
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -5,12 +5,12 @@ Decides which values of it are shown for whom; families are made of that in `dev
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.driver.telemetry import GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import name_of
 from plugin.metrics.sharing import Share, crowds, shares
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.errors import ClusterError
 from plugin.node_object.conditions import OWN_KINDS
 from plugin.node_object.labels import owners_of
 from plugin.node_object.model import Condition
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
-    from plugin.node_object.requests import Request
+    from plugin.node_object.api.messages import Answer, Request
 
 OK, REDIRECT, BAD_REQUEST = 200, 300, 400
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, TOO_MANY = 401, 403, 404, 409, 413, 422, 429
@@ -27,14 +26,6 @@ _HINTS = {
     UNAUTHORIZED: "credentials are read again; is the certificate or token one of this cluster, and not expired?",
     TOO_MANY: "the API server asks for patience: it is asked again later",
 }
-
-
-class Answer(NamedTuple):
-    """One answer. `retry_after` is the header, "" where there is none."""
-
-    status: int
-    body: bytes = b""
-    retry_after: str = ""
 
 
 class NodeState(NamedTuple):

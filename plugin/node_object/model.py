@@ -6,9 +6,7 @@ Times for people are UTC (RFC 3339, whole seconds); what is compared is monotoni
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-from plugin.values import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

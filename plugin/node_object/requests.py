@@ -11,9 +11,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from plugin.node_object.api.messages import JSON, Request
 from plugin.node_object.conditions import transition_time
 from plugin.node_object.labels import FIELD_MANAGER
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,25 +22,12 @@ if TYPE_CHECKING:
     from plugin.node_object.plan import ApplyLabels, SendEvent
 
 _EVENTS = "/api/v1/namespaces/default/events"
-JSON = "application/json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 # Enough of the answer to a patch: not the whole Node, with its images.
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 _MAX_NAME = 253
 _SUFFIX = 17
-
-
-class Request(NamedTuple):
-    """One call. `verb` and `resource` are those of RBAC, for messages."""
-
-    method: str
-    path: str
-    verb: str
-    resource: str
-    content_type: str = ""
-    body: bytes = b""
-    accept: str = JSON
 
 
 def read_node(node: str) -> Request:

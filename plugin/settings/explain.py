@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.devices.naming import explain_change
@@ -9,7 +10,6 @@ from plugin.settings.kinds import show
 from plugin.settings.merge import DEFAULT
 from plugin.settings.node_config import KEYS
 from plugin.settings.table import BY_NAME
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

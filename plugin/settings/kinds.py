@@ -6,9 +6,8 @@ Texts are read as NVIDIA's plugin reads them: Go's words for booleans, commas be
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,6 @@ from plugin.settings.merge import merge, read_flags, read_variables
 from plugin.settings.node_config import DEFAULT_NVIDIA_PATH, find_config
 from plugin.settings.resolve import Resolved, resolve
 from plugin.settings.table import CONFIG_FILE_FLAG, CONFIG_FILE_VARIABLE, NOT_READ
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

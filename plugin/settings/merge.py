@@ -6,11 +6,11 @@ variables that are not wanted to "".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.errors import ConfigError
 from plugin.settings.table import HINT, SETTINGS
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.allocation.answer import AnswerForm
 from plugin.health.model import Policy
 from plugin.settings.table import LABEL_FILE
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.devices.naming import NamePattern

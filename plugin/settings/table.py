@@ -6,10 +6,10 @@ and what 0.20 adds. Lists of resources and shares are in `naming` and `sharing`:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.settings.kinds import BOOLEAN, CHANNELS, DURATION, PATH, TEXT, TEXTS, XIDS, choice, choices
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from plugin.settings.kinds import Kind, Value

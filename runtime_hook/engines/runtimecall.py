@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 
-from runtime_hook.bundle import State
-from runtime_hook.engines.commandline import Call, read_call
 from runtime_hook.errors import StateError
 from runtime_hook.reading import read_regular
 
-NO_BUNDLE = "/"
 _LIMIT_BYTES = 4 << 20
 _CREATING = ("create", "run")
+_RESTORE = "restore"
+_CONFIG = "config.json"
 
 
 def read_runtime_call() -> tuple[str, ...]:
@@ -27,26 +26,21 @@ def read_runtime_call() -> tuple[str, ...]:
     return tuple(os.fsdecode(word) for word in data.split(b"\0")[:-1])
 
 
-def with_bundle(state: State, words: tuple[str, ...]) -> State:
-    """Return a state whose bundle is ``/`` with the one that the runtime was called with.
+def is_restore(words: tuple[str, ...]) -> bool:
+    """Tell whether a runtime was called to restore a container from a checkpoint; a doubtful call counts as one."""
+    return _RESTORE in words
 
-    crun (1.8 to 1.29 at least; containers/crun pull request 2263) reports its working directory as the bundle, and
-    has left it for ``/`` by the time of its hooks where the container has a user namespace and devices.
-    """
+
+def find_bundle(words: tuple[str, ...], container: str) -> str:
+    """Return the bundle that a runtime was called with for a container; StateError where its words do not tell."""
+    from runtime_hook.engines.commandline import read_call  # noqa: PLC0415 - start-up budget: crun, user namespaces
+
     call = read_call(words[1:])
-    if call.verb not in _CREATING or state.id not in words or not call.bundle.startswith("/"):
+    if call.verb not in _CREATING or container not in words or not call.bundle.startswith("/"):
         raise StateError(
             "the runtime names no bundle but /, nor does its command line",
             "crun does so in user namespaces: call it with --bundle and an absolute path, or use runc",
         )
-    if call.config != Call("").config:
-        raise StateError(
-            f"the runtime names no bundle but /, and reads {call.config}", "config.json is what hooks read"
-        )
-    return State(state.id, state.pid, call.bundle, state.root)
-
-
-def check_root(state: State, rootfs: str) -> None:
-    """Compare the root in a configuration that was found so with the one that crun says; StateError if it differs."""
-    if os.path.join(state.bundle, state.root) != rootfs:
-        raise StateError(f"{state.bundle}/config.json is about the root {rootfs}, the runtime about {state.root}")
+    if call.config != _CONFIG:
+        raise StateError(f"the runtime names no bundle but /, and reads {call.config}", f"hooks read {_CONFIG}")
+    return call.bundle

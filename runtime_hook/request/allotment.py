@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime_hook.config import ENTITLEMENT_CDI
 from runtime_hook.entitlement import REQUIRE_PREFIX, NoClaim, is_legacy_image
 from runtime_hook.errors import RequestError
 from runtime_hook.request.capabilities import parse_capabilities
@@ -56,6 +57,8 @@ def allot(claim: Claim, container: ContainerConfig, config: HookConfig, inventor
     if claim.visible is not None:
         return _allot_request(claim, container, config, inventory)
     found = _allot_placed(claim, container, config, inventory)
+    if container.is_restored and config.entitlement == ENTITLEMENT_CDI and not isinstance(found, NoClaim):
+        raise RequestError("a restored container gets no CDI device", "its checkpoint image may have named it itself")
     if config.denial and not isinstance(found, NoClaim):
         # Its device nodes are the engine's doing already: only a refusal keeps the GPU from it.
         raise RequestError(config.denial, "the rules are in the hook's configuration")

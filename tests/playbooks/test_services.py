@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -330,6 +331,44 @@ def test_what_a_killed_run_left_beside_a_file_is_no_file_of_the_engine(machine: 
     found = [path for path in read_files(machine.host, []) if path.startswith("/etc/crio/crio.conf.d/")]
 
     assert found == ["/etc/crio/crio.conf.d/10-site.conf", "/etc/crio/crio.conf.d/99-nvidia.conf"]
+
+
+def test_hook_files_of_the_folders_that_crio_and_podman_read_are_told(machine: Machine) -> None:
+    machine.write("/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", "{}")
+    machine.write("/etc/containers/oci/hooks.d/other.json", "{}")
+    machine.write("/etc/containers/oci/hooks.d/README", "no hook")
+
+    found = [path for path, state in read_files(machine.host, []).items() if state is not None]
+
+    assert found == ["/etc/containers/oci/hooks.d/other.json", "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('[crio.runtime]\nhooks_dir = ["/opt/hooks"]\n', id="a table"),
+        pytest.param('crio.runtime.hooks_dir=["/opt/hooks"]', id="a dotted key"),
+        pytest.param("crio = { runtime = { \"hooks_dir\" = [ '/opt/hooks' ] } }", id="tables in a line"),
+        pytest.param('hooks_dir = [\n  "/a", # not ] the end\n  "/opt/./hooks/",\n]', id="several lines"),
+    ],
+)
+def test_hook_files_of_a_folder_that_crios_configuration_names_are_told(machine: Machine, text: str) -> None:
+    machine.write("/etc/crio/crio.conf.d/10-site.conf", text)
+    machine.write("/opt/hooks/gpu.json", '{"version": "1.0.0"}')
+
+    assert read_files(machine.host, [])["/opt/hooks/gpu.json"]["content"] == '{"version": "1.0.0"}'
+
+
+def test_of_many_folders_and_hook_files_the_first_are_told(machine: Machine) -> None:
+    folders = [f"/opt/hooks{number}" for number in range(9)]
+    machine.write("/etc/crio/crio.conf", f"[crio.runtime]\n# hooks_dir = ['/off']\nhooks_dir = {json.dumps(folders)}\n")
+    for folder in (*folders, "/off"):
+        for number in range(40):
+            machine.write(f"{folder}/{number:02}.json", "{}")
+
+    found = [path for path in read_files(machine.host, []) if path.startswith(("/opt/", "/off"))]
+
+    assert found == [f"{folder}/{number:02}.json" for folder in folders[:4] for number in range(32)]
 
 
 def test_a_name_that_is_no_text_is_told_as_text(machine: Machine) -> None:

@@ -7,11 +7,11 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from plugin.driver.reading import Reading, XidEvent
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.driver.telemetry import GpuProcess, GpuTelemetry
 from plugin.driver.topology.facts import Nic, Place
 from plugin.errors import DriverNotReady
-from plugin.health.model import Reading, XidEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

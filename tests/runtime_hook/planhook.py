@@ -30,7 +30,7 @@ from runtime_hook.loadercache.cache import CacheEntry
 os.umask(0)
 os.chdir("/")
 state = read_state(0)
-syscalls = KernelSyscalls(state.pid, read_container(state.bundle).rootfs)
+syscalls = KernelSyscalls(state.pid, read_container(state).rootfs)
 try:
     outcome = carry_out({plan}, syscalls, Deadline())
 except HookError as refusal:

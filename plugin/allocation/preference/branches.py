@@ -7,11 +7,11 @@ was found is walked with real GPUs. Shapes are numbers: 0 is nothing, 1 a single
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.allocation.preference.division import arranged
-from plugin.values import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

@@ -5,6 +5,7 @@ The kubelet's topology manager has filtered by NUMA node before it asks; its lis
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from plugin.allocation.preference.search import Limits, divide
 from plugin.allocation.table import show_id
 from plugin.driver.topology.hierarchy import find_hierarchy, renumbered
 from plugin.errors import InvalidRequest
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,9 @@ GPUs are numbers here, `0 … n-1` in the driver's order, and scores a symmetric
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -7,10 +7,9 @@ once. Good for few GPUs: eight need some hundred steps at most, whatever their s
 from __future__ import annotations
 
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.allocation.preference.division import arranged, group_score
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.allocation.preference.branches import divide_by_branches
 from plugin.allocation.preference.division import CutOff, Effort, never
 from plugin.allocation.preference.masks import MOST_GPUS, divide_by_masks, fewest_steps
 from plugin.allocation.preference.rough import divide_roughly
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pynvml
 
 from plugin.driver.nvml.telemetry import value_of
 from plugin.driver.nvml.trust import FAULTS, gpu_count, gpu_uuid
-from plugin.health.model import Counters, Reading
+from plugin.driver.reading import Counters, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from plugin.driver.nvml.trust import FAULTS, gpu_count, gpu_uuid, reason
+from plugin.driver.reading import XidEvent
 from plugin.errors import DriverNotReady
-from plugin.health.model import XidEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.driver.gpu_state import GpuState
-    from plugin.health.model import Reading, XidEvent
+    from plugin.driver.reading import Reading, XidEvent
 
 _Answer = TypeVar("_Answer")
 _SONAME = "libnvidia-ml.so.1"

@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 from plugin.driver.snapshot import GpuFacts, LostGpu
-from plugin.health.record import is_gpu_uuid
+from plugin.driver.uuid import is_gpu_uuid
 
 MAX_GPUS = 256
 MAX_MIG_DEVICES = 64

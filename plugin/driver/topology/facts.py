@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from plugin.values import dataclass
 
 
 class Remote(Enum):

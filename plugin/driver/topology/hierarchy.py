@@ -6,9 +6,8 @@ that knows it looks at one of them instead of at all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

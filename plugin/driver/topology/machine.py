@@ -6,14 +6,13 @@ Unlike there, links through an NVSwitch count, and what cannot be read costs its
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.driver.topology.facts import NO_LINKS, GpuLinks, LinkFacts, Nic, Place
 from plugin.driver.topology.hierarchy import Hierarchy, find_hierarchy
 from plugin.driver.topology.level import Level, level_of_number, level_of_places
 from plugin.driver.topology.nvlink import common_links
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.gpu_state import parse_states, state_to_json
 from plugin.driver.snapshot import GpuFacts
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

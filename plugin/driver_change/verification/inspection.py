@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from plugin.driver.gpu_state import GpuState
     from plugin.driver.kernel_log import LoggedXid
+    from plugin.driver.reading import XidEvent
     from plugin.driver.snapshot import Snapshot
     from plugin.driver_change.verification.model import Wanted
-    from plugin.health.model import Policy, XidEvent
+    from plugin.health.model import Policy
 
 _FABRIC_S = 60.0  # a fabric manager that has just been started needs that long for eight GPUs
 _FABRIC_POLL_S = 0.2

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,9 +5,8 @@ Pure. Not here: asking the kubelet (`plugin.kubelet.pod_resources.client`), and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

@@ -8,11 +8,9 @@ protobuf encoding guide (proto3). Only the kinds that the kubelet's interfaces u
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import h2.config
@@ -17,8 +18,6 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
-
-from plugin.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from plugin import __version__
 from plugin.errors import ClusterError
-from plugin.node_object.answers import Answer
+from plugin.node_object.api.messages import Answer
 from plugin.node_object.api.proxy import find_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.node_object.api.credentials import Way
+    from plugin.node_object.api.messages import Request
     from plugin.node_object.api.proxy import Proxy
-    from plugin.node_object.requests import Request
 
 _MAX_BYTES = 4 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
 _MAX_PROXY_BYTES = 8192

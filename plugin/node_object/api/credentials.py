@@ -11,13 +11,12 @@ import os
 import re
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.errors import ClusterError, ConfigError
 from plugin.node_object.api.access import SERVICE_ACCOUNT, Access, in_cluster_access, parse_kubeconfig
 from plugin.settings.node_config import IN_CLUSTER
 from plugin.settings.yaml_file import read_document
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,11 +7,10 @@ has no such variables unless somebody gave them to it.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from plugin.errors import ClusterError
-from plugin.values import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

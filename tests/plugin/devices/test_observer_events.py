@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plugin.devices.observer import Observation, Observer, ObserverThread, Pace
+from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.errors import DriverNotReady
-from plugin.health.model import XidEvent
 from tests.plugin.devices.test_observer import Clock
 from tests.plugin.fakes import VERSION, DictTree, FileSource, gpu, gpus, write_driver
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.devices.inventory import Inventory
-    from plugin.health.model import Reading, Transition
+    from plugin.driver.reading import Reading
+    from plugin.health.model import Transition
 
 PACE = Pace(refresh_s=5, retry_s=15, health_s=30)
 EVENT = XidEvent(gpu(0).uuid, 48)

@@ -30,7 +30,8 @@ def inventory(*found: GpuFacts) -> Inventory:
 
 
 def plan(settings: DaemonSettings, *found: GpuFacts, resource: str = "nvidia.com/gpu") -> OfferPlan:
-    return plan_offers(inventory(*found), NodeConfig(resource=resource, settings=settings))
+    config = NodeConfig(resource=resource, settings=settings)
+    return plan_offers(inventory(*found), config.patterns, holds_back_mig=settings.holds_back_mig)
 
 
 def ids(got: OfferPlan) -> dict[str, list[str]]:

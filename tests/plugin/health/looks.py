@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import (
-    Counters,
-    GpuHealth,
-    GpuLook,
-    Look,
-    Moment,
-    NodeHealth,
-    Policy,
-    Reading,
-    Transition,
-    Verdict,
-    XidEvent,
-)
+from plugin.health.model import GpuHealth, GpuLook, Look, Moment, NodeHealth, Policy, Transition, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.health.model import Change, Counters, Policy, Verdict
+from plugin.driver.reading import Counters
+from plugin.health.model import Change, Policy, Verdict
 from plugin.health.xid import plan_policy
 from tests.plugin.health.looks import GONE, IDLE, A, Node
 

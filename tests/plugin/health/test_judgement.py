@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.health.model import Change, Class, Reading, Verdict
+from plugin.health.model import Change, Class, Verdict
 from tests.plugin.health.looks import BUSY, GONE, IDLE, MIG, A, B, Node, was_reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from plugin.driver.reading import Reading
 
 UNHEALTHY = Verdict(is_healthy=False, reason="smells of smoke", since="2026-09-01T10:00:00Z")
 HEALTHY = Verdict(is_healthy=True, reason="cable was loose", since="2026-09-01T10:00:00Z")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.driver.snapshot import LostGpu, MigFacts, Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
-from plugin.health.model import Counters, NodeHealth, Policy, Reading, Verdict, XidEvent
+from plugin.health.model import NodeHealth, Policy, Verdict
 from plugin.health.store import read_health, write_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Machine:
     def keeper(self, quiet_s: float = 300) -> HealthKeeper:
         """Return what a daemon that starts now has."""
         clock = Clock(self.folder / "module", self.folder / "boot_id", lambda: self.uptime_s, lambda: "some day")
-        keeper = HealthKeeper(self.folder / STATE, clock, Journal(), Policy(quiet_s=quiet_s))
+        keeper = HealthKeeper(self.folder / STATE, clock, Logger(), Policy(quiet_s=quiet_s))
         keeper.watch_begins()
         return keeper
 

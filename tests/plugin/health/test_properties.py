@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import (
-    Change,
-    Class,
-    Counters,
-    GpuHealth,
-    GpuLook,
-    Look,
-    NodeHealth,
-    Reading,
-    Transition,
-    Verdict,
-    XidEvent,
-)
+from plugin.health.model import Change, Class, GpuHealth, GpuLook, Look, NodeHealth, Transition, Verdict
 from plugin.health.record import parse_health, render_health
 from tests.plugin.health.looks import FIRST_BOOT, POLICY, A, B
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.reading import XidEvent
 from plugin.driver.snapshot import Snapshot
 from plugin.errors import HealthError
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Class as Kind
-from plugin.health.model import Finding, GpuHealth, NodeHealth, Verdict, XidEvent
+from plugin.health.model import Finding, GpuHealth, NodeHealth, Verdict
 from plugin.health.store import HEALTH_FILE, read_health, read_verdicts, write_health, write_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ WRITE = """
 import sys
 from itertools import count
 from pathlib import Path
-from plugin.health.model import GpuHealth, NodeHealth
+from plugin.health.model import (GpuHealth, NodeHealth)
 from plugin.health.store import write_health
 gpus = [f"GPU-00000000-0000-0000-0000-{index:012d}" for index in range(8)]
 for number in count(1):
@@ -114,7 +115,7 @@ def test_a_full_disk_loses_neither_what_is_written_nor_what_is_seen(small_disk: 
         return [device.is_healthy for device in judged.devices]
 
     def keeper() -> HealthKeeper:
-        return HealthKeeper(small_disk, Clock(tmp_path), Journal())
+        return HealthKeeper(small_disk, Clock(tmp_path), Logger())
 
     running = keeper()
     assert look(running, 48) == [False, True]

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from plugin.errors import ClusterError
-from plugin.node_object.answers import Answer, content_of, node_state
+from plugin.node_object.answers import content_of, node_state
+from plugin.node_object.api.messages import Answer, Request
 from plugin.node_object.model import Condition
-from plugin.node_object.requests import Request, read_node
+from plugin.node_object.requests import read_node
 
 PATCH = Request("PATCH", "/api/v1/nodes/n1/status", "patch", "nodes/status")
 EVENT = Request("POST", "/api/v1/namespaces/default/events", "create", "events")

@@ -13,7 +13,8 @@ from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from plugin.allocation.answer import AnswerForm, ContainerAnswer, DeviceList
 from plugin.allocation.table import allocate, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
-from plugin.devices.resources import whole_gpus
+from plugin.devices.naming import NamePattern
+from plugin.devices.resources import plan_offers
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.device_plugin.messages import container_response, device_list
 from plugin.kubelet.rpc.codec import encode
@@ -78,7 +79,8 @@ def test_bad_samples_do_not_fit_the_schema(path: Path) -> None:
 def test_the_device_list_names_health_and_numa_node() -> None:
     before = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(numa={gpu(1).pci_address: 1}))
     inventory = next_inventory(before, Snapshot(VERSION, (gpu(1),)), DictTree(numa={gpu(1).pci_address: 1}))
-    shown = api_pb2.ListAndWatchResponse.FromString(encode(device_list(whole_gpus(inventory))))
+    offers = plan_offers(inventory, (NamePattern("*", "nvidia.com/gpu"),)).resources["nvidia.com/gpu"]
+    shown = api_pb2.ListAndWatchResponse.FromString(encode(device_list(offers)))
     assert MessageToDict(shown) == {
         "devices": [
             {"ID": gpu(0).uuid, "health": "Unhealthy"},

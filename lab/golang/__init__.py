@@ -1,7 +1,8 @@
-"""Real Kubernetes and a real containerd, built once from their published Go modules and kept in the cache.
+"""Real Kubernetes, containerd and runc, built once from their published Go modules and kept in the cache.
 
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr
+    runc()          folder with runc, for pods with user namespaces
 
 What is built, and of which versions, stands in `programs` and in the `go.mod` and `go.sum` files below `modules/`;
 the toolchain that the machine has in `toolchain`; building and keeping in `build`. Running what was built belongs to
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PROGRAMS", "containerd", "kubernetes"]
+__all__ = ["PROGRAMS", "containerd", "kubernetes", "runc"]
 
 
 def _quiet(line: str) -> None:
@@ -40,4 +41,12 @@ def containerd(*, say: Callable[[str], None] = _quiet) -> Path:
     return ensure(programs.containerd(), say)
 
 
-PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd}
+def runc(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with a runc that serves ``hostUsers: false``, built now if the cache has none.
+
+    Debian 12 and 13 have older ones, which cannot. Raises GolangError.
+    """
+    return ensure(programs.runc(), say)
+
+
+PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd, "runc": runc}

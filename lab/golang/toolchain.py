@@ -78,9 +78,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def environment() -> dict[str, str]:
+def environment(*, has_c: bool = False) -> dict[str, str]:
     """Return what every call of go gets besides the person's own settings (proxy, checksum database, module cache).
 
     Static programs run in every node; workspaces and other targets of the person must not change what comes out.
     """
-    return {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "", "GOWORK": "off", "GO111MODULE": "on", "GOFLAGS": ""}
+    return {
+        "CGO_ENABLED": str(int(has_c)),
+        "GOOS": "linux",
+        "GOARCH": "",
+        "GOWORK": "off",
+        "GO111MODULE": "on",
+        "GOFLAGS": "",
+    }

@@ -57,8 +57,8 @@ def configure(stream: TextIO, *, debug: bool) -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-class Journal:
-    """The daemon's own voice: a message in plain words and the fields that go with it."""
+class Logger:
+    """Messages in plain words with fields; a state that lasts (`standing`) is said once."""
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("grapnel")

@@ -1,6 +1,6 @@
-"""CRI configurations as a kubelet writes them (pkg/kubelet/kuberuntime and kubelet_pods.go of Kubernetes 1.34).
+"""Builds CRI configurations as a kubelet does (pkg/kubelet/kuberuntime and kubelet_pods.go of Kubernetes 1.34).
 
-Pure: values in, messages out. Sending them is the client's business.
+Pure: values in, messages out. The client sends them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _USERS = 65536  # as many ids as the kubelet gives each pod
 
 @dataclass(frozen=True)
 class Device:
-    """A device node for a container; `container_path` empty: as on the host."""
+    """A device node for a container; an empty `container_path` means the same path as on the host."""
 
     host_path: str
     container_path: str = ""
@@ -100,7 +100,7 @@ class Allocation(Protocol):
 
 
 def container_config_from_allocation(allocation: Allocation, spec: ContainerSpec) -> cri.ContainerConfig:
-    """Return the container's configuration with what a device plugin answered for it.
+    """Return the container's configuration with a device plugin's response added.
 
     Like the kubelet, the plugin's variables come first, so that the pod's own of the same name win in the engine, and
     its mounts come before the pod's.
@@ -117,7 +117,7 @@ def container_config_from_allocation(allocation: Allocation, spec: ContainerSpec
 
 
 def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
-    """Return the configuration of a container that asks for no resources of a device plugin."""
+    """Return the configuration of a container that requests no device plugin resources."""
     options = namespaces(host_network=spec.first_id is None, first_id=spec.first_id)
     security = cri.LinuxContainerSecurityContext(privileged=spec.privileged, namespace_options=options)
     return cri.ContainerConfig(
@@ -136,10 +136,10 @@ def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
 
 
 def namespaces(*, host_network: bool = True, first_id: int | None = None) -> cri.NamespaceOption:
-    """Return a pod's namespaces: those of every pod, on the host's network or not.
+    """Return a pod's namespaces, with or without the host's network.
 
-    With `first_id` it has users of its own (`hostUsers: false`), whose root is that one on the host: not on the host's
-    network.
+    With `first_id` it has a user namespace (`hostUsers: false`), whose root has that id on the host; such a pod cannot
+    use the host's network.
     """
     network = cri.NODE if host_network else cri.POD
     found = cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)

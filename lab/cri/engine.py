@@ -1,4 +1,4 @@
-"""A containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left afterwards.
+"""Runs a containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left behind.
 
     programs = unpack(packages("trixie"), folder / "packages")
     with containerd(folder, programs, {"nvidia": Handler(base_runtime_spec=file)}) as engine, engine.cri() as cri:
@@ -35,8 +35,8 @@ _STOP_TIMEOUT_S = 20
 _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
-_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded: it will never come
-# A network plugin that answers with an address and makes no interface: the host's network is none of a test's business.
+_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
+# The answer of a network plugin that makes no interface: pods get an address and the host's network stays as it is.
 _ADDRESS = {
     "cniVersion": "1.0.0",
     "interfaces": [{"name": "eth0", "sandbox": "/"}],
@@ -48,7 +48,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Handler:
-    """A runtime handler: an OCI specification to begin from, annotations to hand on, a runc or PATH's."""
+    """A runtime handler: runc (by default the first on PATH), a base OCI specification and annotations to pass on."""
 
     base_runtime_spec: Path | None = None
     runc: Path | None = None
@@ -81,7 +81,7 @@ class Engine:
 
 
 def packages(suite: str) -> list[Path]:
-    """Return the packages of a suite's containerd, and of a runc that this machine's own C library can carry."""
+    """Return the packages of a suite's containerd, and of a runc that runs with this machine's C library."""
     own = platform.freedesktop_os_release()["VERSION_CODENAME"]
     return [*bundle.deb_paths(suite, ["containerd"]), *bundle.deb_paths(own, ["runc"])]
 
@@ -98,7 +98,7 @@ def unpack(debs: Sequence[Path], folder: Path) -> Path:
 
 
 def default_spec(programs: Path) -> dict[str, Any]:
-    """Return the OCI specification that containers begin from, to be changed for `Handler.base_runtime_spec`."""
+    """Return containerd's default OCI specification, as a basis for `Handler.base_runtime_spec`."""
     printed = run([str(programs / "ctr"), "oci", "spec"], timeout_s=_COMMAND_TIMEOUT_S).stdout
     spec: dict[str, Any] = json.loads(printed)
     return spec
@@ -114,11 +114,11 @@ def containerd(  # noqa: PLR0913 - what tests vary of an engine
     cdi: Path | None = None,
     has_network: bool = False,
 ) -> Iterator[Engine]:
-    """Run the containerd of a folder with programs until the block ends; pods that are left are removed.
+    """Run containerd from a folder with programs until the block ends; remaining pods are removed.
 
-    `runc` is the default handler, `handlers` come on top. `version` is that of the configuration file (3 for
-    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network` (containerd 2) pods
-    can have a network namespace of their own, in which there is nothing but themselves. Raises EngineError.
+    `runc` is the default handler, `handlers` are added. `version` is that of the configuration file (3 for
+    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network` (containerd 2) pods can
+    have a network namespace, which is empty. Raises EngineError.
     """
     socket = folder / "containerd.sock"
     config = folder / "config.toml"
@@ -209,7 +209,7 @@ def _await_socket(engine: Engine, daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _probe(engine: Engine) -> CriError | None:
-    """Return why the engine's CRI does not answer; None when it does."""
+    """Return why the engine's CRI does not answer; None if it does."""
     try:
         with engine.cri(timeout_s=1) as cri:
             cri.version()
@@ -228,7 +228,7 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _end_shims(engine: Engine) -> None:
-    """End shims that outlived a failed test: those that were started from this engine's own programs."""
+    """Kill shims left by a failed test, recognised by this engine's own programs."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             program = Path(os.readlink(process / "exe"))  # noqa: PTH115 - Path.readlink would resolve nothing more
@@ -246,7 +246,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _remove_cgroups(parent: str) -> None:
-    """Remove the pods' cgroups; what still runs in one of them is killed first."""
+    """Remove the pods' cgroups after killing what still runs in them."""
     for top in _CGROUPS.glob(f"*{parent}"):
         groups = sorted((path for path in [top, *top.rglob("*")] if path.is_dir()), reverse=True)
         end = time.monotonic() + _STOP_TIMEOUT_S

@@ -1,7 +1,7 @@
-"""What can be built: which module, with which flags, and what comes out. Values only; nothing here runs anything.
+"""Lists what can be built: module, flags and resulting files. Values only; nothing is run here.
 
 A version is known when ``modules/PROGRAM/VERSION`` holds its ``go.mod`` and ``go.sum``: they pin every module of the
-build with its hash, so that nothing but the module proxy is needed and nothing drifts.
+build with its hash, so that the build needs only the module proxy and is reproducible.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A build: the files of its main module, what `go build` is told, what is there afterwards.
+    """A build: the files of its main module, the arguments of `go build`, the resulting files.
 
-    ``links`` are further names of ``files[0]``. ``probe`` is a command in the finished folder and ``answer`` a word
-    that it prints. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up). A part of it is
-    C where ``has_c`` says so: then the machine's C compiler is needed as well.
+    ``links`` are further names of ``files[0]``. ``probe`` is a command to run in the finished folder and ``answer``
+    a word that it must print. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
+    ``has_c``: part of it is C, which takes a C compiler.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Program:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The program's display name."""
         return f"{self.name} {self.version}"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Arguments of `go build` that decide what comes out: static, without paths and symbols, modules as pinned."""
+        """Arguments of `go build`: static, without paths and symbols, modules as pinned."""
         linking = ["-s", "-w", *(f"-X {name}={value}" for name, value in self.variables.items())]
         tags = ("-tags=netgo,osusergo",) if self.has_c else ()
         linking += ["-extldflags=-static"] if self.has_c else []
@@ -71,7 +71,7 @@ class Program:
 
 
 def kubernetes_version() -> str:
-    """Return the version that ``GRAPNEL_KUBERNETES`` names (with or without a v), else the default."""
+    """Return the version in ``GRAPNEL_KUBERNETES`` (with or without a v), else the default."""
     return os.environ.get(SETTING, "").strip().removeprefix("v") or KUBERNETES_VERSION
 
 
@@ -85,10 +85,10 @@ def kubernetes(version: str) -> Program:
     """Return the multi-call binary of Kubernetes and etcd. Raises GolangError for a version that is not known."""
     known = known_versions("kubernetes")
     if version not in known:
-        hint = f"known: {', '.join(known)}; another one is added by: python3 -m lab.golang add {version}"
-        raise GolangError(f"no Kubernetes {version} (asked for by {SETTING} or by the caller)", hint=hint)
+        hint = f"known: {', '.join(known)}; to add one: python3 -m lab.golang add {version}"
+        raise GolangError(f"unknown Kubernetes version {version} (from {SETTING} or the caller)", hint=hint)
     major, minor, _ = version.split(".")
-    package = "k8s.io/component-base/version"  # what /version and the Node objects say
+    package = "k8s.io/component-base/version"  # what /version and the Node objects show
     home = MODULES / "kubernetes"
     return Program(
         name="kubernetes",

@@ -13,7 +13,7 @@ from plugin.errors import HistoryError
 from plugin.kubelet.pod_resources.holdings import DOUBT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from plugin.devices.observer import Observation
     from plugin.driver_change.release.record import Release
@@ -24,19 +24,19 @@ _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
 _MAX_WAIT_S = 600.0
 
 
-class Node(Protocol):
-    """What answers are made of: the daemon."""
+class State(Protocol):
+    """What the daemon knows at the moment."""
 
     release: Release | None
     observation: Observation
     last_seen: Observation
-    offering: Offering
-    history: HistoryKeeper
-    let_go: asyncio.Event  # the driver, since the release
-    observed: asyncio.Event  # the driver, since the start or the resume
 
-    def follow_release(self) -> None:
-        """Do what the file says now."""
+
+class Driver(Protocol):
+    """Who observes the driver."""
+
+    closed: asyncio.Event  # the session, since the release
+    observed: asyncio.Event  # since the start, the resume, or the last `look_now`
 
     def look_now(self) -> None:
         """Look at driver and verdicts before it is time."""
@@ -57,8 +57,19 @@ class Answers:
     `explain` says what happened to the pod or device in `about` ("": all), with the `last` allocations of it.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        state: State,
+        driver: Driver,
+        offering: Offering,
+        history: HistoryKeeper,
+        follow_release: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._offering = offering
+        self._history = history
+        self._follow_release = follow_release
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; a wrong one gets an `error`."""
@@ -71,12 +82,12 @@ class Answers:
             return {"error": f"timeout_s must be a number from 0 to {_MAX_WAIT_S:g}"}
         problems: list[str] = []
         if verb == "look":
-            self._node.follow_release()
-            wait = self._until_resumed if self._node.release is None else self._until_released
+            self._follow_release()
+            wait = self._until_resumed if self._state.release is None else self._until_released
             problems = await wait(timeout_s)
-        elif verb == "health" and self._node.release is None:
-            self._node.look_now()
-            if not await _within(timeout_s, self._node.observed.wait()):
+        elif verb == "health" and self._state.release is None:
+            self._driver.look_now()
+            if not await _within(timeout_s, self._driver.observed.wait()):
                 problems.append("the driver does not answer: the verdict counts when it does")
         return {**self._status(), "problems": problems}
 
@@ -86,7 +97,7 @@ class Answers:
             return {"error": "about must be a text, last a whole number"}
         from plugin.history.view import MAX_LAST, explain  # noqa: PLC0415 - not needed at the start
 
-        history = self._node.history
+        history = self._history
         await history.view.ask_now(DOUBT_S)
         await history.written()  # what is told is remembered
         problems = [history.view.problem] if history.view.problem else []
@@ -97,10 +108,10 @@ class Answers:
         return {"explanation": {**explanation, "problems": problems}}
 
     def _status(self) -> dict[str, Any]:
-        seen = self._node.last_seen
+        seen = self._state.last_seen
         return {
-            "released": self._node.release is not None,
-            "offered": self._node.offering.offered,
+            "released": self._state.release is not None,
+            "offered": self._offering.offered,
             "driverVersion": seen.inventory.driver_version,
             "gpus": [gpu_to_json(gpu) for gpu in remember_gpus(seen.inventory, seen.waiting_for)],
         }
@@ -108,20 +119,20 @@ class Answers:
     async def _until_released(self, timeout_s: float) -> list[str]:
         """Wait until kubelets and driver know; return what is not so."""
         problems = []
-        if not await _within(min(timeout_s, _SHOWN_S), self._node.offering.shown(to_at_least=0)):
+        if not await _within(min(timeout_s, _SHOWN_S), self._offering.shown(to_at_least=0)):
             problems.append("the kubelet has not taken the list without healthy devices")
-        if not await _within(timeout_s, self._node.let_go.wait()):
+        if not await _within(timeout_s, self._driver.closed.wait()):
             problems.append("the driver does not answer: its session is still open")
         return problems
 
     async def _until_resumed(self, timeout_s: float) -> list[str]:
         """Wait until the GPUs are offered; return what is not so."""
-        if not await _within(timeout_s, self._node.observed.wait()):
+        if not await _within(timeout_s, self._driver.observed.wait()):
             return ["the driver does not answer"]
-        observation = self._node.observation
+        observation = self._state.observation
         problems = [message for _, message in observation.inventory.findings]
         if observation.waiting_for:
             problems.insert(0, observation.waiting_for)
-        elif not await _within(min(timeout_s, _SHOWN_S), self._node.offering.shown(to_at_least=1)):
+        elif not await _within(min(timeout_s, _SHOWN_S), self._offering.shown(to_at_least=1)):
             problems.append("no kubelet watches the list: it gets it when it registers")
         return problems

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _MAX_REQUEST_BYTES = 4096
 _READ_S = 5.0
@@ -28,11 +28,11 @@ class AdminServer:
     """Serves on a path until closed. `answer` gets a request and returns the answer."""
 
     def __init__(
-        self, path: Path, answer: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], journal: Journal
+        self, path: Path, answer: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], logger: Logger
     ) -> None:
         self._path = path
         self._answer = answer
-        self._journal = journal
+        self._log = logger
         self._server: asyncio.AbstractServer | None = None
         self._identity: SocketIdentity | None = None
         self._answering = 0
@@ -101,7 +101,7 @@ class AdminServer:
             return {"error": "a request is one json object on one line"}
         pid, uid = peer_of(writer.get_extra_info("socket"))
         if uid not in {0, os.geteuid()}:
-            self._journal.warning("a request was refused: not root", pid=pid, uid=uid)
+            self._log.warning("a request was refused: not root", pid=pid, uid=uid)
             return {"error": "only root may ask"}
         if self._answering == _MAX_REQUESTS:
             return {"error": "too many requests at once"}
@@ -109,7 +109,7 @@ class AdminServer:
         try:
             return await self._answer(request)
         except Exception as error:  # noqa: BLE001 - a client that hears nothing would take the daemon for dead
-            self._journal.warning("bug in an answer", request=request, error=repr(error))
+            self._log.warning("bug in an answer", request=request, error=repr(error))
             return {"error": f"bug in the daemon: {error!r}"}
         finally:
             self._answering -= 1

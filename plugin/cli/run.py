@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from plugin.log import Journal, configure
+from plugin.log import Logger, configure
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ def _import_nvml() -> None:
 class _Sources:
     """Reads the configuration on demand, and asks the driver where the last one says that it is."""
 
-    def __init__(self, given: Given, journal: Journal) -> None:
+    def __init__(self, given: Given, logger: Logger) -> None:
         self._given = given
-        self._journal = journal
+        self._log = logger
         self.config = self.read_config()
 
     def read_config(self) -> NodeConfig:
         loaded = load(self._given)
         for note in loaded.resolved.notes:
-            self._journal.warning("about the settings", note=note)
+            self._log.warning("about the settings", note=note)
         self.config = loaded.config
         return loaded.config
 
@@ -68,25 +68,26 @@ def _read_telemetry() -> Telemetry:
 def run_daemon(given: Given, *, debug: bool) -> int:
     """Run until SIGTERM; returns the exit code."""
     configure(sys.stderr, debug=debug)
-    journal = Journal()
-    sources = _Sources(given, journal)
+    logger = Logger()
+    sources = _Sources(given, logger)
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 
     _import_nvml()
-    from plugin.daemon.daemon import Daemon, Surroundings  # noqa: PLC0415 - after _prepare_process
+    from plugin.daemon.daemon import run  # noqa: PLC0415 - after _prepare_process
+    from plugin.daemon.dependencies import Dependencies  # noqa: PLC0415 - after _prepare_process
     from plugin.daemon.systemd import notify  # noqa: PLC0415 - after _prepare_process
     from plugin.kubelet.registration.link import Timing  # noqa: PLC0415 - after _prepare_process
 
-    surroundings = Surroundings(
-        source=sources.source,
+    dependencies = Dependencies(
+        open_source=sources.source,
         read_config=sources.read_config,
-        journal=journal,
+        logger=logger,
         notify=notify,
         timing=Timing(),
         read_telemetry=_read_telemetry,
     )
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
     gc.enable()
-    asyncio.run(Daemon(sources.config, surroundings).run())
+    asyncio.run(run(sources.config, dependencies))
     return 0

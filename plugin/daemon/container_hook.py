@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.devices.inventory import Inventory
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
@@ -49,7 +49,7 @@ async def _finish(process: asyncio.subprocess.Process, timeout_s: float) -> str:
     return f"exit code {process.returncode}: {said[-_MAX_OUTPUT:].decode('utf-8', 'replace').strip()}"
 
 
-async def refresh_host_inventory(hook_path: Path, timeout_s: float, journal: Journal) -> bool:
+async def refresh_host_inventory(hook_path: Path, timeout_s: float, logger: Logger) -> bool:
     """Run `grapnel-hook refresh`. A failure is logged and not fatal: the hook notices a stale one itself."""
     command = [str(hook_path), "refresh"]
     try:
@@ -66,18 +66,18 @@ async def refresh_host_inventory(hook_path: Path, timeout_s: float, journal: Jou
     else:
         problem = await _finish(process, timeout_s)
     if not problem:
-        journal.info("host driver inventory refreshed")
+        logger.info("host driver inventory refreshed")
         return True
-    journal.warning("host driver inventory was not refreshed", command=shlex.join(command), problem=problem)
+    logger.warning("host driver inventory was not refreshed", command=shlex.join(command), problem=problem)
     return False
 
 
 class HookTeller:
     """Has the hook look anew at another driver, and at anything else that only NVML tells it; once at a time."""
 
-    def __init__(self, config: NodeConfig, journal: Journal, spawn: Callable[[Awaitable[None]], None]) -> None:
+    def __init__(self, config: NodeConfig, logger: Logger, spawn: Callable[[Awaitable[None]], None]) -> None:
         self._config = config
-        self._journal = journal
+        self._log = logger
         self._told_of = ""  # a driver's version
         self._facts = ""
         self._refresh_once = AtMostOnce(self._refresh, spawn)
@@ -92,7 +92,7 @@ class HookTeller:
         facts, is_new_driver = render_facts(inventory), inventory.driver_version != self._told_of
         if is_new_driver:
             self._told_of = inventory.driver_version
-            self._journal.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
+            self._log.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
         if is_new_driver or facts != self._facts:
             self._facts = facts
             self._refresh_once()
@@ -103,5 +103,5 @@ class HookTeller:
             await asyncio.to_thread(write_facts, config.facts_path, self._facts)
         except OSError as error:
             problem = f"{config.facts_path} cannot be written: {(error.strerror or str(error)).lower()}"
-            self._journal.warning(problem, hint="the hook estimates what NVML would say")
-        await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._journal)
+            self._log.warning(problem, hint="the hook estimates what NVML would say")
+        await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._log)

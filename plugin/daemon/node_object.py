@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.observer import Observation
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
 
@@ -54,9 +54,9 @@ def node_name(config: NodeConfig, environment: Mapping[str, str]) -> str:
 class LazyNodeObject:
     """Imports `plugin.node_object` a second after there is something to say. Used in the event loop's thread."""
 
-    def __init__(self, config: NodeConfig, journal: Journal) -> None:
+    def __init__(self, config: NodeConfig, logger: Logger) -> None:
         self._config = config
-        self._journal = journal
+        self._log = logger
         self._node: NodeObject = NoNodeObject()
         self._waiting: list[Callable[[NodeObject], None]] | None = []  # what a second brings; None: it is over
 
@@ -82,7 +82,7 @@ class LazyNodeObject:
         from plugin.node_object.node import open_node  # noqa: PLC0415 - not where it is off, not before the first list
 
         config = self._config
-        self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._journal)
+        self._node = open_node(config.kubernetes_api, node_name(config, os.environ), self._log)
         waiting, self._waiting = self._waiting, None
         for call in waiting:
             call(self._node)
@@ -93,6 +93,39 @@ class LazyNodeObject:
         self._node.close()
 
 
-def node_object(config: NodeConfig, journal: Journal) -> NodeObject:
+def node_object(config: NodeConfig, logger: Logger) -> NodeObject:
     """Return who keeps the Node up to date."""
-    return LazyNodeObject(config, journal) if config.kubernetes_api else NoNodeObject()
+    return LazyNodeObject(config, logger) if config.kubernetes_api else NoNodeObject()
+
+
+class OwnNode:
+    """The Node of this machine, whichever the configuration says that it is."""
+
+    def __init__(self, config: NodeConfig, logger: Logger) -> None:
+        self._config = config
+        self._log = logger
+        self._node = node_object(config, logger)
+        self._labels: Mapping[str, str] | None = None  # the last ones
+
+    def show(self, observation: Observation, released: str = "") -> None:
+        """Hand it on."""
+        self._node.show(observation, released)
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Hand them on, and to whichever Node comes next."""
+        self._labels = labels
+        self._node.label(labels)
+
+    async def move(self, config: NodeConfig) -> None:
+        """Take the Node that this configuration names from now on; it gets the labels, and what is shown next."""
+        before, self._config = self._config, config
+        if (before.kubernetes_api, before.node_name) == (config.kubernetes_api, config.node_name):
+            return
+        await asyncio.to_thread(self.close)
+        self._node = node_object(config, self._log)
+        if self._labels is not None:
+            self._node.label(self._labels)
+
+    def close(self) -> None:
+        """End it; takes up to two seconds. In any thread."""
+        self._node.close()

@@ -6,6 +6,7 @@ means.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ _FLAGS = {
     "rowsFailed": "rows_failed",
     "pagesPending": "pages_pending",
 }
+_ALL_SLICES = re.compile(r"^([0-9]+)c\.(?=\1g\.)")
 _COUNTS = {"linksActive": "links_active", "uncorrected": "uncorrected"}
 
 
@@ -29,6 +31,11 @@ class MigDevice:
     profile: str
     start: int | None = None
     size: int | None = None
+
+    @property
+    def short_profile(self) -> str:
+        """The profile without compute slices where it has all of them: 1c.1g.5gb is 1g.5gb (go-nvlib's MigProfile)."""
+        return _ALL_SLICES.sub("", self.profile)
 
     def __str__(self) -> str:
         """Return it as `nvidia-smi mig -lgi` writes a placement: 3g.20gb at 4:4."""

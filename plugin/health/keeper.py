@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Inventory
     from plugin.driver.reading import Reading, XidEvent
     from plugin.health.model import Transition, Verdict
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _GAP_S = 2.0  # a session that is opened anew within this time counts as one without a gap
@@ -64,11 +64,11 @@ def look_at(
 class HealthKeeper:
     """The state of now, from the files at first use. `policy` may be replaced at any time."""
 
-    def __init__(self, folder: Path, clock: Clock, journal: Journal, policy: Policy | None = None) -> None:
+    def __init__(self, folder: Path, clock: Clock, logger: Logger, policy: Policy | None = None) -> None:
         self.folder = folder
         self.policy = policy or Policy()
         self._clock = clock
-        self._journal = journal
+        self._log = logger
         self._state: NodeHealth | None = None
         self._saved: NodeHealth | None = None  # as the file is; None: not as the state is
         self._mark: tuple[int, ...] | None = None  # of that file: somebody may remove it
@@ -130,7 +130,7 @@ class HealthKeeper:
             try:
                 self._state = self._saved = read_health(self.folder)
             except HealthError as error:
-                self._journal.warning(error.message, hint="health starts anew; the file is kept beside it")
+                self._log.warning(error.message, hint="health starts anew; the file is kept beside it")
                 self._state = NodeHealth()
                 self._set_aside()
             self._mark = health_mark(self.folder)
@@ -140,18 +140,18 @@ class HealthKeeper:
         try:
             set_damaged_aside(self.folder)
         except OSError as error:
-            self._journal.warning(f"{self.folder}: the file stays: {(error.strerror or str(error)).lower()}")
+            self._log.warning(f"{self.folder}: the file stays: {(error.strerror or str(error)).lower()}")
 
     def _read_verdicts(self, state: NodeHealth) -> Mapping[str, Verdict]:
         """Return what people decided; while their file cannot be understood, what it said when it could."""
         try:
             self._verdicts = read_verdicts(self.folder)
         except HealthError as error:
-            self._journal.standing("verdicts", error.message, hint="verdicts stay as they were")
+            self._log.standing("verdicts", error.message, hint="verdicts stay as they were")
             if self._verdicts is None:
                 self._verdicts = {uuid: gpu.verdict for uuid, gpu in state.gpus.items() if gpu.verdict is not None}
         else:
-            self._journal.standing("verdicts")
+            self._log.standing("verdicts")
         return self._verdicts
 
     def _save(self) -> None:
@@ -160,10 +160,10 @@ class HealthKeeper:
             write_health(self.folder, self._state or NodeHealth())
         except OSError as error:
             problem = f"{self.folder}: health cannot be remembered: {(error.strerror or str(error)).lower()}"
-            self._journal.standing("health", problem, hint="it is tried again at every look")
+            self._log.standing("health", problem, hint="it is tried again at every look")
             self._saved = None
         else:
-            self._journal.standing("health")
+            self._log.standing("health")
             self._saved, self._mark = self._state, health_mark(self.folder)
 
     def _is_worth_saving(self) -> bool:
@@ -174,10 +174,10 @@ class HealthKeeper:
 
     def _tell(self, change: Transition) -> None:
         if change.change is Change.STRAY:
-            self._journal.standing(f"stray {change.cause}", f"{change.cause}: {change.reason}")
+            self._log.standing(f"stray {change.cause}", f"{change.cause}: {change.reason}")
             return
         warns = change.change is Change.OPENED and change.kind.condemns
-        say = self._journal.warning if warns else self._journal.info
+        say = self._log.warning if warns else self._log.info
         fields = {"class": change.kind.word, "reason": change.reason}
         say(f"health {change.change.value}", device=change.uuid, cause=change.cause, **fields)
 

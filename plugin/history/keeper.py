@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.history.model import Event
     from plugin.kubelet.pod_resources.attribution import Given
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _Result = TypeVar("_Result")
 _READ_S = 0.5  # after the start: the kubelet's list comes first
@@ -44,13 +44,13 @@ class HistoryKeeper:
         self,
         folder: Path,
         ask: Callable[[float], Awaitable[tuple[Given, ...]]],
-        journal: Journal,
+        logger: Logger,
         long_bytes: int = LONG_BYTES,
     ) -> None:
         self.folder = folder
         self.ledger = Ledger(time.time())
-        self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, journal)
-        self._journal = journal
+        self.view = HoldingsView(ask, self._listed, lambda: self.ledger.is_waiting, logger)
+        self._log = logger
         self._early: list[tuple[Observation, float]] = []  # before the file was read, and when
         self._is_loaded = False
         self._length = 0  # of the file; 0: it is not known to be good
@@ -149,11 +149,11 @@ class HistoryKeeper:
         try:
             return read_history(folder)
         except HistoryError as error:
-            self._journal.warning(error.message, hint="explain begins anew; the file is kept beside it")
+            self._log.warning(error.message, hint="explain begins anew; the file is kept beside it")
         try:
             set_damaged_aside(folder)
         except OSError as error:
-            self._journal.warning(f"{folder}: the file stays: {(error.strerror or str(error)).lower()}")
+            self._log.warning(f"{folder}: the file stays: {(error.strerror or str(error)).lower()}")
         return []
 
     async def _write(self) -> bool:
@@ -182,10 +182,10 @@ class HistoryKeeper:
         except OSError as error:
             self.ledger.write_all()
             problem = f"{self.folder}: the history cannot be written: {(error.strerror or str(error)).lower()}"
-            self._journal.standing("history", problem, hint="explain knows it until the daemon ends")
+            self._log.standing("history", problem, hint="explain knows it until the daemon ends")
             return False
         self._long_at = self._length + self._long_bytes
-        self._journal.standing("history")
+        self._log.standing("history")
         return True
 
     # What happens

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Inventory
     from plugin.kubelet.device_plugin.counting import KubeletCounter
     from plugin.kubelet.device_plugin.witness import Witness
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
 
-def names_of_offers(config: NodeConfig) -> tuple[object, ...]:
-    """Return what a kubelet knows resources by: where it changes, everything is withdrawn first."""
+def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
+    """Return what a kubelet knows resources by."""
     return config.resource, config.settings.patterns, config.kubelet_root, config.registration
 
 
@@ -36,7 +36,7 @@ class Offering:
 
     def __init__(  # noqa: PLR0913 - keyword-only: who hears of what
         self,
-        journal: Journal,
+        logger: Logger,
         timing: Timing,
         *,
         on_state: Callable[[str], None],
@@ -44,7 +44,7 @@ class Offering:
         counter: KubeletCounter,
         witness: Witness,
     ) -> None:
-        self._journal = journal
+        self._log = logger
         self._timing = timing
         self._on_state = on_state
         self._crashed = crashed
@@ -100,13 +100,20 @@ class Offering:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def stop_if_renamed(self, before: NodeConfig, config: NodeConfig) -> bool:
+        """Withdraw everything where kubelets would know it by other names; returns whether it was so."""
+        is_renamed = _names_of_offers(before) != _names_of_offers(config)
+        if is_renamed:
+            await self.stop()
+        return is_renamed
+
     def _new_link(self, resource: str, config: NodeConfig) -> Link:
         self._waiting[resource] = "registering with the kubelet"
         return Link(
             resource=resource,
             kubelet_root=config.kubelet_root,
             registration=config.registration,
-            journal=self._journal,
+            logger=self._log,
             on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,
             counter=self._counter,
@@ -119,7 +126,7 @@ class Offering:
 
     def _report(self, findings: Mapping[str, str]) -> None:
         for device_id in {**self._findings, **findings}:
-            self._journal.standing(device_id, findings.get(device_id, ""))
+            self._log.standing(device_id, findings.get(device_id, ""))
         self._findings = dict(findings)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:

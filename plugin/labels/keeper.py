@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import Inventory
     from plugin.devices.observer import Observation
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
 _AFTER_START_S = 1.0
@@ -48,10 +48,10 @@ class LabelKeeper:
     Made in the event loop, and used there. `on_change` is called there with the labels of now, each time they change.
     """
 
-    def __init__(self, journal: Journal, now: Callable[[], float] = time.time, after_s: float = _AFTER_START_S) -> None:
+    def __init__(self, logger: Logger, now: Callable[[], float] = time.time, after_s: float = _AFTER_START_S) -> None:
         self.current: Mapping[str, str] | None = None
         self.on_change: Callable[[Mapping[str, str]], None] = lambda _: None
-        self._journal = journal
+        self._log = logger
         self._now = now
         self._after_s = after_s
         self._wanted: _Wanted | None = None
@@ -114,7 +114,7 @@ class LabelKeeper:
         if inventory is None:
             return {}
         strategy = settings.mig_strategy
-        self._journal.standing(_TOPIC, "; ".join(label_notes(inventory, mig_strategy=strategy)))
+        self._log.standing(_TOPIC, "; ".join(label_notes(inventory, mig_strategy=strategy)))
         addresses = [device.gpu.pci_address for device in inventory.devices]
         host = read_host(wanted.config.sys_root, addresses, settings.machine_file)
 
@@ -142,8 +142,8 @@ class LabelKeeper:
                 problem = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
             else:
                 if is_changed:
-                    self._journal.info("labels", file=path, count=len(labels))
-        self._journal.standing(f"{_TOPIC} file", problem, **({"hint": _HINT} if problem else {}))
+                    self._log.info("labels", file=path, count=len(labels))
+        self._log.standing(f"{_TOPIC} file", problem, **({"hint": _HINT} if problem else {}))
 
     def _remove(self) -> None:
         from plugin.labels.file import remove_labels  # noqa: PLC0415 - after the first device list
@@ -155,7 +155,7 @@ class LabelKeeper:
             remove_labels(path)
         except OSError as error:
             problem = f"{path} cannot be removed: {(error.strerror or str(error)).lower()}"
-            self._journal.warning(problem, hint="Node Feature Discovery goes on with what it says")
+            self._log.warning(problem, hint="Node Feature Discovery goes on with what it says")
 
     def close(self, *, stays: bool) -> None:
         """Take the file away, as NVIDIA's feature discovery does; not where labels are made once, nor if it `stays`."""

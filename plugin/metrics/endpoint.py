@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.metrics.owners import OwnerQuestion
@@ -12,44 +13,52 @@ from plugin.settings.node_config import split_address
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from plugin.devices.observer import Observation
     from plugin.driver_change.release.record import Release
     from plugin.kubelet.offering import Offering
     from plugin.kubelet.pod_resources.attribution import Given
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.metrics.counters import Counters
     from plugin.metrics.scrape import Telemetry
 
 
-class Node(Protocol):
-    """What pages are made of: the daemon."""
+class State(Protocol):
+    """What the daemon knows at the moment."""
 
     release: Release | None
     observation: Observation
-    offering: Offering
-    observed: asyncio.Event  # the driver, since the start or the resume
-    counters: Counters
     is_registered: bool  # with the kubelet
 
-    @property
-    def refresh_s(self) -> float:
-        """How often the driver is asked at most."""
 
-    def ask_driver(self, question: Callable[[], None]) -> None:
+class Driver(Protocol):
+    """Who observes the driver."""
+
+    observed: asyncio.Event  # since the start or the resume
+
+    def ask(self, question: Callable[[], None]) -> None:
         """Have a function called in the driver's thread."""
 
-    async def list_given(self, deadline_s: float) -> tuple[Given, ...]:
-        """Ask the kubelet who has which device; raises KubeletError."""
+
+@dataclass(frozen=True)
+class Sources:
+    """What pages are made of. `list_given` asks the kubelet; `pace_s` is how often the driver is asked at most."""
+
+    state: State
+    driver: Driver
+    offering: Offering
+    counters: Counters
+    list_given: Callable[[float], Awaitable[tuple[Given, ...]]]
+    pace_s: Callable[[], float]
 
 
-class Machine(Protocol):
-    """Where else a page looks: the daemon's surroundings."""
+class Dependencies(Protocol):
+    """Where else a page looks."""
 
     @property
-    def journal(self) -> Journal:
+    def logger(self) -> Logger:
         """Where to say what is wrong."""
 
     @property
@@ -57,44 +66,45 @@ class Machine(Protocol):
         """What to call in the driver's thread."""
 
     @property
-    def proc(self) -> Path:
+    def proc_folder(self) -> Path:
         """The folder of processes."""
 
     @property
-    def log(self) -> Path:
+    def log_folder(self) -> Path:
         """The folder of logs, with the kubelet's."""
 
 
-def state_of(node: Node) -> NodeState:
+def state_of(sources: Sources) -> NodeState:
     """Return what the daemon knows at the moment."""
+    state = sources.state
     return NodeState(
-        node.observation.inventory,
-        node.offering.resources,
-        is_driver_up=node.release is None and node.observed.is_set() and not node.observation.waiting_for,
-        is_released=node.release is not None,
-        is_registered=node.is_registered,
+        state.observation.inventory,
+        sources.offering.resources,
+        is_driver_up=state.release is None and sources.driver.observed.is_set() and not state.observation.waiting_for,
+        is_released=state.release is not None,
+        is_registered=state.is_registered,
     )
 
 
-async def serve_metrics(address: str, node: Node, machine: Machine) -> MetricsServer:
-    """Serve until closed; an address that cannot be had is told in the journal."""
-    journal = machine.journal
+async def serve_metrics(address: str, sources: Sources, dependencies: Dependencies) -> MetricsServer:
+    """Serve until closed; an address that cannot be had is logged."""
+    logger = dependencies.logger
     scrape = Scrape(
-        state=lambda: state_of(node),
-        counters=node.counters,
-        telemetry=DriverQuestion(node.ask_driver, machine.read_telemetry),
-        given=lambda: node.list_given(TIMEOUT_S),
-        owners=OwnerQuestion(machine.proc, machine.log, journal),
-        journal=journal,
+        state=lambda: state_of(sources),
+        counters=sources.counters,
+        telemetry=DriverQuestion(sources.driver.ask, dependencies.read_telemetry),
+        given=lambda: sources.list_given(TIMEOUT_S),
+        owners=OwnerQuestion(dependencies.proc_folder, dependencies.log_folder, logger),
+        logger=logger,
         hostname=os.uname().nodename,
-        pace_s=lambda: node.refresh_s,
+        pace_s=sources.pace_s,
     )
-    server = MetricsServer(scrape.page, journal)
+    server = MetricsServer(scrape.page, logger)
     try:
         await server.start(*split_address(address))
     except OSError as error:
         problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
-        journal.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
+        logger.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
     else:
-        journal.info("metrics", address=address)
+        logger.info("metrics", address=address)
     return server

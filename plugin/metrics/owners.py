@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plugin.holders.pod_names import PodNames
     from plugin.holders.processes import ProcessTable
     from plugin.kubelet.pod_resources.attribution import PodContainer
-    from plugin.log import Journal
+    from plugin.log import Logger
 
     Owners = Mapping[int, PodContainer]
 
@@ -60,10 +60,10 @@ class OwnerReader:
 class OwnerQuestion:
     """Asks in a thread of its own, which may hang on a broken disk, and waits no longer than `timeout_s`."""
 
-    def __init__(self, proc: Path, log: Path, journal: Journal, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, proc: Path, log: Path, logger: Logger, *, timeout_s: float = TIMEOUT_S) -> None:
         """Look below `/proc` and `/var/log`, or other roots."""
         self._roots = proc, log
-        self._journal = journal
+        self._log = logger
         self._pids: Mapping[int, float] = {}
         self._reader: OwnerReader | None = None
         self._question: DriverQuestion[Owners] = DriverQuestion(_in_a_thread, self._read, timeout_s)
@@ -82,7 +82,7 @@ class OwnerQuestion:
             proc, log = self._roots
             self._reader = OwnerReader(ProcessTable(proc), PodNames(log))
         is_hidden = not self._reader.processes.has_the_machines_ids()
-        self._journal.standing("processes", _NAMESPACE if is_hidden else "", **({"hint": _HINT} if is_hidden else {}))
+        self._log.standing("processes", _NAMESPACE if is_hidden else "", **({"hint": _HINT} if is_hidden else {}))
         return {} if is_hidden else self._reader.read(self._pids)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Inventory
     from plugin.driver.telemetry import GpuTelemetry
     from plugin.kubelet.pod_resources.attribution import Given, PodContainer
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
     from plugin.metrics.exposition import Family
@@ -117,7 +117,7 @@ class Scrape:
         telemetry: Callable[[], Awaitable[Telemetry]],
         given: Callable[[], Awaitable[tuple[Given, ...]]],
         owners: Callable[[Mapping[int, float]], Awaitable[Mapping[int, PodContainer]]],
-        journal: Journal,
+        logger: Logger,
         hostname: str,
         pace_s: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
@@ -127,7 +127,7 @@ class Scrape:
         self._ask_telemetry = telemetry
         self._ask_given = given
         self._ask_owners = owners
-        self._journal = journal
+        self._log = logger
         self._hostname = hostname
         self._pace_s = pace_s
         self._clock = clock
@@ -159,9 +159,9 @@ class Scrape:
         try:
             given = await self._ask_given()
         except NodeDaemonError as error:
-            self._journal.standing("pod resources", error.message, hint=error.hint)
+            self._log.standing("pod resources", error.message, hint=error.hint)
             return None
-        self._journal.standing("pod resources")
+        self._log.standing("pod resources")
         return given
 
     def _families(self, state: NodeState, measured: Measured) -> tuple[Family, ...]:

@@ -16,7 +16,7 @@ from plugin.metrics.request import Answer, refusal, refuse
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _MAX_HEAD_BYTES = 8192
 _MAX_CLIENTS = 16
@@ -25,9 +25,9 @@ _MAX_CLIENTS = 16
 class MetricsServer:
     """Serves on a TCP address until closed. `page` makes the page; it may take seconds, but not for ever."""
 
-    def __init__(self, page: Callable[[], Awaitable[bytes]], journal: Journal, *, patience_s: float = 5.0) -> None:
+    def __init__(self, page: Callable[[], Awaitable[bytes]], logger: Logger, *, patience_s: float = 5.0) -> None:
         self._page = page
-        self._journal = journal
+        self._log = logger
         self._patience_s = patience_s  # for a client to send its request, and again to take its answer
         self._server: asyncio.Server | None = None
         self._clients: Clients[asyncio.Task[object]] = Clients(_MAX_CLIENTS)
@@ -91,5 +91,5 @@ class MetricsServer:
         try:
             return Answer(HTTPStatus.OK, await self._page(), CONTENT_TYPE)
         except Exception as error:  # noqa: BLE001 - metrics that cannot be made must not end the daemon
-            self._journal.standing("metrics", f"bug in the metrics: {error!r}")
+            self._log.standing("metrics", f"bug in the metrics: {error!r}")
             return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "bug in the daemon: see its log")

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.observer import Observation
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.node_object.model import Condition
 
 
 class ClusterNode:
     """Turns states of the node into what is said of them. Of one thread; no call waits, but `close`."""
 
-    def __init__(self, reporter: Reporter, journal: Journal, utc: Callable[[], str] = utc_now) -> None:
+    def __init__(self, reporter: Reporter, logger: Logger, utc: Callable[[], str] = utc_now) -> None:
         self._reporter = reporter
-        self._journal = journal
+        self._log = logger
         self._utc = utc
         self._before: tuple[Observation, str] | None = None
         self._conditions: tuple[Condition, ...] = ()
@@ -45,17 +45,17 @@ class ClusterNode:
         usable, unusable = usable_labels(labels)
         problem = f"labels that cannot be applied: {', '.join(unusable)[:256]}" if unusable else ""
         hint = {"hint": f"they must begin with {PREFIX}, and say what a label may"} if problem else {}
-        self._journal.standing("labels of the node", problem, **hint)
+        self._log.standing("labels of the node", problem, **hint)
         self._reporter.label(usable)
 
     def close(self) -> None:
         """Say what is due, and end. The conditions stay: their heartbeat tells that nobody keeps them any more."""
         if not self._reporter.close():
-            self._journal.warning("the Kubernetes API does not answer: the last events may be missing there")
+            self._log.warning("the Kubernetes API does not answer: the last events may be missing there")
 
 
-def open_node(source: str, name: str, journal: Journal) -> ClusterNode:
+def open_node(source: str, name: str, logger: Logger) -> ClusterNode:
     """Return a node object whose reporter runs. `source` is `kubernetesApi` of node.json."""
-    reporter = Reporter(name, source, os.environ, journal)
+    reporter = Reporter(name, source, os.environ, logger)
     reporter.start()
-    return ClusterNode(reporter, journal)
+    return ClusterNode(reporter, logger)

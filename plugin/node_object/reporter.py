@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.node_object.api.connection import Connection
     from plugin.node_object.api.credentials import Credentials
     from plugin.node_object.api.messages import Request
@@ -39,16 +39,16 @@ class Reporter:
         node: str,
         source: str,
         environment: Mapping[str, str],
-        journal: Journal,
+        logger: Logger,
         rhythm: Rhythm | None = None,
         seams: Seams | None = None,
     ) -> None:
         self._source = source
         self._environment = environment
-        self._journal = journal
+        self._log = logger
         self._rhythm = rhythm or Rhythm()
         self._seams = seams or Seams()
-        self._session = Session(node, self._ask, journal, self._rhythm, self._seams)
+        self._session = Session(node, self._ask, logger, self._rhythm, self._seams)
         self._wake = threading.Event()
         self._ends_s: float | None = None  # when the last words must have been said
         self._credentials: Credentials | None = None
@@ -99,7 +99,7 @@ class Reporter:
         try:
             return self._session.work()
         except Exception as error:  # noqa: BLE001 - a bug here must not cost GPUs
-            self._journal.warning("kubernetes api: bug", error=repr(error)[:256], hint="please report it")
+            self._log.warning("kubernetes api: bug", error=repr(error)[:256], hint="please report it")
             return _AFTER_A_BUG_S
 
     def _ask(self, request: Request) -> dict[str, Any]:

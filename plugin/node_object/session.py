@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
-    from plugin.log import Journal
+    from plugin.log import Logger
     from plugin.node_object.api.messages import Request
     from plugin.node_object.model import Condition, Note
     from plugin.node_object.plan import Step
@@ -91,10 +91,10 @@ class Seams:
 class Session:
     """Of one Node. `show`, `label` and `note` are of one thread, `work` may be of another."""
 
-    def __init__(self, node: str, ask: Ask, journal: Journal, rhythm: Rhythm, seams: Seams) -> None:
+    def __init__(self, node: str, ask: Ask, logger: Logger, rhythm: Rhythm, seams: Seams) -> None:
         self._node = node
         self._ask = ask
-        self._journal = journal
+        self._log = logger
         self._rhythm = rhythm
         self._seams = seams
         self._lock = threading.Lock()
@@ -154,8 +154,8 @@ class Session:
         else:
             self._backoff.succeeded()
             self._waits[step.kind].succeeded()
-            self._journal.standing(_TOPIC)
-            self._journal.standing(_topic(step.kind))
+            self._log.standing(_TOPIC)
+            self._log.standing(_topic(step.kind))
         self._tell_dropped()
 
     def _carry_out(self, step: Step) -> None:
@@ -179,7 +179,7 @@ class Session:
         known = after_conditions(known, sent, self._seams.clock(), self._seams.later(self._rhythm.heartbeat_s))
         self._known = after_metadata(known, self._wanted, state.uid, state.labels)
         if self._known is not None and not self._known.refused:
-            self._journal.standing(_OTHERS)
+            self._log.standing(_OTHERS)
 
     def _send_event(self, step: SendEvent) -> None:
         name = step.series.name or event_name(self._node, step.series.number)
@@ -205,10 +205,10 @@ class Session:
             return
         if error.status not in _OF_ONE_KIND:
             self._backoff.failed(now_s, error.retry_after_s)
-            self._journal.standing(_TOPIC, error.message, **hint)
+            self._log.standing(_TOPIC, error.message, **hint)
             return
-        self._journal.standing(_TOPIC)  # it answers
-        self._journal.standing(_topic(step.kind), error.message, **hint)
+        self._log.standing(_TOPIC)  # it answers
+        self._log.standing(_topic(step.kind), error.message, **hint)
         if isinstance(step, SendEvent) and error.status in _NEVER:
             with self._lock:
                 self._book.give_up(step.series)
@@ -223,7 +223,7 @@ class Session:
         self._know(refused=refused)
         named = ", ".join(f"{key} ({owner})" for key, owner in sorted(refused.items()))
         hint = "stop the other one (GPU Feature Discovery?) or remove the label: kubectl label node NAME KEY-"
-        self._journal.standing(_OTHERS, f"labels that others own are left to them: {named}", hint=hint)
+        self._log.standing(_OTHERS, f"labels that others own are left to them: {named}", hint=hint)
 
     def _know(self, **changes: object) -> None:
         if self._known is not None:
@@ -232,7 +232,7 @@ class Session:
     def _tell_dropped(self) -> None:
         if self._book.dropped > self._dropped:
             count, self._dropped = self._book.dropped - self._dropped, self._book.dropped
-            self._journal.warning("events were dropped", count=count, hint="the journal has what they say")
+            self._log.warning("events were dropped", count=count, hint="the journal has what they say")
 
 
 def _topic(kind: Kind) -> str:

@@ -1,4 +1,4 @@
-"""Asks the API server whether everything is allowed that an upgrade may need, before anything is touched."""
+"""Checks, before anything is touched, that the API server allows everything that an upgrade may need."""
 
 from __future__ import annotations
 

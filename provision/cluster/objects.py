@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that are read, as values.
+"""Defines the parts of Kubernetes objects that are read, as values.
 
 Answers are decoded straight into these (msgspec): the client's own models would cost seconds for a thousand nodes.
 Names are those of the Kubernetes API; fields that are not named here are skipped unread.

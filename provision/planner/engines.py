@@ -1,4 +1,4 @@
-"""The container engines that a node can be planned for: what each is called, and which files make its handler.
+"""Describes the container engines that a node can be planned for: names, packages, and the files of our handler.
 
 What a plan does with them is `provision.planner.runtime`'s; how a file is written is `provision.render`'s.
 """
@@ -39,7 +39,7 @@ class NodeEngine:
     ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
-    One that ``reloads`` takes its files in without a restart. An empty ``service``: the engine is no service.
+    One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     """
 
     name: str
@@ -107,7 +107,7 @@ def _text_of(facts: NodeFacts, path: str) -> str | None:
     """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
     state = facts.file(path)
     if state is not None and state.content is None:
-        raise EngineConfigError(f"{shown(path)} is not text of a reasonable size", hint="see what it is")
+        raise EngineConfigError(f"{shown(path)} is not text, or is too large", hint="check what it is")
     return None if state is None else state.content
 
 

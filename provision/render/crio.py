@@ -1,4 +1,4 @@
-"""CRI-O's configuration: one drop-in that adds a runtime handler and the folder of hook files.
+"""Renders CRI-O's configuration: one drop-in that adds a runtime handler and the folder of hook files.
 
 CRI-O reads ``/etc/crio/crio.conf`` and then every file of ``/etc/crio/crio.conf.d`` by name; a later file replaces
 single keys and whole entries of the runtimes table, and leaves everything else. So the drop-in holds our handler and
@@ -53,7 +53,7 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     _require_version(engine_version)
     others = {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}
     if len(others) > _MAX_FILES:
-        raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="join them")
+        raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
     configs = _parse_all(main, others)
     _require_free(configs, handler)
     _require_last_word(configs)
@@ -63,8 +63,8 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     text = render_toml(tree, header=_HEADER)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(
-            f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written down as it is",
-            hint="write it more plainly",
+            f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written unchanged",
+            hint="simplify it",
         )
     return text
 
@@ -83,7 +83,7 @@ def _require_version(engine_version: str) -> None:
         first = ".".join(map(str, _FIRST_VERSION))
         version = shown(engine_version) or "of an unknown version"
         raise EngineConfigError(
-            f"CRI-O {version} cannot tell the hook which pods are of our handler",
+            f"CRI-O {version} cannot tell the hook which pods use our handler",
             hint=f"default_annotations of a handler came with CRI-O {first}: update it",
         )
 
@@ -109,8 +109,8 @@ def _require_free(configs: Sequence[_Config], handler: str) -> None:
     for config in configs:
         if handler in config.handlers:
             raise EngineConfigError(
-                f"the runtime handler {handler!r} is in {shown(config.path)} already, and was not made by grapnel",
-                hint="remove it from the engine's configuration, or declare another runtime.handler",
+                f"the runtime handler {handler!r} is already in {shown(config.path)}, and grapnel did not create it",
+                hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
             )
 
 

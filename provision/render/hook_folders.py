@@ -39,7 +39,7 @@ def require_no_injector(files: Mapping[str, str | None], folders: Collection[str
     raise EngineConfigError(
         f"{named}{more}: starts NVIDIA's hook for containers of {engine}, and that gives a GPU to any that asks in its "
         "environment",
-        hint="remove it, and the toolkit that brought it: apt-get purge nvidia-container-toolkit",
+        hint="remove it, and the toolkit that brought it: docs/migrate.md says how",
     )
 
 

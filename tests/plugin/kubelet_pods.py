@@ -15,7 +15,7 @@ from plugin.driver.snapshot import Snapshot
 from plugin.errors import KubeletError, RequestError
 from plugin.kubelet.pod_resources.client import parse_given
 from plugin.kubelet.pod_resources.holdings import HoldingsView
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class NodeOfPods:
         self.meanwhile: Callable[[], None] = lambda: None  # between the kubelet's decision and the plugin's answer
         self._loop = asyncio.new_event_loop()
         self.view = HoldingsView(
-            self._ask, lambda given, _at: self.listings.append(given), is_waiting=lambda: False, journal=Journal()
+            self._ask, lambda given, _at: self.listings.append(given), is_waiting=lambda: False, logger=Logger()
         )
 
     def __enter__(self) -> Self:

@@ -8,11 +8,12 @@ import os
 import sys
 from pathlib import Path
 
-from plugin.daemon.daemon import Daemon, Surroundings
+from plugin.daemon.daemon import run
+from plugin.daemon.dependencies import Dependencies
 from plugin.daemon.systemd import notify
 from plugin.devices.stall import STALL_S
 from plugin.kubelet.registration.link import Timing
-from plugin.log import Journal, configure
+from plugin.log import Logger, configure
 from plugin.settings.load import Given, load
 from tests.plugin.fakes import FileSource, read_telemetry
 
@@ -20,18 +21,18 @@ from tests.plugin.fakes import FileSource, read_telemetry
 def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -> None:
     configure(sys.stderr, debug=False)
     given = Given(config_path, {}, os.environ)
-    surroundings = Surroundings(
-        source=lambda: FileSource(driver_path),
+    dependencies = Dependencies(
+        open_source=lambda: FileSource(driver_path),
         read_config=lambda: load(given).config,
-        journal=Journal(),
+        logger=Logger(),
         notify=notify,
         timing=timing,
         read_telemetry=lambda: read_telemetry(driver_path),
-        proc=driver_path.parent / "metrics/proc",
-        log=driver_path.parent / "metrics/log",
+        proc_folder=driver_path.parent / "metrics/proc",
+        log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,
     )
-    asyncio.run(Daemon(load(given).config, surroundings).run())
+    asyncio.run(run(load(given).config, dependencies))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from plugin.log import Journal, configure, format_line
+from plugin.log import Logger, configure, format_line
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def stream() -> io.StringIO:
 
 def test_a_standing_problem_is_said_once_and_its_end_too(stream: io.StringIO) -> None:
     configure(stream, debug=False)
-    journal = Journal()
+    logger = Logger()
     for message in ("gone", "gone", "", "", "gone"):
-        journal.standing("driver", message)
+        logger.standing("driver", message)
     assert stream.getvalue().splitlines() == [
         "level=warning msg=gone",
         "level=info msg=resolved topic=driver",

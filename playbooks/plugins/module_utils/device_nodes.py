@@ -18,9 +18,9 @@ _DRIVER = "/proc/driver/nvidia"
 _CONTROL_MINOR = 255
 _MODESET_MINOR = 254
 _DEFAULT_MODE = 0o666
-_MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
-_PARAMETER = re.compile(r"^(\w+): (\d+)$", re.MULTILINE)
-_CHARACTER_DEVICE = re.compile(r"^ *(\d+) (nvidia\S*)$", re.MULTILINE)
+_MINOR = re.compile(r"^Device Minor:\s*([0-9]+)", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\w+): ([0-9]+)$", re.MULTILINE)
+_CHARACTER_DEVICE = re.compile(r"^ *([0-9]+) (nvidia\S*)$", re.MULTILINE)
 
 MakeNode = Callable[..., None]  # as os.mknod
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Engines, and the program of each that serves: Docker's client may be there without it, and the other way round.
 _ENGINES = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
 _TIMEOUT_S = 20.0
-_VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
+_VERSION = re.compile(r"\b[0-9]+\.[0-9]+\.[0-9]+\b")
 _TEXT_LIMIT_BYTES = 256 * 1024
 _VALUE = re.compile(r"""["']([^"'\n]{4,})["']""")  # of a file: what stands in quotes
 _QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")  # of a message

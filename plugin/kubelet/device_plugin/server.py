@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 
 class PluginServer:
     """A gRPC server on a socket in `folder`; its name is given each time anew."""
 
-    def __init__(self, folder: Path, methods: Mapping[str, Method], journal: Journal) -> None:
+    def __init__(self, folder: Path, methods: Mapping[str, Method], logger: Logger) -> None:
         self._folder = folder
         self._name = ""
         self._methods = methods
-        self._journal = journal
+        self._log = logger
         self._server: Server | None = None
         self._address: SocketAddress | None = None
         self._identity: SocketIdentity | None = None
@@ -42,7 +42,7 @@ class PluginServer:
         """Serve on a new socket; one that was there before is stopped and replaced."""
         await self.stop(grace_s=0)
         self._name = name
-        self._server = Server(self._methods, self._journal)
+        self._server = Server(self._methods, self._log)
         try:
             await self._listen(self._server)
         except KubeletError:

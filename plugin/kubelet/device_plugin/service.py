@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.device_plugin.witness import Witness
     from plugin.kubelet.rpc.codec import Message
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _STATUS = {
     InvalidRequest: Code.INVALID_ARGUMENT,
@@ -40,9 +40,9 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 class DevicePluginService:
     """Answers the kubelet from the board."""
 
-    def __init__(self, board: Board, journal: Journal, counter: KubeletCounter, witness: Witness | None = None) -> None:
+    def __init__(self, board: Board, logger: Logger, counter: KubeletCounter, witness: Witness | None = None) -> None:
         self._board = board
-        self._journal = journal
+        self._log = logger
         self._counter = counter
         self._witness = witness or Unwitnessed()
 
@@ -86,7 +86,7 @@ class DevicePluginService:
                 available, required = asked.available_deviceIDs, asked.must_include_deviceIDs
                 self._witness.preferred(table.resource, available, required, preferred, asked.allocation_size)
                 if preferred.cut_off:
-                    self._journal.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
+                    self._log.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
         except RequestError as error:
             self._witness.refused(table.resource, (), f"no preference: {error.message}")
             raise self._refusal("preference", error) from error
@@ -110,7 +110,7 @@ class DevicePluginService:
 
     def _tell(self, resource: str, answers: Iterable[ContainerAnswer]) -> None:
         for answer in answers:
-            self._journal.info("allocated", devices=",".join(answer.device_ids))
+            self._log.info("allocated", devices=",".join(answer.device_ids))
             self._counter.allocated(answer.device_ids)
             self._witness.allocated(resource, answer.device_ids)
 
@@ -119,7 +119,7 @@ class DevicePluginService:
         return api.PreStartContainerResponse()
 
     def _refusal(self, call: str, error: RequestError) -> CallError:
-        self._journal.warning(f"{call} refused", problem=error.message)
+        self._log.warning(f"{call} refused", problem=error.message)
         return CallError(_STATUS[type(error)], error.message)
 
     def _counted(self, name: str, method: Callable[[Any], Awaitable[Message]]) -> Callable[[Any], Awaitable[Message]]:

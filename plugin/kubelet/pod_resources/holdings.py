@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from plugin.allocation.table import Holdings
     from plugin.kubelet.pod_resources.attribution import Given
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
 _ASK_S = 5.0
@@ -73,7 +73,7 @@ class HoldingsView:
         ask: Callable[[float], Awaitable[tuple[Given, ...]]],
         listed: Callable[[tuple[Given, ...], float], None],
         is_waiting: Callable[[], bool],
-        journal: Journal,
+        logger: Logger,
         pace: Pace | None = None,
     ) -> None:
         self.held = Held(())
@@ -81,7 +81,7 @@ class HoldingsView:
         self._ask = ask
         self._listed = listed
         self._is_waiting = is_waiting
-        self._journal = journal
+        self._log = logger
         self._pace = pace or Pace()
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Future[None] | None = None
@@ -156,10 +156,10 @@ class HoldingsView:
             self.problem = error.message
             if not self._delays:
                 hint = "nothing is refused, and explain knows no pods, until it answers"
-                self._journal.standing("holdings", error.message, hint=hint)
+                self._log.standing("holdings", error.message, hint=hint)
             return False
         self.problem = ""
-        self._journal.standing("holdings")
+        self._log.standing("holdings")
         if question < self._answered:
             return True  # overtaken by a newer one
         self._answered = question

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.device_plugin.counting import KubeletCounter
     from plugin.kubelet.device_plugin.witness import Witness
     from plugin.kubelet.registration.ways import Way
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Link:
         resource: str,
         kubelet_root: Path,
         registration: str = "auto",
-        journal: Journal,
+        logger: Logger,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
         counter: KubeletCounter | None = None,
@@ -81,13 +81,13 @@ class Link:
         self.resource = resource
         self.folder = kubelet_root / DEVICE_PLUGINS  # where `kubelet.sock` tells one kubelet from the next
         self.board = Board(Publication((), AllocationTable((), {})), clock)
-        self._journal = journal
+        self._log = logger
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
         self._counter = counter or Uncounted()
-        service = DevicePluginService(self.board, journal, self._counter, witness)
-        self._ways = Ways(registration, kubelet_root, resource, service.methods(), journal)
+        service = DevicePluginService(self.board, logger, self._counter, witness)
+        self._ways = Ways(registration, kubelet_root, resource, service.methods(), logger)
         self._kubelet: SocketIdentity | None = None
         self._kubelet_changed_at = clock()
         self._has_come = False  # this kubelet has been registered with once
@@ -198,8 +198,8 @@ class Link:
         self._registered_at = begun_at
         self._backoff_s = 0.0
         self._counter.registered(self.resource)
-        self._journal.standing("kubelet")
-        self._journal.info("registered", resource=self.resource, devices=len(self.board.current.offers))
+        self._log.standing("kubelet")
+        self._log.info("registered", resource=self.resource, devices=len(self.board.current.offers))
         self._on_state("")
 
     def _retry_later(self, error: KubeletError) -> None:
@@ -225,7 +225,7 @@ class Link:
         return now - self._registered_at < patience_s
 
     def _report(self, problem: str, hint: str = "") -> None:
-        self._journal.standing("kubelet", problem, **({"hint": hint} if hint else {}))
+        self._log.standing("kubelet", problem, **({"hint": hint} if hint else {}))
         self._on_state(problem)
 
     async def _wait(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from plugin.kubelet.registration.call import Registration
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _POD_RESOURCES = "pod-resources"  # the kubelet answers there whatever becomes of its other sockets
 _FOLDER_MODE = 0o750  # as the kubelet makes it
@@ -52,14 +52,14 @@ class Ways:
     """Both ways of one resource; `now` is the one that is taken."""
 
     def __init__(
-        self, choice: str, kubelet_root: Path, resource: str, methods: Mapping[str, Method], journal: Journal
+        self, choice: str, kubelet_root: Path, resource: str, methods: Mapping[str, Method], logger: Logger
     ) -> None:
         def way(registration: Registration) -> Way:
             served = {**methods, **registration.methods()}
-            return Way(registration, PluginServer(registration.socket_folder, served, journal))
+            return Way(registration, PluginServer(registration.socket_folder, served, logger))
 
         self._root = kubelet_root
-        self._journal = journal
+        self._log = logger
         self._call, self._be_found = (
             way(KubeletSocket(kubelet_root, resource)),
             way(PluginWatcher(kubelet_root, resource)),
@@ -98,10 +98,10 @@ class Ways:
         try:
             folder.mkdir(mode=_FOLDER_MODE)
         except OSError as error:
-            self._journal.standing("kubelet's folder", f"{folder} is gone and cannot be made: {error.strerror}")
+            self._log.standing("kubelet's folder", f"{folder} is gone and cannot be made: {error.strerror}")
             return False
         hint = "it has no kubelet.sock until the kubelet is restarted"
-        self._journal.warning(f"{folder} was gone while a kubelet ran: made again", hint=hint)
+        self._log.warning(f"{folder} was gone while a kubelet ran: made again", hint=hint)
         return True
 
     def _is_running(self) -> bool:

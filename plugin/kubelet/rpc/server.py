@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.kubelet.rpc.serving import Method
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _BACKLOG = 128
 
@@ -30,9 +30,9 @@ _BACKLOG = 128
 class Server:
     """Serves `methods` by path ("/package.Service/Method") to root and the own user, from `start` to one `stop`."""
 
-    def __init__(self, methods: Mapping[str, Method], journal: Journal, limits: Limits | None = None) -> None:
+    def __init__(self, methods: Mapping[str, Method], logger: Logger, limits: Limits | None = None) -> None:
         self._methods = methods
-        self._journal = journal
+        self._log = logger
         self._limits = limits or Limits()
         self._listener: asyncio.AbstractServer | None = None
         self._connections: dict[ServerConnection, None] = {}  # in the order in which they came
@@ -95,7 +95,7 @@ class Server:
             timer.cancel()
 
     def _accept(self) -> ServerConnection:
-        return ServerConnection(self._methods, self._journal, self._limits, admit=self._admit, gone=self._forget)
+        return ServerConnection(self._methods, self._log, self._limits, admit=self._admit, gone=self._forget)
 
     def _admit(self, connection: ServerConnection, found: socket.socket) -> bool:
         """Decide about a new connection; one that nobody uses makes place for it."""
@@ -103,12 +103,12 @@ class Server:
             return False
         pid, uid = peer_of(found)
         if uid not in {0, os.geteuid()}:
-            self._journal.warning("a connection was refused: not root", pid=pid, uid=uid)
+            self._log.warning("a connection was refused: not root", pid=pid, uid=uid)
             return False
         if len(self._connections) >= self._limits.connections:
             idle = next((each for each in self._connections if each.is_idle), None)
             if idle is None:
-                self._journal.warning("a connection was refused: too many are in use", pid=pid)
+                self._log.warning("a connection was refused: too many are in use", pid=pid)
                 return False
             idle.close("others need the place")
         self._connections[connection] = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from plugin.log import Journal
+    from plugin.log import Logger
 
 _RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _OK: Headers = [(b"grpc-status", b"0")]
@@ -68,7 +68,7 @@ class ServerConnection(Connection):
     def __init__(
         self,
         methods: Mapping[str, Method],
-        journal: Journal,
+        logger: Logger,
         limits: Limits,
         *,
         admit: Callable[[ServerConnection, socket.socket], bool],
@@ -76,7 +76,7 @@ class ServerConnection(Connection):
     ) -> None:
         super().__init__(limits, is_client=False)
         self._methods = methods
-        self._journal = journal
+        self._log = logger
         self._admit = admit
         self._gone = gone
         self._calls: dict[int, _Call] = {}
@@ -163,7 +163,7 @@ class ServerConnection(Connection):
     def on_end(self, reason: str) -> None:
         """Forget every call."""
         if self._calls:
-            self._journal.debug("calls ended with their connection", calls=len(self._calls), reason=reason)
+            self._log.debug("calls ended with their connection", calls=len(self._calls), reason=reason)
         for call in tuple(self._calls.values()):
             self._end(call)
 
@@ -185,7 +185,7 @@ class ServerConnection(Connection):
             self._end(call)
             return
         except Exception as error:  # noqa: BLE001 - a caller that hears nothing would take the daemon for dead
-            self._journal.warning("bug in an answer", call=call.method.request.__name__, error=repr(error))
+            self._log.warning("bug in an answer", call=call.method.request.__name__, error=repr(error))
             status = _status_of(CallError(Code.INTERNAL, "bug in the daemon, see its log"))
         self._end(call)
         self._send_status(call, status)

@@ -33,7 +33,7 @@ def test_the_setting_chooses_kubernetes(monkeypatch: pytest.MonkeyPatch, setting
 
 @pytest.mark.parametrize("version", ["1.35.99", "newest", "../1.36.3", "1.36"])
 def test_an_unknown_version_is_told_what_is_known_and_what_to_do(version: str) -> None:
-    with pytest.raises(GolangError, match="no Kubernetes") as caught:
+    with pytest.raises(GolangError, match="unknown Kubernetes version") as caught:
         programs.kubernetes(version)
     assert "1.34.4, 1.36.3" in caught.value.hint
     assert f"python3 -m lab.golang add {version}" in caught.value.hint

@@ -19,7 +19,7 @@ import pytest
 from plugin.admin.client import ask
 from plugin.admin.server import AdminServer
 from plugin.errors import AdminError
-from plugin.log import Journal
+from plugin.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ async def large(_request: dict[str, Any]) -> dict[str, Any]:
 def served(path: Path, answer: Callable[[dict[str, Any]], Any] = echo) -> Iterator[None]:
     """A server in a loop of its own thread."""
     loop = asyncio.new_event_loop()
-    server = AdminServer(path, answer, Journal())
+    server = AdminServer(path, answer, Logger())
     loop.run_until_complete(server.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -14,7 +14,7 @@ from plugin.driver.snapshot import Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Verdict
 from plugin.health.store import VERDICTS_FILE, read_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_everything_that_is_open_is_shown(node: Node, tmp_path: Path, capsys: py
     inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree())
     first, second = (device.gpu.uuid for device in inventory.devices)
     clock = Clock(tmp_path, utc=lambda: "2026-09-01T10:00:00Z")
-    keeper = HealthKeeper(node.state, clock, Journal())
+    keeper = HealthKeeper(node.state, clock, Logger())
     keeper.hear((XidEvent(first, 48), XidEvent(second, 31)))
     keeper.judge(inventory, {})
     node.health("set", second, "unhealthy", "--reason", "smells of smoke")

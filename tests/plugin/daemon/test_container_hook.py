@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.daemon.container_hook import refresh_host_inventory
-from plugin.log import Journal
+from plugin.log import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def refresh(script: Path, timeout_s: float = 20) -> bool:
-    return asyncio.run(refresh_host_inventory(script, timeout_s, Journal()))
+    return asyncio.run(refresh_host_inventory(script, timeout_s, Logger()))
 
 
 @pytest.mark.parametrize(

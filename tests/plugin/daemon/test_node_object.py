@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, node_name, node_object
-from plugin.log import Journal
+from plugin.daemon.node_object import LazyNodeObject, NoNodeObject, OwnNode, node_name, node_object
+from plugin.log import Logger
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.node_object.states import observed
 
@@ -24,17 +24,34 @@ def test_the_name_of_the_node(config: NodeConfig, environment: dict[str, str], e
 
 
 def test_nothing_is_kept_up_to_date_where_nobody_asked() -> None:
-    assert isinstance(node_object(NodeConfig(), Journal()), NoNodeObject)
-    assert isinstance(node_object(NodeConfig(kubernetes_api="/a"), Journal()), LazyNodeObject)
+    assert isinstance(node_object(NodeConfig(), Logger()), NoNodeObject)
+    assert isinstance(node_object(NodeConfig(kubernetes_api="/a"), Logger()), LazyNodeObject)
 
 
 def test_one_that_is_closed_at_once_never_begins() -> None:
     async def run() -> None:
-        node = LazyNodeObject(NodeConfig(kubernetes_api="/nowhere"), Journal())
+        node = LazyNodeObject(NodeConfig(kubernetes_api="/nowhere"), Logger())
         node.show(observed(""))
         node.close()
         node._open()
         node.show(observed(""))
         assert isinstance(node._node, NoNodeObject)
+
+    asyncio.run(run())
+
+
+def test_another_node_gets_the_labels_of_the_last_one_and_the_same_node_nothing_again() -> None:
+    async def run() -> None:
+        node = OwnNode(NodeConfig(), Logger())
+        node.label({"nvidia.com/gpu.count": "2"})
+        first = node._node
+        await node.move(NodeConfig(refresh_s=1))
+        assert node._node is first
+        await node.move(NodeConfig(kubernetes_api="/nowhere"))
+        moved = node._node
+        assert isinstance(moved, LazyNodeObject)
+        assert moved._waiting is not None
+        assert len(moved._waiting) == 1
+        node.close()
 
     asyncio.run(run())

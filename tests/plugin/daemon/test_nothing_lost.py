@@ -20,7 +20,7 @@ from plugin.errors import RequestError
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Policy, Verdict
 from plugin.health.store import read_verdicts, write_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu
 
 GPUS = (0, 1, 2)
@@ -56,7 +56,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         clock = Clock(self.root / "module", self.root / "boot_id", lambda: self.uptime_s, lambda: "some day")
-        self.keeper = HealthKeeper(self.root / "state", clock, Journal(), Policy(quiet_s=300))
+        self.keeper = HealthKeeper(self.root / "state", clock, Logger(), Policy(quiet_s=300))
         self.keeper.watch_begins()
 
     @rule(pause_s=st.sampled_from([1.0, 299.0, 301.0]), xids=st.lists(st.sampled_from([13, 31, 63]), max_size=2))

@@ -16,7 +16,7 @@ from plugin.driver.snapshot import LostGpu, MigFacts, Snapshot
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import NodeHealth, Policy, Verdict
 from plugin.health.store import read_health, write_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Machine:
     def keeper(self, quiet_s: float = 300) -> HealthKeeper:
         """Return what a daemon that starts now has."""
         clock = Clock(self.folder / "module", self.folder / "boot_id", lambda: self.uptime_s, lambda: "some day")
-        keeper = HealthKeeper(self.folder / STATE, clock, Journal(), Policy(quiet_s=quiet_s))
+        keeper = HealthKeeper(self.folder / STATE, clock, Logger(), Policy(quiet_s=quiet_s))
         keeper.watch_begins()
         return keeper
 

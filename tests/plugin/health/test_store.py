@@ -20,7 +20,7 @@ from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.model import Class as Kind
 from plugin.health.model import Finding, GpuHealth, NodeHealth, Verdict
 from plugin.health.store import HEALTH_FILE, read_health, read_verdicts, write_health, write_verdicts
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_a_full_disk_loses_neither_what_is_written_nor_what_is_seen(small_disk: 
         return [device.is_healthy for device in judged.devices]
 
     def keeper() -> HealthKeeper:
-        return HealthKeeper(small_disk, Clock(tmp_path), Journal())
+        return HealthKeeper(small_disk, Clock(tmp_path), Logger())
 
     running = keeper()
     assert look(running, 48) == [False, True]

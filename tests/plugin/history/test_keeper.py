@@ -20,7 +20,7 @@ from plugin.history.ledger import Ledger
 from plugin.history.model import Allocation, Place
 from plugin.history.store import HISTORY_FILE, append_history, read_history, write_history
 from plugin.kubelet.pod_resources.attribution import Given, PodContainer
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def living(
     """Let one daemon's history be, from its start to its orderly end."""
 
     async def run() -> HistoryKeeper:
-        keeper = HistoryKeeper(folder, (kubelet or Listing()).ask, Journal(), long_bytes)
+        keeper = HistoryKeeper(folder, (kubelet or Listing()).ask, Logger(), long_bytes)
         keeper.start()
         await life(keeper)
         await keeper.stop()

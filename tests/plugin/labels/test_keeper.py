@@ -12,7 +12,7 @@ import pytest
 from plugin.devices.inventory import Inventory, without_driver
 from plugin.devices.observer import Observation
 from plugin.labels.keeper import LabelKeeper
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.node_config import NodeConfig
 from tests.plugin.labels.nodes import a100, cut, inventory_of
@@ -33,7 +33,7 @@ class Node:
         self.moment = 100.0
         self.heard: list[Mapping[str, str]] = []
         self.config = NodeConfig(sys_root=folder / "sys", settings=DaemonSettings(labels=settings))
-        self.keeper = LabelKeeper(Journal(), now=lambda: self.moment, after_s=0)
+        self.keeper = LabelKeeper(Logger(), now=lambda: self.moment, after_s=0)
         self.keeper.on_change = self._on_change
         self._change = asyncio.Event()
 

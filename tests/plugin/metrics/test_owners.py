@@ -13,7 +13,7 @@ from plugin.holders.cgroup import Place
 from plugin.holders.pod_names import PodNames
 from plugin.holders.processes import ProcessTable
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.metrics.owners import OwnerQuestion, OwnerReader
 from tests.plugin.proc_folder import LogFolder, ProcFolder
 
@@ -73,7 +73,7 @@ def test_of_very_many_processes_the_first_are_looked_at(node: Node) -> None:
 
 def ask(node: Node, *rounds: int, timeout_s: float = 20) -> list[dict[int, PodContainer]]:
     async def scenario() -> list[dict[int, PodContainer]]:
-        question = OwnerQuestion(node.proc.folder, node.logs.folder, Journal(), timeout_s=timeout_s)
+        question = OwnerQuestion(node.proc.folder, node.logs.folder, Logger(), timeout_s=timeout_s)
         return [dict(await question({pid: BEFORE_S})) for pid in rounds]
 
     return asyncio.run(scenario())

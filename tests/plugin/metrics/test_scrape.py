@@ -13,7 +13,7 @@ from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuProcess
 from plugin.errors import KubeletError
 from plugin.kubelet.pod_resources.attribution import Given, PodContainer
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.metrics.counters import Counters
 from plugin.metrics.scrape import DriverQuestion, NodeState, Scrape
 from tests.plugin.fakes import VERSION, gpu, telemetry
@@ -67,7 +67,7 @@ class Node:
             telemetry=self.measure,
             given=self.list_given,
             owners=self.tell_owners,
-            journal=Journal(),
+            logger=Logger(),
             hostname="node-1",
             pace_s=lambda: PACE_S,
             clock=lambda: self.now,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.metrics.server import MetricsServer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def page() -> bytes:
 async def serving(
     make: Callable[[], Awaitable[bytes]] = page, patience_s: float = 5.0
 ) -> AsyncIterator[tuple[MetricsServer, int]]:
-    server = MetricsServer(make, Journal(), patience_s=patience_s)
+    server = MetricsServer(make, Logger(), patience_s=patience_s)
     await server.start("127.0.0.1", 0)
     try:
         yield server, server.ports[0]
@@ -209,7 +209,7 @@ def test_closing_is_not_missed_by_a_client_whose_request_comes_at_that_moment(ro
 def test_an_address_that_is_taken_is_an_error_of_the_system() -> None:
     async def scenario() -> None:
         async with serving() as (_, port):
-            await MetricsServer(page, Journal()).start("127.0.0.1", port)
+            await MetricsServer(page, Logger()).start("127.0.0.1", port)
 
     with pytest.raises(OSError, match="in use"):
         asyncio.run(scenario())

@@ -9,7 +9,7 @@ from plugin.errors import ClusterError
 from plugin.node_object.answers import content_of
 from plugin.node_object.api.messages import Answer
 from plugin.node_object.session import Rhythm, Seams, Session
-from tests.plugin.node_object.journal import WrittenJournal
+from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
     from plugin.node_object.api.messages import Request
@@ -31,10 +31,10 @@ class Simulation:
         self.conditions: dict[str, dict[str, str]] = {}
         self.events: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[float, str]] = []
-        self.journal = WrittenJournal()
+        self.logger = WrittenLog()
         self._number = 0
         seams = Seams(clock=lambda: self.now_s, utc=lambda: f"t{self.now_s:g}", number=self._next)
-        self.session = Session("n1", self._ask, self.journal, Rhythm(), seams)
+        self.session = Session("n1", self._ask, self.logger, Rhythm(), seams)
 
     def _next(self) -> int:
         self._number += 1

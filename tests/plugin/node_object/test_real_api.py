@@ -15,8 +15,8 @@ from plugin.node_object.node import ClusterNode
 from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import Rhythm
 from tests.plugin.daemon_process import REPOSITORY, wait_until
-from tests.plugin.node_object.journal import WrittenJournal
 from tests.plugin.node_object.states import UUIDS, XID_48, observed, transition, without_answer
+from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,10 +63,10 @@ class Running:
             kubeconfig = control_plane.render_kubeconfig(control_plane.certificates.prepare_node(node))
         path = folder / "kubelet.conf"
         path.write_text(kubeconfig)
-        self.journal = WrittenJournal()
-        reporter = Reporter(node, str(path), {}, self.journal, AT_ONCE)
+        self.logger = WrittenLog()
+        reporter = Reporter(node, str(path), {}, self.logger, AT_ONCE)
         reporter.start()
-        self.node = ClusterNode(reporter, self.journal)
+        self.node = ClusterNode(reporter, self.logger)
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +96,7 @@ class Running:
         return found
 
     def wait(self, holds: Any) -> None:  # noqa: ANN401 - a lambda
-        wait_until(holds, lambda: f"{self.journal.text()}\n{self.read()}")
+        wait_until(holds, lambda: f"{self.logger.text()}\n{self.read()}")
 
 
 def test_the_kubelets_own_credentials_are_enough(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_kubelets_own_credentials_are_enough(control_plane: ControlPlane, no
         described = control_plane.kubectl(["describe", "node", node])
     assert "GPUXidError" in described.partition("Events:")[2]
     assert UUIDS[0] in described
-    assert not running.journal.lines("level=warning")
+    assert not running.logger.lines("level=warning")
 
 
 def test_a_stale_label_goes_and_those_of_others_stay(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_a_label_of_another_manager_is_left_to_it_and_told(
     with Running(control_plane, node, tmp_path) as running:
         running.node.label(LABELS)
         running.wait(lambda: running.labels().get("nvidia.com/gpu.product") == LABELS["nvidia.com/gpu.product"])
-        running.wait(lambda: bool(running.journal.lines("labels that others own")))
+        running.wait(lambda: bool(running.logger.lines("labels that others own")))
         assert running.labels()["nvidia.com/gpu.count"] == "8"
-        assert "nvidia.com/gpu.count (gpu-feature-discovery)" in running.journal.text()
+        assert "nvidia.com/gpu.count (gpu-feature-discovery)" in running.logger.text()
 
 
 def test_without_a_node_none_is_made_and_a_later_one_is_found(
@@ -145,7 +145,7 @@ def test_without_a_node_none_is_made_and_a_later_one_is_found(
     with Running(control_plane, node, tmp_path) as running:
         running.node.label(LABELS)
         running.node.show(observed(""))
-        running.wait(lambda: bool(running.journal.lines("there is no such node")))
+        running.wait(lambda: bool(running.logger.lines("there is no such node")))
         assert node not in control_plane.kubectl(["get", "nodes", "-o", "name"])
         register(control_plane, node)
         running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
@@ -162,7 +162,7 @@ def test_a_label_for_a_node_that_was_made_anew_is_not_applied_by_its_old_uid(
         running.wait(lambda: "nvidia.com/gpu.count" in running.labels())
         control_plane.kubectl(["delete", "node", node])
         running.node.label({"nvidia.com/gpu.count": "3"})
-        running.wait(lambda: bool(running.journal.lines("level=warning")))
+        running.wait(lambda: bool(running.logger.lines("level=warning")))
         assert node not in control_plane.kubectl(["get", "nodes", "-o", "name"])
         register(control_plane, node)
         running.wait(lambda: running.statuses().get("GPUsHealthy") == "True")
@@ -173,9 +173,9 @@ def test_the_credentials_of_another_node_change_nothing(control_plane: ControlPl
     other = control_plane.render_kubeconfig(control_plane.certificates.prepare_node("other"))
     with Running(control_plane, node, tmp_path, other) as running:
         running.node.show(observed(""))
-        running.wait(lambda: bool(running.journal.lines("forbids")))
+        running.wait(lambda: bool(running.logger.lines("forbids")))
         assert "GPUsHealthy" not in running.statuses()
-        assert "deploy/rbac" in running.journal.text()
+        assert "deploy/rbac" in running.logger.text()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_role_of_a_pod_is_enough_and_no_more_than_needed(
         running.wait(lambda: len(running.events()) == 1)
         running.node.show(without_answer("lost"))
         running.wait(lambda: len(running.events()) == 2)
-        assert not running.journal.lines("level=warning")
+        assert not running.logger.lines("level=warning")
     who = "--as=system:serviceaccount:default:bound"
     kubectl = [str(control_plane.programs / "kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "auth", "can-i"]
     for asked in ("list nodes", "delete nodes", "list events", "get secrets", "list pods"):
@@ -233,6 +233,6 @@ def test_a_pod_without_the_role_is_told_what_is_missing(control_plane: ControlPl
     kubeconfig = service_account(control_plane, "unbound", is_bound=False)
     with Running(control_plane, node, tmp_path, kubeconfig) as running:
         running.node.show(observed(""))
-        running.wait(lambda: bool(running.journal.lines("the api server forbids get nodes")))
+        running.wait(lambda: bool(running.logger.lines("the api server forbids get nodes")))
     token = json.loads(kubeconfig)["users"][0]["user"]["token"]
-    assert token not in running.journal.text()
+    assert token not in running.logger.text()

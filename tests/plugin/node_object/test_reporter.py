@@ -13,8 +13,8 @@ from plugin.node_object.reporter import Reporter
 from plugin.node_object.session import Rhythm
 from tests.plugin.daemon_process import wait_until
 from tests.plugin.node_object.api_server import NODE, TOKEN, ApiServer, Failure, write_kubeconfig
-from tests.plugin.node_object.journal import WrittenJournal
 from tests.plugin.node_object.states import XID_48, observed, transition
+from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,19 +29,19 @@ class Running:
 
     def __init__(self, kubeconfig: Path, server: ApiServer) -> None:
         self.server = server
-        self.journal = WrittenJournal()
-        self._reporter = Reporter(NODE, str(kubeconfig), {}, self.journal, QUICK)
+        self.logger = WrittenLog()
+        self._reporter = Reporter(NODE, str(kubeconfig), {}, self.logger, QUICK)
         self._reporter.start()
-        self.node = ClusterNode(self._reporter, self.journal)
+        self.node = ClusterNode(self._reporter, self.logger)
 
     def status(self) -> str:
         return self.server.state.conditions.get("GPUsHealthy", {}).get("status", "")
 
     def wait(self, holds: Callable[[], bool]) -> None:
-        wait_until(holds, lambda: f"{self.journal.text()}\n{self.server.state}")
+        wait_until(holds, lambda: f"{self.logger.text()}\n{self.server.state}")
 
     def wait_for_line(self, words: str) -> None:
-        self.wait(lambda: bool(self.journal.lines(words)))
+        self.wait(lambda: bool(self.logger.lines(words)))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_conditions_labels_and_events_arrive_over_one_connection(running: Runnin
     assert state.labels == {"nvidia.com/gpu.count": ("1", "grapnel-node")}
     event = next(iter(state.events.values()))
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "uid-1"}
-    assert running.journal.text() == ""
+    assert running.logger.text() == ""
 
 
 def test_an_outage_is_one_line_and_then_the_latest_state_is_there(running: Running) -> None:
@@ -74,7 +74,7 @@ def test_an_outage_is_one_line_and_then_the_latest_state_is_there(running: Runni
         running.wait(lambda: running.status() == "False")
         running.wait_for_line("resolved")
         assert again.state is running.server.state
-    assert len(running.journal.lines("connection refused")) == 1
+    assert len(running.logger.lines("connection refused")) == 1
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_passes_is_told_and_tried_again(running: Running, failure: Failure,
     running.server.state.failures += [failure, failure]
     running.node.show(observed(""))
     running.wait(lambda: running.status() == "True")
-    assert len(running.journal.lines(line)) == 1
+    assert len(running.logger.lines(line)) == 1
     running.wait_for_line("resolved")
 
 
@@ -108,8 +108,8 @@ def test_a_token_that_is_exchanged_is_read_again_after_it_was_refused(server: Ap
     token.write_text(TOKEN)
     running.wait(lambda: running.status() == "True")
     running.node.close()
-    assert "old-and-expired" not in running.journal.text()
-    assert TOKEN not in running.journal.text()
+    assert "old-and-expired" not in running.logger.text()
+    assert TOKEN not in running.logger.text()
 
 
 def test_after_a_refusal_everything_is_read_again_even_if_it_looks_the_same(server: ApiServer, tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_a_server_that_hangs_makes_nobody_wait(running: Running) -> None:
 
 
 def test_the_last_words_are_said_before_the_end(server: ApiServer, tmp_path: Path) -> None:
-    late = Reporter(NODE, str(write_kubeconfig(tmp_path / "config", server)), {}, WrittenJournal(), Rhythm(start_s=60))
+    late = Reporter(NODE, str(write_kubeconfig(tmp_path / "config", server)), {}, WrittenLog(), Rhythm(start_s=60))
     late.start()
-    node = ClusterNode(late, WrittenJournal())
+    node = ClusterNode(late, WrittenLog())
     node.show(observed("", transitions=(transition(),)))
     node.close()
     assert [event["reason"] for event in server.state.events.values()] == ["GPUXidError"]
@@ -159,7 +159,7 @@ def test_bad_labels_are_left_out_and_told(running: Running) -> None:
     running.node.label({**LABELS, "other.example/x": "1", "nvidia.com/bad": "a b"})
     running.wait(lambda: "nvidia.com/gpu.count" in running.server.state.labels)
     assert len(running.server.state.labels) == 1
-    assert running.journal.lines("labels that cannot be applied: other.example/x, nvidia.com/bad")
+    assert running.logger.lines("labels that cannot be applied: other.example/x, nvidia.com/bad")
 
 
 def test_events_of_an_outage_are_bounded(running: Running) -> None:

@@ -75,7 +75,7 @@ def test_after_hours_without_the_api_the_state_is_right_and_the_journal_has_one_
         for _ in range(100):
             node.session.note((note(),))
         node.settle(HOUR_S)
-    assert len(node.journal.lines("connection refused")) == 1
+    assert len(node.logger.lines("connection refused")) == 1
     tries = len(node.calls)
     assert tries < 6 * HOUR_S / (MAX_WAIT_S / 2) + 20
     node.failing = None
@@ -83,7 +83,7 @@ def test_after_hours_without_the_api_the_state_is_right_and_the_journal_has_one_
     node.settle(2 * MAX_WAIT_S)
     assert node.shown() == as_shown(ILL)
     assert [event["count"] for event in node.events.values()] == [600]
-    assert len(node.journal.lines("resolved")) == 1
+    assert len(node.logger.lines("resolved")) == 1
 
 
 def test_a_storm_of_events_does_not_flood_the_api() -> None:
@@ -94,7 +94,7 @@ def test_a_storm_of_events_does_not_flood_the_api() -> None:
             node.session.note((note(f"gpu-{number % 8}", f"at {second}"), note(f"unknown-{second}-{number}")))
         node.settle(1)
     assert len(node.calls) - before <= 20 + 600 / 30 + 2
-    assert node.journal.lines("events were dropped")
+    assert node.logger.lines("events were dropped")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_invalid_event_is_given_up_and_a_forbidden_one_is_not() -> None:
     node.failing = None
     node.settle(HOUR_S)
     assert [event["message"] for event in node.events.values()] == ["m"]
-    assert 'allow verb \\"create\\" on \\"events\\"' in node.journal.text()
+    assert 'allow verb \\"create\\" on \\"events\\"' in node.logger.text()
 
 
 def test_patience_that_is_asked_for_is_given() -> None:
@@ -177,7 +177,7 @@ def test_a_node_that_is_not_there_yet_is_waited_for_and_not_made() -> None:
     node.session.label(LABELS)
     node.settle(HOUR_S)
     assert node.count("patch") == 0
-    assert len(node.journal.lines("there is no such node")) == 1
+    assert len(node.logger.lines("there is no such node")) == 1
     node.exists = True
     node.settle(2 * MAX_WAIT_S)
     assert node.shown() == as_shown(WELL)
@@ -192,11 +192,11 @@ def test_a_label_that_somebody_took_away_comes_back_and_one_that_somebody_owns_i
     node.labels["nvidia.com/gpu.count"] = ("8", "gfd")
     node.settle(1000)
     assert node.labels["nvidia.com/gpu.count"] == ("8", "gfd")
-    assert len(node.journal.lines("nvidia.com/gpu.count (gfd)")) == 1
+    assert len(node.logger.lines("nvidia.com/gpu.count (gfd)")) == 1
     node.labels.clear()
     node.settle(2000)
     assert node.own_labels() == LABELS
-    assert node.journal.lines('msg=resolved topic="labels of others"')
+    assert node.logger.lines('msg=resolved topic="labels of others"')
 
 
 def test_no_label_of_ours_is_left_when_none_is_wanted() -> None:

@@ -133,7 +133,7 @@ def test_crios_own_complaint_stands_in_the_way_once_nothing_of_ours_could_be_the
 
     (problem,) = plan(facts, STACK).problems
 
-    assert (problem.code, problem.hint) == ("engine-config", "put it right, then plan again; to see it: crio config")
+    assert (problem.code, problem.hint) == ("engine-config", "fix it, then plan again; to see it: crio config")
     assert problem.message == "crio on n1 refuses its configuration: level=fatal"
     assert not plan(bare(config_error="level=fatal"), STACK).problems
 

@@ -30,7 +30,7 @@ from plugin.health.store import read_health
 from plugin.kubelet.device_plugin.messages import device_list
 from plugin.kubelet.rpc.codec import encode
 from plugin.kubelet.rpc.status import encode_detail
-from plugin.log import Journal
+from plugin.log import Logger
 from plugin.metrics.counters import Counters
 from plugin.metrics.devices import Attribution, gpu_families, health_family
 from plugin.metrics.exposition import render
@@ -139,7 +139,7 @@ def main(folder: Path, seed: int, rounds: int) -> None:
     pynvml.nvmlEventSetWait_v2 = lambda event_set, wait_ms: wait(event_set, min(wait_ms, 5))  # ends of sessions wait
     for name in names:
         liar.spoil(name)
-    keeper = HealthKeeper(folder / "state", Clock(folder / "module"), Journal())
+    keeper = HealthKeeper(folder / "state", Clock(folder / "module"), Logger())
     observer = Observer(NvmlSource(), DictTree(), Pace(5, 15, 0), clock=lambda: float(next(ticks)), health=keeper)
     for _ in range(rounds):
         liar.only = dice.choice(("", *names, *names))

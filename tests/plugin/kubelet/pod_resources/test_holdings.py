@@ -11,7 +11,7 @@ from lab.kubelet import INIT, SIDECAR, AllocationRefused, Container
 from plugin.errors import KubeletError
 from plugin.kubelet.pod_resources.attribution import Given, PodContainer
 from plugin.kubelet.pod_resources.holdings import DOUBT_S, Held, HoldingsView, Pace
-from plugin.log import Journal
+from plugin.log import Logger
 from tests.plugin.fakes import gpu
 from tests.plugin.kubelet_pods import NodeOfPods, pod, unreachable
 
@@ -200,7 +200,7 @@ class Questions:
 def test_an_answer_that_is_overtaken_does_not_count() -> None:
     async def scenario() -> None:
         kubelet = Questions()
-        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal())
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Logger())
         view.held = Held([given("ended", A)])
         slow = asyncio.ensure_future(view.ask_now(5))
         await kubelet.wait_for(1)
@@ -232,7 +232,7 @@ def test_questions_go_on(holder: tuple[Given, ...], *, is_expected: bool, rests:
             return holder
 
         pace = Pace(after_s=(0.0, 0.0), slow_s=0.0 if not rests else 3600.0)
-        view = HoldingsView(ask, lambda _given, _at: None, lambda: is_expected, Journal(), pace)
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: is_expected, Logger(), pace)
         assert view.is_resting
         view.kubelet_came()
         for _ in range(3 if rests else 10):
@@ -255,7 +255,7 @@ def test_questions_go_on(holder: tuple[Given, ...], *, is_expected: bool, rests:
 def test_an_allocation_leads_to_a_question(pace: Pace) -> None:
     async def scenario() -> None:
         kubelet = Questions()
-        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Logger(), pace)
         view.changed()
         view.changed()
         await asyncio.wait_for(kubelet.wait_for(1), 10)
@@ -268,7 +268,7 @@ def test_each_further_allocation_puts_the_question_off() -> None:
     async def scenario() -> None:
         kubelet = Questions()
         pace = Pace(first_s=3600.0, latest_s=3600.0)
-        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view = HoldingsView(kubelet.ask, lambda _given, _at: None, lambda: False, Logger(), pace)
         view.kubelet_came()
         view.changed()
         for _ in range(10):
@@ -285,7 +285,7 @@ def test_a_silent_kubelet_is_told_once_and_asked_again(caplog: pytest.LogCapture
         async def ask(_deadline_s: float) -> tuple[Given, ...]:
             raise KubeletError("no kubelet", "")
 
-        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Journal())
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Logger())
         for _ in range(3):
             assert not await view.ask_now(1)
         assert view.problem == "no kubelet"
@@ -307,7 +307,7 @@ def test_a_kubelet_that_is_only_late_is_not_told(caplog: pytest.LogCaptureFixtur
             return ()
 
         pace = Pace(after_s=(0.0, 0.0))
-        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Journal(), pace)
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Logger(), pace)
         view.kubelet_came()
         await asyncio.wait_for(is_there.wait(), 10)
         view.stop()

@@ -11,7 +11,7 @@ from plugin.kubelet.device_plugin import api
 from plugin.kubelet.rpc.server import Server
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.kubelet.rpc.status import CallError, Code
-from plugin.log import Journal
+from plugin.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -87,7 +87,7 @@ class Served:
             "/t.T/Repeat": ServerStream(Texts, self.calls.repeat),
             "/t.T/Watch": ServerStream(Text, self.calls.watch),
         }
-        self.server = Server(methods, Journal(), limits)
+        self.server = Server(methods, Logger(), limits)
 
     def run(self, work: Coroutine[Any, Any, Any], timeout_s: float = 20) -> Any:  # noqa: ANN401 - any result
         """Run something in the loop."""

@@ -1,14 +1,14 @@
-"""A journal whose lines a test reads."""
+"""A log whose lines a test reads."""
 
 from __future__ import annotations
 
 import io
 import logging
 
-from plugin.log import Journal, format_line
+from plugin.log import Logger, format_line
 
 
-class WrittenJournal(Journal):
+class WrittenLog(Logger):
     """Keeps every line as it would be printed."""
 
     def __init__(self) -> None:

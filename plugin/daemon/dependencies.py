@@ -1,0 +1,36 @@
+"""What the daemon is given from outside, so that a test can give it something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugin.devices.stall import STALL_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plugin.driver.snapshot import GpuSource
+    from plugin.kubelet.registration.link import Timing
+    from plugin.log import Logger
+    from plugin.metrics.scrape import Telemetry
+    from plugin.settings.node_config import NodeConfig
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The driver, the configuration, the service manager, and the folders of the machine.
+
+    `open_source` makes a source for one session with the driver; `read_telemetry` is called in the driver's thread.
+    """
+
+    open_source: Callable[[], GpuSource]
+    read_config: Callable[[], NodeConfig]
+    logger: Logger
+    notify: Callable[[str], None]
+    timing: Timing
+    read_telemetry: Callable[[], Telemetry]
+    proc_folder: Path = Path("/proc")
+    log_folder: Path = Path("/var/log")
+    stall_s: float = STALL_S

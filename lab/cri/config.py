@@ -138,8 +138,8 @@ def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
 def namespaces(*, host_network: bool = True, first_id: int | None = None) -> cri.NamespaceOption:
     """Return a pod's namespaces, with or without the host's network.
 
-    With `first_id` it has a user namespace (`hostUsers: false`), whose root has that id on the host; such a pod cannot
-    use the host's network.
+    With `first_id` the pod has a user namespace (`hostUsers: false`) whose root has that id on the host; it cannot be
+    on the host's network.
     """
     network = cri.NODE if host_network else cri.POD
     found = cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)

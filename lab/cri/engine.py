@@ -36,7 +36,7 @@ _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
 _NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
-# The answer of a network plugin that makes no interface: pods get an address and the host's network stays as it is.
+# A network plugin that answers with an address and makes no interface: tests leave the host's network alone.
 _ADDRESS = {
     "cniVersion": "1.0.0",
     "interfaces": [{"name": "eth0", "sandbox": "/"}],
@@ -48,7 +48,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Handler:
-    """A runtime handler: runc (by default the first on PATH), a base OCI specification and annotations to pass on."""
+    """A runtime handler: a base OCI specification, annotations to pass on, and a runc other than PATH's."""
 
     base_runtime_spec: Path | None = None
     runc: Path | None = None
@@ -117,8 +117,8 @@ def containerd(  # noqa: PLR0913 - what tests vary of an engine
     """Run containerd from a folder with programs until the block ends; remaining pods are removed.
 
     `runc` is the default handler, `handlers` are added. `version` is that of the configuration file (3 for
-    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network` (containerd 2) pods can
-    have a network namespace, which is empty. Raises EngineError.
+    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network`
+    (containerd 2) pods can have a network namespace of their own, with no interface but loopback. Raises EngineError.
     """
     socket = folder / "containerd.sock"
     config = folder / "config.toml"

@@ -33,7 +33,7 @@ class Program:
 
     ``links`` are further names of ``files[0]``. ``probe`` is a command to run in the finished folder and ``answer``
     a word that it must print. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
-    ``has_c``: part of it is C, which takes a C compiler.
+    ``has_c``: it is partly C, and needs the machine's C compiler.
     """
 
     name: str

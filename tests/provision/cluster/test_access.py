@@ -111,7 +111,7 @@ def test_without_one_of_them_nothing_is_begun_and_it_is_named(stage: Stage, miss
         pytest.fail("it begins all the same")
 
     assert raised.value.message == f"these credentials may not {missing} on {cluster.name}"
-    assert raised.value.hint.endswith(f"what is missing:\n  - {missing.rule}")
+    assert raised.value.hint.endswith(f"missing rules:\n  - {missing.rule}")
 
 
 @pytest.mark.functional

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -38,7 +38,7 @@ class NodeOfPods:
     def __init__(self, count: int, *, lists_ended_pods: bool = False) -> None:
         self.books = Books(lists_ended_pods=lists_ended_pods)
         self.table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
-        self.listings: list[tuple[Given, ...]] = []
+        self.listings: list[tuple[DeviceAssignment, ...]] = []
         self.asked: list[float] = []
         self.answer: Callable[[], bytes] = self.books.list_response
         self.meanwhile: Callable[[], None] = lambda: None  # between the kubelet's decision and the plugin's answer
@@ -54,7 +54,7 @@ class NodeOfPods:
         self.view.stop()
         self._loop.close()
 
-    async def _ask(self, deadline_s: float) -> tuple[Given, ...]:
+    async def _ask(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         self.asked.append(deadline_s)
         return parse_given(self.answer())
 

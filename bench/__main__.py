@@ -1,6 +1,6 @@
-"""``python3 -m bench [NAME ...]``: those benchmarks, or all, on nodes of their own where they need some.
+"""Runs benchmarks: ``python3 -m bench [NAME ...]`` (default: all), booting nodes for those that need them.
 
-Figures are printed with their floor or peer beside them, measured in turn in the same run: these machines are noisy.
+Each figure is printed next to its floor or competitor, measured alternately in the same run, as machines are noisy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BENCHMARKS = (*ALONE, "apply", "cluster")
 
 
 def run(script: str, *arguments: str) -> None:
-    """Run one benchmark where a person can watch it."""
+    """Run one benchmark with its output on the terminal."""
     print(f"\n== {script}", flush=True)
     subprocess.run([sys.executable, "-P", str(HERE / script), *arguments], check=True)
 
@@ -47,7 +47,7 @@ def bench_apply(site: Site) -> None:
 
 
 def bench_on_nodes(names: Sequence[str]) -> None:
-    """Run those that need nodes, and take the nodes away again."""
+    """Run those that need nodes, and remove the nodes afterwards."""
     site = Site("bench")
     try:
         if "apply" in names:
@@ -57,16 +57,16 @@ def bench_on_nodes(names: Sequence[str]) -> None:
             site.destroy()
             run("cluster.py", "--name", site.name)
     finally:
-        Cluster(site.name).down()  # the site too; a script that is interrupted here has no time to clean up itself
+        Cluster(site.name).down()  # the site too; an interrupted script has no time to clean up itself
 
 
 def main() -> int:
-    """Run them; exit status 0, or 1 with the reason."""
+    """Run the benchmarks; exit status 0, or 1 with the reason."""
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; without a name, all")
     names = parser.parse_args().names or BENCHMARKS
     if unknown := sorted(set(names) - set(BENCHMARKS)):
-        parser.error(f"no benchmark {unknown[0]}: known are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark {unknown[0]}: choose from {', '.join(BENCHMARKS)}")
     os.environ["GRAPNEL_PAYLOAD"] = str(HERE.parent / "dist" / "payload")
     try:
         for name in ALONE:

@@ -1,9 +1,9 @@
-"""What an apply with nothing to do costs, beside an empty Ansible run on the same nodes.
+"""Measures an apply with nothing to do, compared with an empty Ansible run on the same nodes.
 
     python bench/apply.py INVENTORY [-f grapnel.yaml] [--rounds 10]
 
-Both are whole processes, started in turn so that a busy machine slows both alike: `grapnel apply --yes` on nodes that
-are as declared (it fails here when they are not), and ansible-runner with one ping per node. The first round of each
+Both are whole processes, started alternately so that load affects both alike: `grapnel apply --yes` on nodes that are
+as declared (else the benchmark fails), and ansible-runner with one ping per node. The first round of each
 opens the ssh connections and is not counted.
 """
 
@@ -52,7 +52,7 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="an apply with nothing to do, beside an empty Ansible run")
+    parser = argparse.ArgumentParser(description="an apply with nothing to do, compared with an empty Ansible run")
     parser.add_argument("inventory", type=Path)
     parser.add_argument("-f", "--file", type=Path, default=Path("grapnel.yaml"), help="declaration")
     parser.add_argument("--rounds", type=int, default=10)
@@ -60,7 +60,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure(command: list[str]) -> float:
-    """Run a command to its end and return the seconds; a failure or a change ends the benchmark."""
+    """Run a command and return its duration in seconds; a failure or a change ends the benchmark."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=900, check=False)
     took = time.monotonic() - began

@@ -1,10 +1,11 @@
-"""What GPU pods and a driver upgrade cost on a real Kubernetes: three nodes, three versions of containerd.
+"""Measures GPU pods and a driver upgrade on a real Kubernetes: three nodes, three versions of containerd.
 
     python bench/cluster.py [--rounds 8] [--upgrades 2] [--name bench]
 
-Registration until allocatable, beside the least possible plugin; pods until they run, with and without the handler and
-a GPU, and the hook's share of it; the time out of service of each node in an upgrade, beside the same swap by hand.
-The cluster is made for it, provisioned by ``grapnel apply``, and removed at the end whatever happens. Needs root.
+Time from registration to allocatable, compared with a minimal plugin; time until pods run, with and without the
+handler and a GPU, and the hook's share of it; time out of service per node in an upgrade, compared with the same swap
+by hand. The cluster is created for it, provisioned by ``grapnel apply``, and removed at the end in any case. Needs
+root.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> int:
     try:
         cluster.down()
         try:
-            cluster.up(DEFAULT)  # with containerd on every node: its log tells of the calls
+            cluster.up(DEFAULT)  # with containerd on every node: its log has the calls
             with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
                 measure(cluster, Path(folder), options)
         finally:

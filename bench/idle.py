@@ -1,6 +1,8 @@
-"""What the node daemon costs while nothing happens, in each state in which a node can wait: wake-ups and CPU.
+"""Measures the idle cost of the node daemon, wake-ups and CPU, in each state in which a node can wait.
 
-Eight simulated GPUs and default settings; all states are measured at once. Run: python3 bench/idle.py [--seconds 40]
+Eight simulated GPUs and default settings; all states are measured at the same time.
+
+Run: python3 bench/idle.py [--seconds 40]
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ RELEASED = "released"
 
 
 def refusing(code: int) -> Machine:
-    """Return a machine whose library begins no session."""
+    """Return a machine on which NVML cannot be initialized."""
     return WHOLE.with_failure("nvmlInitWithFlags", code).with_failure("nvmlInit", code)
 
 
 STATES: dict[str, Machine | None] = {
     "8 GPUs, all healthy": WHOLE,
     "a GPU that does not answer": WHOLE.with_failure("*", GPU_IS_LOST, 3),
-    "XID errors are not heard": WHOLE.with_failure("nvmlEventSetWait", UNKNOWN),
+    "XID events fail": WHOLE.with_failure("nvmlEventSetWait", UNKNOWN),
     "a call that hangs": replace(WHOLE, call_cost_us=3_600_000_000),
     "no library": None,
     "no module": refusing(DRIVER_NOT_LOADED),
@@ -50,12 +52,12 @@ STATES: dict[str, Machine | None] = {
 
 
 def spent(pid: int) -> tuple[int, float]:
-    """Return how often its threads have gone to sleep, and seconds of CPU."""
+    """Return how often the process's threads have gone to sleep, and its CPU time in seconds."""
     return switches(pid), cpu_s(pid)
 
 
 def start(folder: Path, machine: Machine | None, *, is_released: bool) -> subprocess.Popen[bytes]:
-    """Start the daemon as it is shipped on a node below a folder."""
+    """Start the daemon as installed on nodes, with its state below a folder."""
     for name in ("lib", "dev", "state"):
         (folder / name).mkdir(parents=True)
     for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{minor}" for minor in range(8))):

@@ -1,7 +1,7 @@
-"""What it costs to plan nodes in a process with limits, beside the same plans made in this one.
+"""Measures planning nodes in a process with limits, compared with the same plans in this process.
 
-Both in turn, in each round, from the facts of a real node with its driver and engine. The first plan of a new process
-has its start in it. Run: python3 bench/planning.py [--nodes 100] [--rounds 10]
+Both alternate in each round, with the facts of a real node with driver and engine. The first plan of a new process
+includes its start. Run: python3 bench/planning.py [--nodes 100] [--rounds 10]
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STACK = StackSpec(driver=Driver(version="550.163.01"))
 
 
 def cpu_s() -> float:
-    """Return the CPU time of this process and of those that it has ended."""
+    """Return the CPU time of this process and of its terminated children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def measure(work: Callable[[], None]) -> tuple[float, float]:
-    """Return the seconds on the clock and of CPU."""
+    """Return wall and CPU time in seconds."""
     began, spent = time.monotonic(), cpu_s()
     work()
     return time.monotonic() - began, cpu_s() - spent
@@ -50,7 +50,7 @@ def measure(work: Callable[[], None]) -> tuple[float, float]:
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="plans in a process with limits, beside plans in this one")
+    parser = argparse.ArgumentParser(description="plans in a process with limits, compared with plans in this one")
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
@@ -69,7 +69,7 @@ def main() -> int:
 
     rounds = [(measure(here), measure(within_limits)) for _ in range(args.rounds)]
     print(f"{args.nodes} nodes, {args.rounds} rounds, median   wall ms a node   CPU ms a node")
-    for index, title in enumerate(("in this process", "in one with limits")):
+    for index, title in enumerate(("in this process", "in a process with limits")):
         wall, cpu = (1000 * median(each[index][kind] for each in rounds) / args.nodes for kind in (0, 1))
         print(f"{title:30} {wall:17.2f} {cpu:15.2f}")
     return 0

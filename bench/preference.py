@@ -1,6 +1,6 @@
-"""What a choice of GPUs costs: CPU time of one preferred allocation, for every size, on machines of 8, 16 and 64 GPUs.
+"""Measures the CPU time of one preferred allocation, for every size, on machines with 8, 16 and 64 GPUs.
 
-The daemon takes the topology once, so a slow driver is not in these figures; `bench/plugin.py --nvml-call-us 20` has
+The daemon reads the topology once, so a slow driver is not in these figures; `bench/plugin.py --nvml-call-us 20` has
 the whole call over the kubelet's socket. Run: python3 bench/preference.py [--rounds 20]
 """
 
@@ -32,17 +32,17 @@ _SWITCHED = (NvLink(Remote.SWITCH, ""),) * 12
 
 
 def tree(one: int, other: int) -> Level:
-    """Pairs below a switch, fours behind a host bridge, eights at a NUMA node: as in real machines."""
+    """Pairs below a switch, fours behind a host bridge, eights on a NUMA node, as in real machines."""
     return _LEVELS[min((one ^ other).bit_length(), len(_LEVELS)) - 1]
 
 
 def tangle(one: int, other: int) -> Level:
-    """Levels without any order: no machine is like this, and nothing can be said without trying."""
+    """Random levels: unlike any machine, so that the search has no structure to use."""
     return _LEVELS[(min(one, other) * 7 + max(one, other) * 13 + one * other) % len(_LEVELS)]
 
 
 def topology(count: int, level: Callable[[int, int], Level], *, switched: bool) -> Topology:
-    """Return a machine of this many GPUs."""
+    """Return a machine with this many GPUs."""
     ids = [f"GPU-{index:02}" for index in range(count)]
     pairs = [(one, other) for one in range(count) for other in range(one + 1, count)]
     facts = LinkFacts(
@@ -53,7 +53,7 @@ def topology(count: int, level: Callable[[int, int], Level], *, switched: bool) 
 
 
 def measure(table: AllocationTable, size: int, rounds: int) -> tuple[float, Preference]:
-    """Return the median of the CPU time of a call in milliseconds, and its answer."""
+    """Return the median CPU time of a call in milliseconds, and its result."""
     free, taken = list(table.entries), []
     for _ in range(rounds):
         start = time.process_time_ns()
@@ -63,7 +63,7 @@ def measure(table: AllocationTable, size: int, rounds: int) -> tuple[float, Pref
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print a row for each machine, and below it the sizes whose answer was bounded."""
+    """Print a row for each machine, and below it the sizes whose answer was approximate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args(argv).rounds
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(
                 f"{name:8} {count:2} GPUs  p50 of size 1, 2, 3, 4: "
                 + " ".join(f"{found[size][0]:6.2f}" for size in (1, 2, 3, 4))
-                + f" ms; slowest {found[slowest][0]:.2f} (size {slowest}); bounded: {len(bounded)} of {count};"
+                + f" ms; slowest {found[slowest][0]:.2f} (size {slowest}); approximate: {len(bounded)} of {count};"
                 f" topology once: {once:.1f} ms"
             )
 

@@ -1,6 +1,6 @@
 """``python3 -m lab VERB``: sites and nodes, base trees and package folders from a shell.
 
-Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``sh`` exits with what the command on the node said.
+Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``sh`` exits with the status of the command on the node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Describe the verbs; one function of this module each."""
-    parser = argparse.ArgumentParser(prog="lab", description="a GPU machine without a GPU")
+    parser = argparse.ArgumentParser(prog="lab", description="simulated GPU machines")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     _add_node_verbs(verbs)
     _add_site_verbs(verbs)
@@ -61,13 +61,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     table: tuple[tuple[str, Callable[[argparse.Namespace], int | None], str], ...] = (
-        ("up", up, "make a node, or start it again, and wait until it is ready"),
+        ("up", up, "create or start a node, and wait until it is ready"),
         ("down", down, "power a node off; its disk stays"),
         ("remove", remove, "delete a node"),
         ("reboot", reboot, "reboot a node and wait until it is ready"),
-        ("crash", crash, "take the power away from a node"),
+        ("crash", crash, "cut a node's power"),
         ("console", console, "print a node's console log"),
-        ("gpus", gpus, "look at a node's GPUs, or change what NVML says of them (show, set, xid, …)"),
+        ("gpus", gpus, "show a node's GPUs, or change what NVML reports about them (show, set, xid, …)"),
         ("sh", shell, "run a command on a node, or log in"),
     )
     for name, verb, text in table:
@@ -81,15 +81,15 @@ def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
             added.add_argument("--model", choices=sorted(MODELS))
             added.add_argument("--driver-module", metavar="VERSION", help="kernel module loaded at boot")
         if name == "gpus":
-            added.add_argument("arguments", nargs=argparse.REMAINDER, help="of lab.nvml.tool; default: show")
+            added.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of lab.nvml.tool; default: show")
         if name == "sh":
             added.add_argument("command", nargs=argparse.REMAINDER)
 
 
 def _add_site_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     table: tuple[tuple[str, Callable[[argparse.Namespace], int | None], str], ...] = (
-        ("destroy", destroy, "remove a site with everything that it made"),
-        ("inventory", inventory, "print where a site's Ansible inventory is"),
+        ("destroy", destroy, "remove a site and everything that belongs to it"),
+        ("inventory", inventory, "print the path of a site's Ansible inventory"),
     )
     for name, verb, text in table:
         added = verbs.add_parser(name, help=text)
@@ -99,7 +99,7 @@ def _add_site_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def up(options: argparse.Namespace) -> None:
-    """Make or start a node; a node that exists may be started without saying again what it is."""
+    """Create or start a node; an existing node can be started without repeating its specification."""
     site = Site(options.site)
     asked = {key: getattr(options, key) for key in ("suite", "gpus", "model", "driver_module")}
     given = {key: value for key, value in asked.items() if value is not None}
@@ -126,7 +126,7 @@ def reboot(options: argparse.Namespace) -> None:
 
 
 def crash(options: argparse.Namespace) -> None:
-    """Take the power away from a node."""
+    """Cut a node's power."""
     Site(options.site).crash(options.node)
 
 
@@ -144,7 +144,7 @@ def shell(options: argparse.Namespace) -> int:
 
 
 def gpus(options: argparse.Namespace) -> int:
-    """Hand over to the simulated NVML's own tool, with the library of the node."""
+    """Run the simulated NVML's command line with the library of the node."""
     library = Site(options.site).node(options.node).nvml_library
     command = [sys.executable, "-m", "lab.nvml.tool", str(library), *(options.arguments or ["show", "gpu"])]
     return subprocess.run(command, check=False).returncode
@@ -164,12 +164,12 @@ def inventory(options: argparse.Namespace) -> None:
 
 
 def status(_: argparse.Namespace) -> None:
-    """List sites and nodes, and what sites left behind whose folder is gone."""
+    """List sites and nodes, and leftovers of sites whose folder is gone."""
     for site in known_sites():
         print(f"site {site.name} ({site.folder})")
         try:
             print_nodes(site)
-        except SiteError as error:  # made by another version of the laboratory
+        except SiteError as error:  # made by another version of the lab
             print(f"  {error} (python3 -m lab destroy --site {site.name})")
     for bridge, folder in lost_sites().items():
         print(f"left over: {bridge} of {folder} (python3 -m lab destroy --site {bridge.removeprefix('gn-')})")
@@ -189,12 +189,12 @@ def tree(options: argparse.Namespace) -> None:
 
 
 def package_folder(options: argparse.Namespace) -> None:
-    """Make a package folder."""
+    """Build a package folder."""
     print(bundle.ensure(options.suite).folder)
 
 
 def go_program(options: argparse.Namespace) -> None:
-    """Build a Go program; where it is goes to stdout, how far the build is to stderr."""
+    """Build a Go program; print its folder to stdout and the progress to stderr."""
     print(golang.PROGRAMS[options.program](say=lambda line: print(line, file=sys.stderr, flush=True)))
 
 

@@ -1,4 +1,4 @@
-"""Pods on a node of the laboratory, created through the engine's CRI socket as a kubelet creates them."""
+"""Creates pods on a lab node through the engine's CRI socket, as a kubelet does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SOCKET = Path("run/containerd/containerd.sock")
 LOG_DIR = Path("/var/log/pods")
-TRANSFER = "/var/lib/containerd/import.tar"  # on the node's disk: overlayfs on overlayfs is refused elsewhere
+TRANSFER = "/var/lib/containerd/import.tar"  # on disk: overlayfs on overlayfs is refused elsewhere
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Pods:
     cri: Cri
 
     def load_images(self, names: Sequence[str] = images.NAMES) -> None:
-        """Import the laboratory's images into the node's containerd."""
+        """Import the lab's images into the node's containerd."""
         for name in names:
             transfer = self.node.root / TRANSFER.lstrip("/")
             shutil.copyfile(images.archive(name), transfer)
@@ -39,7 +39,7 @@ class Pods:
             transfer.unlink()
 
     def run(self, spec: ContainerSpec, *, handler: str = "nvidia", assignment: Assignment | None = None) -> Finished:
-        """Run one container in a pod of its own to its end; what was allocated is added as the kubelet adds it."""
+        """Run one container in its own pod to its end, with its allocation added as by the kubelet."""
         pod = self.cri.run_pod(f"{spec.name}-pod", handler=handler, privileged=spec.privileged)
         try:
             config = (
@@ -52,6 +52,6 @@ class Pods:
 
 @contextmanager
 def pods_on(node: Node) -> Iterator[Pods]:
-    """Talk to the containerd of a running node."""
+    """Return a client of a running node's containerd."""
     with Cri(node.root / SOCKET, log_dir=LOG_DIR, engine_root=node.root) as cri:
         yield Pods(node, cri)

@@ -1,9 +1,9 @@
-"""promtool, which reads alert rules as Prometheus does: taken out of Debian's `prometheus`, which is not installed.
+"""Provides promtool, which checks alert rules, from Debian's `prometheus` package without installing it.
 
-The package wants 96 MB and twelve others on the machine; the one program is 48 MB in the cache and needs libc alone.
-apt fetches it from the mirrors that this machine has, and holds it against their signed lists.
+The package would install 96 MB and twelve others on the machine; the program alone takes 48 MB in the cache and needs
+only libc. apt fetches it from this machine's mirrors, and verifies it with their signed lists.
 
-    python3 -m lab.promtool    print its path, fetched now if the cache has none
+    python3 -m lab.promtool    print its path, downloading it if it is not in the cache
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PACKAGE = "prometheus"
 MEMBER = "./usr/bin/promtool"
 FETCH_TIMEOUT_S = 600.0
 PROBE_TIMEOUT_S = 60.0
-# As root: apt's own user may not write into a folder of the cache.
+# As root: apt's own user may not write to a folder in the cache.
 APT = ("apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "DPkg::Lock::Timeout=120")
 
 
 def find() -> Path | None:
-    """Return the machine's promtool, else the cache's; None where there is neither. Fetches nothing."""
+    """Return the machine's promtool, else the cached one; None if there is neither. Downloads nothing."""
     on_path = shutil.which("promtool")
     if on_path is not None:
         return Path(on_path)
@@ -36,7 +36,7 @@ def find() -> Path | None:
 
 
 def ensure() -> Path:
-    """Return promtool, fetched now if it is nowhere (19 MB). Raises LabError."""
+    """Return promtool, downloading it if necessary (19 MB). Raises LabError."""
     found = find()
     if found is not None:
         return found
@@ -52,21 +52,21 @@ def _kept() -> Path:
 
 
 def _fetch(kept: Path) -> None:
-    """Unpack the program beside its place, see that it runs, and rename it."""
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=kept.parent) as room:
-        _download(Path(room))
-        debs = list(Path(room).glob(f"{PACKAGE}_*.deb"))
+    """Unpack the program into a temporary folder, check that it runs, and rename it."""
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=kept.parent) as folder:
+        _download(Path(folder))
+        debs = list(Path(folder).glob(f"{PACKAGE}_*.deb"))
         if len(debs) != 1:
             raise LabError(f"apt-get gave {len(debs)} packages {PACKAGE} instead of one")
-        unpack(debs[0], Path(room))
-        program = Path(room) / MEMBER
+        unpack(debs[0], Path(folder))
+        program = Path(folder) / MEMBER
         run([str(program), "--version"], timeout_s=PROBE_TIMEOUT_S)
         program.rename(kept)
 
 
-def _download(room: Path) -> None:
-    """Have apt download the package; lists that are missing or old are fetched first, and only then."""
-    download = ["env", "-C", str(room), *APT, "download", PACKAGE]
+def _download(folder: Path) -> None:
+    """Make apt download the package; missing or outdated lists are fetched first."""
+    download = ["env", "-C", str(folder), *APT, "download", PACKAGE]
     try:
         run(download, timeout_s=FETCH_TIMEOUT_S)
     except CommandError:
@@ -74,10 +74,10 @@ def _download(room: Path) -> None:
         run(download, timeout_s=FETCH_TIMEOUT_S)
 
 
-def unpack(deb: Path, room: Path) -> None:
-    """Unpack promtool alone out of a package. Raises CommandError for a package without it."""
+def unpack(deb: Path, folder: Path) -> None:
+    """Unpack only promtool from a package. Raises CommandError for a package without it."""
     script = 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" "$3"'
-    run(["sh", "-c", script, "sh", str(deb), str(room), MEMBER], timeout_s=PROBE_TIMEOUT_S)
+    run(["sh", "-c", script, "sh", str(deb), str(folder), MEMBER], timeout_s=PROBE_TIMEOUT_S)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A bug that spoiled one thing and not the run: told in a line, with its traceback for whoever asks for it."""
+"""Describes a bug that spoiled one thing and not the run, in a line; its traceback is for whoever asks."""
 
 from __future__ import annotations
 

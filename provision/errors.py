@@ -36,6 +36,6 @@ class GrapnelError(Exception):
 
 
 class UsageError(GrapnelError):
-    """The command line asks for something that cannot be meant."""
+    """The command line is wrong."""
 
     exit_code = ExitCode.USAGE

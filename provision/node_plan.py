@@ -1,7 +1,7 @@
-"""The node plan: what one node needs, in order of execution, with a reason and a disruption class each.
+"""Defines the node plan: what one node needs, in order of execution, with a reason and a disruption class each.
 
 Values only; the contract is ``docs/contracts/node-plan``. How a plan is shown belongs to ``provision.report``, how it
-is carried out to the roles.
+is applied to the roles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Disruption(StrEnum):
 
 
 class Role(StrEnum):
-    """The Ansible roles that carry items out, in the order in which they run."""
+    """The Ansible roles that apply items, in the order in which they run."""
 
     DRIVER = "driver"
     RUNTIME = "runtime"
@@ -82,7 +82,7 @@ class PackageVersion(msgspec.Struct, frozen=True, order=True):
 class FileContent(msgspec.Struct, frozen=True):
     """One file that a role writes; owner is always root.
 
-    ``withheld``: this copy of the plan is for people, and the text is left out of it. It cannot be carried out.
+    ``withheld``: this copy of the plan is for people, and the text is left out of it. It cannot be applied.
     """
 
     path: str
@@ -112,7 +112,8 @@ class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of the role ``runtime``; an empty ``runtime_hook_archive`` leaves the installed hook alone.
 
-    With ``runtime_reload`` the service is reloaded where it would be restarted; an empty ``runtime_service`` is none.
+    With ``runtime_reload`` the service is reloaded where it would be restarted; ``runtime_service`` is empty for
+    an engine that is no service.
     """
 
     runtime_engine: str

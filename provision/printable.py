@@ -1,4 +1,4 @@
-r"""Text from elsewhere, made fit to be shown: nothing in it moves the cursor, hides, reorders or adds a line. Pure.
+r"""Makes text from elsewhere fit to be shown: nothing in it moves the cursor, hides, reorders or adds a line. Pure.
 
 Node names, versions, paths, process names and messages come from machines that may belong to somebody else by now, and
 what a person consents to is read off a terminal. A character that does more than take its cells is spelled out, as

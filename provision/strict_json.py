@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, read into a type: within limits, and so that every reader sees the same document.
+"""Reads JSON that somebody else wrote into a type: within limits, and so that every reader sees the same document.
 
 msgspec by itself skips what it does not know unread and lets the last of two equal keys win.
 """
@@ -24,7 +24,7 @@ class MalformedError(ValueError):
 def decode(data: bytes, kind: type[T], *, limit_bytes: int) -> T:
     """Return the document as a ``kind``; raises `MalformedError` with the path of the first value that is wrong."""
     if len(data) > limit_bytes:
-        raise MalformedError(f"{len(data):,} bytes, and at most {limit_bytes:,} are read")
+        raise MalformedError(f"it has {len(data):,} bytes, more than the limit of {limit_bytes:,}")
     try:
         value = msgspec.json.decode(data, type=kind)
         json.loads(data.decode("utf-8"), object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
@@ -46,7 +46,7 @@ def as_bytes(data: object) -> bytes:
         text = data if isinstance(data, str) else json.dumps(data, allow_nan=False)
         return text.encode()
     except (TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise MalformedError(f"not a document of JSON: {printable(str(error), limit=_LONGEST)}") from error
+        raise MalformedError(f"not a JSON document: {printable(str(error), limit=_LONGEST)}") from error
 
 
 def _require_unique(pairs: list[tuple[str, object]]) -> None:
@@ -59,4 +59,4 @@ def _require_unique(pairs: list[tuple[str, object]]) -> None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise MalformedError(f"{name} is not a number of JSON")
+    raise MalformedError(f"{name} is not a JSON number")

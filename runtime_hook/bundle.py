@@ -16,6 +16,11 @@ from runtime_hook.values import value
 
 HOOK_NAME = "grapnel-hook"
 INJECTION_BY_CDI = "cdi"  # among the arguments of the hook that our CDI file adds
+ALLOCATION_ANNOTATION = "grapnel.dev/allocation"
+# CRI-O alone writes this one, for every container; Podman writes some of its other keys.
+CRIO_CONTAINER_ANNOTATIONS = "io.kubernetes.cri-o.Annotations"
+_CONTAINERD_MARK = "io.kubernetes.cri.container-type"  # containerd's CRI writes it for every container
+_NO_BUNDLE = "/"
 STATE_LIMIT_BYTES = 4 << 20
 CONFIG_LIMIT_BYTES = 16 << 20
 _CAP_SYS_ADMIN = "CAP_SYS_ADMIN"
@@ -63,7 +68,8 @@ class ContainerConfig:
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
     has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's; ``cgroup`` is as the engine
-    wrote it.
+    wrote it; ``is_restored`` that its annotations come from a checkpoint image, not from the kubelet. ``engine_user``
+    stands in no file: it is the user who runs a rootless engine, None for root's.
     """
 
     rootfs: str
@@ -76,6 +82,8 @@ class ContainerConfig:
     user: int = 0
     has_cdi_hook: bool = False
     cgroup: str = ""
+    is_restored: bool = False
+    engine_user: int | None = None
 
 
 def read_state(descriptor: int) -> State:
@@ -109,24 +117,57 @@ def parse_state(data: bytes) -> State:
     return state
 
 
-def read_container(bundle: str) -> ContainerConfig:
-    """Read a bundle's configuration."""
-    return read_container_file(bundle + "/config.json", bundle)
+def read_container(state: State, engine_user: int | None = None) -> ContainerConfig:
+    """Read the configuration of the container that this hook was started for.
+
+    crun (1.8 to 1.29 at least; containers/crun pull request 2263) reports its working directory as the bundle, and
+    has left it for ``/`` by the time of its hooks where the container has a user namespace and devices.
+    """
+    bundle = state.bundle
+    if bundle == _NO_BUNDLE:
+        from runtime_hook.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
+
+        bundle = find_bundle(read_runtime_call(), state.id)
+    container = read_container_file(f"{bundle}/config.json", bundle, engine_user)
+    if bundle != state.bundle and container.rootfs != os.path.join(bundle, state.root):
+        raise StateError(f"{bundle}/config.json is about the root {container.rootfs}, the runtime about {state.root}")
+    return _with_restore(container) if _may_be_a_checkpoints(container) else container
 
 
-def read_container_file(path: str, bundle: str) -> ContainerConfig:
+def _may_be_a_checkpoints(container: ContainerConfig) -> bool:
+    """Tell whether something counts in a container of Kubernetes that a checkpoint image can have written.
+
+    CRI-O 1.25 and containerd 2.1 take the container's annotations out of such an image in place of the kubelet's.
+    """
+    annotations = container.annotations
+    if CRIO_CONTAINER_ANNOTATIONS in annotations:
+        return True
+    return _CONTAINERD_MARK in annotations and (container.has_cdi_hook or ALLOCATION_ANNOTATION in annotations)
+
+
+def _with_restore(container: ContainerConfig) -> ContainerConfig:
+    from runtime_hook.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
+
+    if not is_restore(read_runtime_call()):
+        return container
+    return ContainerConfig(**{**vars(container), "is_restored": True})
+
+
+def read_container_file(path: str, bundle: str, engine_user: int | None = None) -> ContainerConfig:
     """Read a configuration file whose relative root path counts from the bundle."""
     try:
         data = read_regular(path, CONFIG_LIMIT_BYTES, StateError)
     except FileNotFoundError:
         raise StateError(f"{path} does not exist") from None
     try:
-        return parse_container(loads(data), bundle, path)
+        return parse_container(loads(data), bundle, path, engine_user)
     except ValueError as reason:
         raise StateError(f"{path}: {reason}") from reason
 
 
-def parse_container(content: object, bundle: str, where: str = "config.json") -> ContainerConfig:
+def parse_container(
+    content: object, bundle: str, where: str = "config.json", engine_user: int | None = None
+) -> ContainerConfig:
     """Turn a parsed ``config.json`` into what the hook needs of it."""
     document = Document(content, where, StateError)
     process = document.child("process")
@@ -149,6 +190,7 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         user=_host_user(process.child("user").number("uid", 0), linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
         cgroup=linux.text("cgroupsPath", ""),
+        engine_user=engine_user,
     )
 
 

@@ -8,14 +8,13 @@ which one it is tells the container's cgroup: its name is made of the engine's w
 
 from __future__ import annotations
 
+from runtime_hook.bundle import CRIO_CONTAINER_ANNOTATIONS
 from runtime_hook.errors import HookError
 from runtime_hook.reading import read_regular
 from runtime_hook.values import value
 
 CONTAINERD_KEYS = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name")
 CRIO_KEYS = ("io.kubernetes.pod.namespace", "io.kubernetes.pod.name")
-# CRI-O alone writes this one, for every container; Podman writes some of its other keys.
-_CRIO_MARK = "io.kubernetes.cri-o.Annotations"
 _UID_MAP = "/proc/self/uid_map"
 _UID_MAP_FIELDS = 3
 _SYSTEMD_WORDS = 3  # slice, prefix and name of a scope
@@ -31,7 +30,7 @@ class Origin:
 
 def find_origin(annotations: dict[str, str], cgroup: str = "") -> Origin:
     """Return where a container comes from by the annotations and ``linux.cgroupsPath`` of its ``config.json``."""
-    is_crio = is_crio_cgroup(cgroup) if cgroup else _CRIO_MARK in annotations
+    is_crio = is_crio_cgroup(cgroup) if cgroup else CRIO_CONTAINER_ANNOTATIONS in annotations
     if is_crio and not cgroup and CONTAINERD_KEYS[0] in annotations:
         return Origin()  # it seems to come from both engines, and nothing tells which one it is
     namespace, pod = CRIO_KEYS if is_crio else CONTAINERD_KEYS

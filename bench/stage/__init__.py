@@ -1,1 +1,1 @@
-"""What ``bench/cluster.py`` measures on a real Kubernetes, a module for each table."""
+"""Takes the measurements of ``bench/cluster.py`` on a real Kubernetes, one module per table."""

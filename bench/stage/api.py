@@ -1,7 +1,7 @@
-"""The API server as one client sees it: calls on an open connection, and watches with the moment of each event.
+"""Calls the API server on an open connection, and watches objects with the time of each event.
 
-Raw HTTP and JSON: what a generated client does with an object would be measured too. Moments are of CLOCK_MONOTONIC,
-which the nodes share with this machine.
+Raw HTTP and JSON, because a generated client's work would be measured too. Times are of CLOCK_MONOTONIC, which the
+nodes share with this machine.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Seen:
 
 
 class Client:
-    """Calls, one after the other, on a connection that stays open."""
+    """Sequential calls on a connection that stays open."""
 
     def __init__(self, api: Api) -> None:
         self._connection = api.connection()
 
     def call(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Make one call; an object that is not there is an empty answer. Raises ``ClusterError``."""
+        """Make one call; a missing object is an empty result. Raises ``ClusterError``."""
         headers = {"Content-Type": "application/json"}
         self._connection.request(method, path, json.dumps(body) if body else None, headers)
         response = self._connection.getresponse()
@@ -64,11 +64,11 @@ class Client:
         return answer
 
     def create_pod(self, manifest: Object) -> None:
-        """Make a pod."""
+        """Create a pod."""
         self.call("POST", PODS, manifest)
 
     def delete_pod(self, name: str) -> None:
-        """Ask for a pod's end."""
+        """Delete a pod."""
         self.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": GRACE_S})
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Client:
 
 
 class Watch:
-    """All events of a list of objects since it was made."""
+    """All events of a list of objects since the watch began."""
 
     def __init__(self, api: Api, path: str) -> None:
         listed = Client(api).call("GET", path)
@@ -90,15 +90,15 @@ class Watch:
         self._reader.start()
 
     def mark(self) -> int:
-        """Return a place from which ``wait`` and ``since`` can begin."""
+        """Return a position from which ``wait`` and ``since`` can begin."""
         return len(self._events)
 
     def since(self, mark: int) -> list[Seen]:
-        """Return the events from a place on."""
+        """Return the events from a position on."""
         return self._events[mark:]
 
     def wait(self, what: str, is_so: Callable[[Seen], bool], mark: int) -> Seen:
-        """Return the first event from ``mark`` on of which something is so. Raises ``ClusterError``, bounded."""
+        """Return the first matching event from ``mark`` on. Raises ``ClusterError`` after a time limit."""
         deadline = time.monotonic() + WAIT_S
         with self._changed:
             while True:
@@ -114,14 +114,14 @@ class Watch:
     def close(self) -> None:
         """End the watch."""
         if self._connection.sock is not None:
-            with suppress(OSError):  # the server was first
+            with suppress(OSError):  # the server closed it first
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._reader.join()
         self._connection.close()
 
     def _read(self) -> None:
         response = self._connection.getresponse()
-        with suppress(OSError, http.client.HTTPException):  # however a watch ends, it has ended
+        with suppress(OSError, http.client.HTTPException):  # it does not matter how a watch ends
             while line := response.readline():
                 moment = time.monotonic()
                 event = json.loads(line)

@@ -1,4 +1,4 @@
-"""The least that a kubelet takes for a device plugin: the floor of the way from registration to the API."""
+"""Serves a minimal device plugin: the floor for the time from registration to the API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BarePlugin:
         self._server.add_insecure_port(self._address.target)
 
     def start(self) -> float:
-        """Serve and register; return the moment at which the kubelet had accepted."""
+        """Serve and register; return the time at which the kubelet had accepted."""
         self._server.start()
         kubelet = SocketAddress(self._folder, KUBELET_SOCKET)
         with grpc.insecure_channel(kubelet.target, options=_OPTIONS) as channel:
@@ -57,7 +57,7 @@ class BarePlugin:
         return moment
 
     def stop(self) -> None:
-        """End the stream, as a plugin that is stopped."""
+        """End the stream, like a plugin that is stopped."""
         self._is_over.set()
         self._server.stop(0).wait(TIMEOUT_S)
         self._address.close()

@@ -1,4 +1,4 @@
-"""The floor of a swap: the same packages and the module, on one node, by the node's own tools and nothing else."""
+"""Measures the floor of a swap: the same packages and module, on one node, only with the node's own tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Packages = dict[str, str]  # name -> version
 
 @dataclass(frozen=True)
 class Swap:
-    """Seconds of one swap by hand."""
+    """Durations of one swap by hand, in seconds."""
 
     packages_s: float
     module_s: float
@@ -32,12 +32,12 @@ def installed(node: Node) -> Packages:
 
 
 def changed(before: Packages, after: Packages) -> Packages:
-    """Return the versions that packages had ``before``, of those that have another one ``after``."""
+    """Return the ``before`` versions of the packages that have another version ``after``."""
     return {name: version for name, version in before.items() if after.get(name, version) != version}
 
 
 def swap(node: Node, packages: Packages, module: str) -> Swap:
-    """Bring a node, of which nobody uses a GPU, to these packages and this module; only that is timed."""
+    """Bring a node whose GPUs are not in use to these packages and this module; only that is timed."""
     node.install_module(module)
     node.run([LAUNCHER, "release", "--json"])
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""What containerd says of its calls: when each began and ended, to the nanosecond, from its own log.
+"""Reads from containerd's log when each CRI call began and ended, to the nanosecond.
 
-The container statuses of Kubernetes have seconds only.
+Kubernetes' container statuses only have seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node
 
 _LINE = re.compile(r'^time="(?P<time>[^"]+)" level=info msg="(?P<text>.*)"$')
-# The first forms are those of containerd 1.x, the second one is containerd 2's; a call ends with a line like its first.
+# The first alternatives are for containerd 1.x, the second for containerd 2; a call's last line is like its first.
 _CALLS = {
     "sandbox": re.compile(r'RunPodSandbox for (?:&PodSandboxMetadata\{Name:|name:\\")(?P<name>[\w.-]+)'),
     "create": re.compile(r'CreateContainer within sandbox \\"(?P<name>\w+)\\" for '),
@@ -34,13 +34,13 @@ class Call:
 
     @property
     def took_s(self) -> float:
-        """How long it took."""
+        """The duration in seconds."""
         return self.ended - self.began
 
 
 @dataclass(frozen=True)
 class Start:
-    """The calls that made one pod with one container; ``container`` is its id."""
+    """The calls that created one pod with one container; ``container`` is its id."""
 
     container: str
     sandbox: Call
@@ -49,7 +49,7 @@ class Start:
 
 
 def read_starts(node: Node) -> dict[str, Start]:
-    """Return the starts of pods with one container by the pod's name, as far as they came to their end."""
+    """Return the completed starts of pods with one container, by pod name."""
     argv = ["journalctl", "--unit", "containerd", "--boot", "--output", "cat", "--no-pager"]
     return parse_starts(node.run(argv).stdout, time.time() - time.monotonic())
 
@@ -67,7 +67,7 @@ def parse_starts(log: str, offset_s: float) -> dict[str, Start]:
 
 
 def _parse_calls(log: str, offset_s: float) -> dict[tuple[str, str], Call]:
-    """Return the calls that ended, by what was called and for what."""
+    """Return the completed calls, by method and object."""
     began: dict[tuple[str, str], float] = {}
     calls: dict[tuple[str, str], Call] = {}
     for line in log.splitlines():

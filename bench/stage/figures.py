@@ -1,4 +1,4 @@
-"""Figures as a table has them: minimum, median, maximum."""
+"""Summarizes figures for tables: minimum, median, maximum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Name = TypeVar("_Name")
 
 @dataclass(frozen=True)
 class Spread:
-    """Minimum, median and maximum of some figures, all of one unit."""
+    """Minimum, median and maximum of figures of one unit."""
 
     low: float
     mid: float
@@ -22,7 +22,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """Return the spread of at least one figure."""
+        """Return the spread of one or more figures."""
         known = list(values)
         return cls(min(known), median(known), max(known))
 
@@ -32,10 +32,10 @@ class Spread:
 
 
 def in_turn(names: Sequence[_Name], turn: int) -> list[_Name]:
-    """Return the names in the order of a turn, so that load and what came before meet all alike.
+    """Return the names in the order of a round, so that load and predecessors affect all alike.
 
-    Over as many turns as there are names each is at each place once; for an even number of names, each also comes
-    after each other one once (a Williams square).
+    Over as many rounds as there are names, each is in each position once; for an even number of names, each also
+    follows each other one once (a Williams square).
     """
     count = len(names)
     zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]

@@ -1,7 +1,7 @@
-"""How soon a pod runs, with and without the runtime handler, with and without a GPU, on each engine.
+"""Measures how soon a pod runs, with and without the runtime handler, with and without a GPU, on each engine.
 
-One pod at a time. What a pod's way consists of is known from the watch of one client and from the engine's log; the
-hook runs inside of StartContainer, and nothing else there differs between a pod with and one without the handler.
+One pod at a time. The phases of a start come from the watch of one client and from the engine's log; the hook runs
+inside StartContainer, and nothing else there differs between pods with and without the handler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MS = 1000
 
 @dataclass(frozen=True)
 class _Timed:
-    """One pod as the client saw it: moments, and what the node's CPUs did until it ran."""
+    """One pod as seen by the client: times, and the node's CPU time until it ran."""
 
     pod: str
     kind: str
@@ -50,13 +50,13 @@ class _Timed:
 
 @dataclass(frozen=True)
 class Run:
-    """One pod: what the client saw, and what the engine did between."""
+    """One pod: the client's view, and the engine's calls in between."""
 
     seen: _Timed
     engine: Start
 
     def parts(self) -> dict[str, float]:
-        """Return the way's parts in its order, in seconds; their sum is the whole."""
+        """Return the phases of the start in order, in seconds; their sum is the whole."""
         seen, engine = self.seen, self.engine
         between = engine.create.began - engine.sandbox.ended + engine.start.began - engine.create.ended
         return {
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """Seconds from the request to create it to the event that it runs."""
+        """Seconds from the create request to the event that it runs."""
         return self.seen.running - self.seen.created
 
 
@@ -79,7 +79,7 @@ Samples = dict[str, list[Run]]  # by kind
 
 
 def measure(nodes: list[Node], client: Client, watch: Watch, rounds: int) -> dict[str, Samples]:
-    """Return the pods by node; nodes and kinds take turns in an order that is another one each round."""
+    """Return the pods by node; nodes and kinds alternate in an order that changes each round."""
     timed: dict[str, list[_Timed]] = {node.name: [] for node in nodes}
     by_name = {node.name: node for node in nodes}
     for number in range(rounds + WARM_UP):
@@ -93,14 +93,14 @@ def measure(nodes: list[Node], client: Client, watch: Watch, rounds: int) -> dic
         starts = read_starts(by_name[node])
         for each in every:
             if each.pod not in starts:
-                raise ClusterError(f"the log of containerd on {node} does not tell how {each.pod} was started")
+                raise ClusterError(f"containerd's log on {node} has no complete start of {each.pod}")
             samples[node][each.kind].append(Run(each, starts[each.pod]))
         _expect_hook(by_name[node], samples[node])
     return samples
 
 
 def _run(node: Node, client: Client, watch: Watch, kind: str, number: int) -> _Timed:
-    """Start a pod, wait until it runs, take it away."""
+    """Start a pod, wait until it runs, delete it."""
     name = f"bench-{kind}-{node.name}-{number}"
     _, runtime_class, gpus = KINDS[kind]
     manifest = pod(name, container(script=STAY, gpus=gpus), node=node.name, runtime_class=runtime_class)
@@ -120,18 +120,18 @@ def _phase(seen: Seen) -> str:
 
 
 def cpu_s(node: Node) -> float:
-    """Return the CPU time of all processes that a node ever had."""
+    """Return the CPU time of all processes of a node, including terminated ones."""
     for hierarchy in hierarchies():
         group = Path(hierarchy, node.machine.group.name)
         if (usage := group / "cpuacct.usage").exists():
             return int(usage.read_text()) / 1e9
         if (stat := group / "cpu.stat").exists() and "usage_usec" in (text := stat.read_text()):
             return int(text.split("usage_usec", 1)[1].split()[0]) / 1e6
-    raise ClusterError(f"no control group of {node.name} counts CPU time")
+    raise ClusterError(f"no cgroup of {node.name} counts CPU time")
 
 
 def _expect_hook(node: Node, samples: Samples) -> None:
-    """Hold the figures to what they claim: the hook gave the driver to one kind, and was not asked by others."""
+    """Check that the figures mean what they claim: the hook granted the driver to one kind only."""
     argv = ["journalctl", "--identifier", "grapnel-hook", "--boot", "--output", "json", "--no-pager"]
     lines = map(json.loads, node.run(argv).stdout.splitlines())
     granted = {line.get("GRAPNEL_CONTAINER") for line in lines if line.get("GRAPNEL_DECISION") == "granted"}
@@ -144,7 +144,7 @@ def _expect_hook(node: Node, samples: Samples) -> None:
 def show(samples: dict[str, Samples], engines: dict[str, str]) -> None:
     """Print a table for each engine."""
     rounds = len(next(iter(samples.values()))[PLAIN])
-    print(f"\npod created -> running: ms, min/med/max of {rounds} pods each; the hook is inside of StartContainer")
+    print(f"\npod created -> running: ms, min/med/max of {rounds} pods each; the hook runs inside StartContainer")
     for node, kinds in samples.items():
         _show_node(f"{node}, {engines[node]}", kinds)
 
@@ -162,9 +162,7 @@ def _show_node(title: str, kinds: Samples) -> None:
         )
     hook, early = (starts[one].mid - starts[other].mid for one, other in ((WHOLE, DEVICE), (HANDLED, PLAIN)))
     share = 100 * hook / wholes[WHOLE].mid
-    print(
-        f"  the hook: {hook:.0f} ms where it gives a GPU, {share:.1f} % of that pod's way; {early:.0f} ms without one"
-    )
+    print(f"  the hook: {hook:.0f} ms with a GPU, {share:.1f} % of that pod's start; {early:.0f} ms without one")
     every = [run.parts() for run in kinds[WHOLE]]
     parts = [f"{part} {median(run[part] * MS for run in every):.0f}" for part in every[0]]
-    print(f"  that way, medians: {', '.join(parts)}")
+    print(f"  phases of that start, medians: {', '.join(parts)}")

@@ -1,7 +1,7 @@
-"""How soon the API shows a node's GPUs after the node daemon was started, beside the least possible plugin.
+"""Measures how soon the API shows a node's GPUs after the daemon's start, compared with a minimal plugin.
 
-Both wait for the kubelet's next look at its node. They are started at moments spread over that period: right after the
-event that said "0" they would all wait for a whole one.
+Both wait for the kubelet's next node status update. Their starts are spread over its period: right after the event
+with "0" they would all wait for a whole period.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ US = 1_000_000
 
 @dataclass(frozen=True)
 class Restart:
-    """Seconds of one start on one node."""
+    """Durations of one start on one node, in seconds."""
 
     start_to_register: float
     register_to_api: float
@@ -37,7 +37,7 @@ class Restart:
 
 
 def measure(nodes: list[Node], watch: Watch, rounds: int) -> dict[str, list[Restart]]:
-    """Return the starts by node; daemon and bare plugin take turns, and so do the nodes."""
+    """Return the starts by node; daemon and bare plugin alternate, and so do the nodes."""
     taken: dict[str, list[Restart]] = {node.name: [] for node in nodes}
     for number in range(rounds):
         phase_s = number / rounds * period_s()
@@ -51,7 +51,7 @@ def measure(nodes: list[Node], watch: Watch, rounds: int) -> dict[str, list[Rest
 
 
 def period_s() -> float:
-    """Return how often the kubelets of the stage look at their node, in seconds."""
+    """Return the node status update period of the cluster's kubelets, in seconds."""
     return float(str(kubelet_configuration(Engine.PACKAGED)["nodeStatusUpdateFrequency"]).removesuffix("s"))
 
 
@@ -83,7 +83,7 @@ def _bare(node: Node, watch: Watch, phase_s: float) -> float:
 
 
 def _wait_for(watch: Watch, node: str, resource: str, count: int, mark: int) -> float:
-    """Return when the API first said that a node has so many to give."""
+    """Return when the API first showed that many allocatable devices on a node."""
     return watch.wait(
         f"{node} offers {count} {resource}",
         lambda seen: seen.name == node and seen.body["status"]["allocatable"].get(resource) == str(count),
@@ -92,7 +92,7 @@ def _wait_for(watch: Watch, node: str, resource: str, count: int, mark: int) -> 
 
 
 def _registered(node: Node, began: float) -> float:
-    """Return when the daemon said that the kubelet had accepted it, after ``began``."""
+    """Return when, after ``began``, the daemon logged that the kubelet had accepted it."""
     argv = ["journalctl", "--unit", DAEMON, "--lines", "50", "--output", "json", "--no-pager"]
     for entry in map(json.loads, node.run(argv).stdout.splitlines()):
         moment = int(entry["__MONOTONIC_TIMESTAMP"]) / US
@@ -105,7 +105,7 @@ def show(taken: dict[str, list[Restart]]) -> None:
     """Print the table."""
     rounds = len(next(iter(taken.values())))
     print(f"\nnode daemon started -> its GPUs allocatable in the API: ms, min/med/max of {rounds} starts each")
-    print(f"the kubelet looks every {period_s():g} s, so half of that is the expectation of the floor's median")
+    print(f"the kubelet updates its node every {period_s():g} s, so half of that is the expected median of the floor")
     print(f"{'':46}" + "".join(f"{name:>21}" for name in taken))
     columns = {
         "unit started -> accepted by the kubelet": "start_to_register",

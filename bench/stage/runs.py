@@ -1,4 +1,4 @@
-"""What an apply's Ansible runs did, from the events that ``grapnel apply --keep-artifacts`` keeps."""
+"""Reads the Ansible runs of an apply from the events that ``grapnel apply --keep-artifacts`` keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENDS = ("ok", "failed", "skipped", "unreachable")
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a run, with its seconds."""
+    """A task of a run, with its duration in seconds."""
 
     name: str
     took_s: float
@@ -32,12 +32,12 @@ class Run:
 
     @property
     def in_tasks_s(self) -> float:
-        """Seconds in which a task was at work."""
+        """Seconds during which a task was running."""
         return sum(task.took_s for task in self.tasks)
 
 
 def read_runs(folder: Path) -> list[Run]:
-    """Return the runs on single nodes, in their order."""
+    """Return the runs on single nodes, in order."""
     runs = [run for path in folder.iterdir() if (run := _read_run(path)) is not None]
     return sorted(runs, key=lambda run: run.began)
 

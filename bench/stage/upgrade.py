@@ -1,8 +1,8 @@
-"""How long each node is out of service while another driver is rolled out, and where that time goes.
+"""Measures how long each node is out of service while another driver is rolled out, and where the time goes.
 
-Each round: grapnel brings the fleet to the new driver, one GPU pod on every node; then each node alone goes back by
-hand, which is the floor; then grapnel sets right what was done behind its back, which is not counted. The phases are
-those of the records that the rollout keeps; an empty run of Ansible tells what each of its runs costs at least.
+Each round: grapnel brings the fleet to the new driver, with one GPU pod on every node; then each node goes back by
+hand, alone, which is the floor; then grapnel repairs the changes made behind its back, which is not counted. The
+phases come from the rollout's records; an empty Ansible run shows the minimum cost of each of its runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONGEST = 5
 
 @dataclass(frozen=True)
 class Passage:
-    """One node's way through one rollout: seconds of its phases, and the Ansible runs meanwhile."""
+    """One node in one rollout: durations of its phases in seconds, and the Ansible runs meanwhile."""
 
     phases: dict[str, float]
     runs: tuple[Run, ...]
@@ -59,7 +59,7 @@ class Passage:
         return sum(self.phases.values())
 
     def runs_in(self, phase: str) -> list[Run]:
-        """Return the runs that a phase consists of."""
+        """Return the runs of a phase."""
         return [run for run in self.runs if OF_PHASE[run.playbook] == phase]
 
 
@@ -76,12 +76,12 @@ class Measured:
 
 
 def declare(folder: Path, cluster: Cluster, version: str) -> None:
-    """Write the declaration of a driver."""
+    """Write a declaration with this driver."""
     write_atomic(folder / "grapnel.yaml", DECLARATION.format(name=cluster.name, driver=version))
 
 
 def measure(cluster: Cluster, folder: Path, client: Client, watch: Watch, rounds: int) -> Measured:
-    """Roll the new driver out and take it back, so many times; the fleet has the old one before and after."""
+    """Roll out the new driver and go back, this many times; the fleet has the old one before and after."""
     nodes = list(cluster.site.nodes())
     measured = Measured([], [], [], [], [], [])
     for number in range(rounds):
@@ -97,7 +97,7 @@ def measure(cluster: Cluster, folder: Path, client: Client, watch: Watch, rounds
 
 
 def _roll_out(cluster: Cluster, artifacts: Path, client: Client, watch: Watch, measured: Measured) -> None:
-    """Let grapnel bring the fleet to the new driver; add what was seen."""
+    """Make grapnel bring the fleet to the new driver; add the measurements."""
     nodes, folder = list(cluster.site.nodes()), artifacts.parent
     for node in nodes:
         client.create_pod(pod(f"work-{node.name}", container(script=STAY, gpus=1), node=node.name))
@@ -122,19 +122,19 @@ def _wait_until_running(client: Client, name: str) -> None:
     deadline = time.monotonic() + 60
     while client.call("GET", f"/api/v1/namespaces/default/pods/{name}").get("status", {}).get("phase") != "Running":
         if time.monotonic() > deadline:
-            raise ClusterError(f"pod {name} does not run")
+            raise ClusterError(f"pod {name} is not running")
         time.sleep(0.2)
 
 
 def _phases(watch: Watch, node: str, mark: int) -> dict[str, float]:
-    """Return the seconds of each phase of a node, from the records that the watch has shown."""
+    """Return the duration of each phase of a node, from the records that the watch has shown."""
     entered: dict[str, datetime] = {}
     for seen in watch.since(mark):
         text = (seen.body["metadata"].get("annotations") or {}).get(MARK) if seen.name == node else None
         if text:
             record = json.loads(text)
             if not entered and record["phase"] != PHASES[0]:
-                continue  # what the round before left, told again with the node's next heartbeat
+                continue  # left from the previous round, repeated by the node's next heartbeat
             entered.setdefault(record["phase"], datetime.fromisoformat(record["since"]))
     if list(entered) != [*PHASES, "done"]:
         raise ClusterError(f"{node} did not go through the phases of an upgrade but through {', '.join(entered)}")
@@ -146,7 +146,7 @@ def _followed(entered: dict[str, datetime]) -> list[tuple[str, datetime]]:
 
 
 def _ping(folder: Path, node: Node) -> float:
-    """Return the seconds of an Ansible run that does nothing, on one node, as the steps of a rollout are run."""
+    """Return the duration of an empty Ansible run on one node, started like a step of a rollout."""
     playbook = folder / "ping.yml"
     playbook.write_text(PING)
     request = RunRequest(playbook=playbook, inventory=(str(folder / "inventory.yaml"),), nodes=(node.name,), forks=1)

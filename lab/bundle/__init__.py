@@ -1,7 +1,7 @@
-"""The package folder of the nodes: real Debian packages, downloaded once, in a signed flat apt repository per suite.
+"""Provides the nodes' packages: real Debian packages, downloaded once, in a signed flat apt repository per suite.
 
-Nodes have no route to the outside: this folder, bound read-only at ``/srv/bundle``, is their only apt source. What
-goes in is listed in ``lab.bundle.contents`` and nowhere else.
+Nodes have no route to the outside: this folder, bound read-only at ``/srv/bundle``, is their only apt source.
+``lab.bundle.contents`` is the only list of what it contains.
 """
 
 from lab.bundle.contents import CONTENTS

@@ -1,4 +1,4 @@
-"""What the package folder of each suite holds: the one list to extend when a node needs another package."""
+"""Lists the content of each suite's package folder: extend it when a node needs another package."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DRIVER_PACKAGES = (
     "nvidia-alternative",
 )
 ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
-# What a CRI-O that comes from elsewhere needs beside it: a monitor of its containers, a way to load an image archive.
+# What a CRI-O from elsewhere needs in addition: a container monitor, and a tool to load image archives.
 CRIO_PACKAGES = ("conmon", "skopeo")
-# Installed by the tests of them alone; Docker's client is a package of its own from Debian 13 on.
+# Only installed by their own tests; Docker's client is a separate package from Debian 13 on.
 DOCKER_PACKAGES = ("docker.io", "docker-cli")
 PODMAN_PACKAGES = ("podman",)
-# What a node needs to build a module; installed by the tests of it alone.
+# What a node needs to build a module; only installed by the tests for that.
 MODULE_PACKAGES = ("dkms", "gcc", "make")
 # Unpacked by lab.images on the machine; never installed in a node.
 IMAGE_PACKAGES = ("libc6", "busybox-static")

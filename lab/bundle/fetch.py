@@ -1,4 +1,4 @@
-"""Downloads packages through an apt with state of its own: the machine's mirrors, a tree's dpkg status."""
+"""Downloads packages with a separate apt state: the machine's mirrors, a tree's dpkg status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lab.bundle.contents import Request
 
 TIMEOUT_S = 900.0
-ROOMS = (
+FOLDERS = (
     "etc/apt/apt.conf.d",
     "etc/apt/preferences.d",
     "etc/apt/sources.list.d",
@@ -29,7 +29,7 @@ PRINTED_URI = re.compile(r"^'[^']+' (?P<name>\S+\.deb) \d+ ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Fetcher:
-    """An apt that sees ``suite`` from inside ``tree`` and keeps what it downloads in ``pool``.
+    """An apt for ``suite`` that resolves dependencies against ``tree`` and keeps its downloads in ``pool``.
 
     ``root`` holds apt's own configuration, lists and caches.
     """
@@ -40,10 +40,10 @@ class Fetcher:
     pool: Path
 
     def prepare(self, mirrors: Mirrors, foreign: set[str]) -> None:
-        """Write the configuration and fetch the lists; packages of ``foreign`` suites stay behind unless pinned."""
+        """Write the configuration and fetch the lists; packages from ``foreign`` suites are only used if pinned."""
         shutil.rmtree(self.root, ignore_errors=True)
-        for room in ROOMS:
-            (self.root / room).mkdir(parents=True)
+        for name in FOLDERS:
+            (self.root / name).mkdir(parents=True)
         (self.pool / "partial").mkdir(parents=True, exist_ok=True)
         (self.root / "apt.conf").write_text("\n".join(self._options()) + "\n")
         lines = [line for suite in (self.suite, *sorted(foreign)) for line in mirrors.source_lines(suite)]
@@ -53,7 +53,7 @@ class Fetcher:
         self._apt("update")
 
     def fetch(self, request: Request) -> list[str]:
-        """Download what ``request`` and its missing dependencies need; return the file names in the pool."""
+        """Download ``request`` and its missing dependencies; return the file names in the pool."""
         pin = self.root / "etc/apt/preferences.d/00-driver"
         version = request.driver_version
         pin.write_text(_pin(DRIVER_SOURCES, f"version {version}*", 1001) if version else "")
@@ -78,7 +78,7 @@ class Fetcher:
         ]
 
     def _apt(self, *arguments: str) -> str:
-        """APT_CONFIG is read before everything else, so the machine's own apt.conf.d is never looked at."""
+        """APT_CONFIG is read before everything else, so the machine's own apt.conf.d is never read."""
         environment = {"APT_CONFIG": str(self.root / "apt.conf"), "DEBIAN_FRONTEND": "noninteractive"}
         command = [*CONTAINED, "apt-get", "-y", "-q", *arguments]
         return run(command, timeout_s=TIMEOUT_S, env=environment).stdout

@@ -1,4 +1,4 @@
-"""The finished package folder of a suite: made once, kept in the cache, asked for its packages."""
+"""Provides the finished package folder of a suite: built once, kept in the cache, queried for packages."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Bundle:
 
     @property
     def public_key(self) -> Path:
-        """The armoured key that its InRelease is signed with."""
+        """The armoured key that signs its InRelease."""
         return self.folder / PUBLIC_KEY
 
     def packages(self) -> list[Package]:
-        """Return everything in the folder, as its ``Packages`` index says."""
+        """Return all packages in the folder's ``Packages`` index."""
         text = (self.folder / "Packages").read_text()
         stanzas = [dict(FIELD.findall(stanza)) for stanza in text.split("\n\n") if stanza.strip()]
         return [Package(stanza["Package"], stanza["Version"], self.folder / stanza["Filename"]) for stanza in stanzas]
@@ -83,7 +83,7 @@ def deb_paths(suite: str, names: Sequence[str]) -> list[Path]:
 
 
 def ensure(suite: str) -> Bundle:
-    """Return the package folder of ``suite``, downloaded now if the cache has none."""
+    """Return the package folder of ``suite``, downloading it if it is not in the cache."""
     tree = trees.ensure(suite)
     home = cache_dir() / "bundle"
     key = content_key(FORMAT_VERSION, tree.name, *map(repr, CONTENTS[suite]))
@@ -96,7 +96,7 @@ def ensure(suite: str) -> Bundle:
 
 
 def _build(suite: str, tree: Path, folder: Path) -> None:
-    """Fill a folder beside the final place, then rename it; downloads stay in a pool, so that a next one is short."""
+    """Fill a temporary folder, then rename it; downloads stay in a pool, so that the next build is quick."""
     home = folder.parent
     pool = home / "pool"
     fetcher = Fetcher(suite, tree, home / f"apt-{suite}", pool)

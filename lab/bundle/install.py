@@ -1,6 +1,6 @@
-"""Installs packages into an overlay of a tree: ``install.py CONFIG``, in mount and process namespaces of its own.
+"""Installs packages into an overlay of a tree: ``install.py CONFIG``, in its own mount and PID namespaces.
 
-What changes is in the folder ``upper`` afterwards, without apt's lists and caches. No service is started: nothing runs
+The changes end up in the folder ``upper``, without apt's lists and caches. No service is started, because nothing runs
 in the tree.
 """
 
@@ -24,7 +24,7 @@ LEFT_BEHIND = ("srv", "usr/sbin/policy-rc.d", "var/lib/apt/lists", "var/cache/ap
 def main(config_path: str) -> int:
     """Mount, install, tidy up."""
     config = json.loads(Path(config_path).read_text())
-    root, upper, work = (Path(config["folder"], room) for room in ("root", "upper", "work"))
+    root, upper, work = (Path(config["folder"], name) for name in ("root", "upper", "work"))
     _mount("-t", "overlay", "layer", "-o", f"lowerdir={config['tree']},upperdir={upper},workdir={work}", str(root))
     (root / "srv/bundle").mkdir()
     (root / "srv/sources.list").write_text(SOURCE.format(key=config["key"]))

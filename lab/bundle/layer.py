@@ -1,6 +1,6 @@
-"""Layers: packages of a suite's folder, installed once by the suite's own apt, to lie between its tree and a node.
+"""Builds layers: packages installed once by the suite's own apt, to be mounted between its tree and a node.
 
-A node with a container engine starts as fast as a bare one this way, and dpkg knows every file of it.
+This way a node with a container engine starts as fast as a bare one, and dpkg knows every file of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BUILD_TIMEOUT_S = 600.0
 
 
 def ensure_layer(suite: str, packages: Sequence[str]) -> Path:
-    """Return the folder with what installing ``packages`` adds to the tree of ``suite``, made now if need be."""
+    """Return the folder with what installing ``packages`` adds to the tree of ``suite``, building it if needed."""
     tree, folder = trees.ensure(suite), ensure(suite).folder
     home = cache_dir() / "layers"
     layer = home / f"{suite}-{content_key(tree.name, folder.name, INSTALLER.read_bytes(), *packages)}"
@@ -38,11 +38,11 @@ def ensure_layer(suite: str, packages: Sequence[str]) -> Path:
 
 
 def _build(tree: Path, packages_folder: Path, packages: Sequence[str], layer: Path) -> None:
-    """Install beside the final place, then rename; the mounts go with the installer's mount namespace."""
+    """Install into a temporary folder, then rename it; the mounts vanish with the installer's mount namespace."""
     partial = layer.with_name(f".{layer.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    for room in ("upper", "work", "root"):
-        (partial / room).mkdir(parents=True)
+    for name in ("upper", "work", "root"):
+        (partial / name).mkdir(parents=True)
     (partial / "upper").chmod(0o755)
     config = {
         "tree": str(tree),

@@ -1,6 +1,6 @@
 """Turns a folder of .deb files into a flat, signed apt repository: Packages, Packages.gz, Release, InRelease.
 
-Format: the Debian wiki's "DebianRepository/Format". A key of the laboratory's own is made once and kept in the cache.
+Format: the Debian wiki's "DebianRepository/Format". The lab's own key is generated once and kept in the cache.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def publish(folder: Path, suite: str, key_dir: Path) -> None:
 
 
 def signing_key(key_dir: Path) -> Path:
-    """Return the laboratory's secret key (armoured), made now if there is none."""
+    """Return the lab's secret key (armoured), generating it if there is none."""
     secret = key_dir / "secret.asc"
     if not secret.exists():
         generate = ("--quick-generate-key", OWNER, "ed25519", "sign", "never")
@@ -47,7 +47,7 @@ def signing_key(key_dir: Path) -> Path:
 
 
 def _gpg(secret: Path | None, *arguments: str, first: tuple[str, ...] = (), input_text: str | None = None) -> str:
-    """Run gpg in a home of its own that lives as long as the call, its agent included."""
+    """Run gpg with a temporary home, which is removed after the call together with its agent."""
     with tempfile.TemporaryDirectory(prefix="gn-gpg-") as home:
         gpg = [
             "gpg",

@@ -1,11 +1,11 @@
-"""A real Kubernetes of booted nodes on this machine.
+"""Runs a real Kubernetes with booted nodes on this machine.
 
     cluster = Cluster("stage")
     cluster.up()                                        # returns when every node is Ready
     cluster.kubectl(["get", "nodes"])
     cluster.down()
 
-``ControlPlane`` is of use alone: an API server for tests, without nodes.
+``ControlPlane`` also works alone: an API server for tests, without nodes.
 """
 
 from lab.cluster.cluster import Cluster

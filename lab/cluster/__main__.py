@@ -1,6 +1,6 @@
 """``python3 -m lab cluster VERB [--name NAME]``: a cluster from a shell.
 
-Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``status`` says 1 when a part does not run.
+Exit status: 0 done, 1 it failed (with the reason), 2 usage; ``status`` exits with 1 if a component is not running.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Describe the verbs; one function of this module each."""
-    parser = argparse.ArgumentParser(prog="lab cluster", description="a real Kubernetes of booted nodes")
+    parser = argparse.ArgumentParser(prog="lab cluster", description="a real Kubernetes with booted nodes")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     table: tuple[tuple[str, Callable[[Cluster, argparse.Namespace], int | None], str], ...] = (
-        ("up", up, "start a cluster, or what of it does not run, and wait until every node is Ready"),
-        ("apply", apply, "make its nodes GPU nodes: grapnel apply with a declaration of the laboratory"),
+        ("up", up, "start a cluster, or whatever of it is not running, and wait until every node is Ready"),
+        ("apply", apply, "make its nodes GPU nodes: grapnel apply with the lab's declaration"),
         ("status", status, "show control plane, nodes and pods"),
-        ("down", down, "remove a cluster with everything that it made"),
+        ("down", down, "remove a cluster and everything that belongs to it"),
     )
     for name, verb, text in table:
         added = verbs.add_parser(name, help=text)
@@ -55,13 +55,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class Stopwatch:
-    """Prints phases with the seconds since it was made."""
+    """Prints phases with the elapsed seconds."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     def report(self, phase: str) -> None:
-        """Print a phase that is done."""
+        """Print a finished phase."""
         print(f"[{time.monotonic() - self._began:6.1f}s] {phase}", flush=True)
 
 
@@ -72,7 +72,7 @@ def up(cluster: Cluster, _: argparse.Namespace) -> None:
 
 
 def apply(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Make the nodes GPU nodes; print what to try then."""
+    """Make the nodes GPU nodes; print commands to try."""
     folder = (options.folder or cluster.folder / "project").absolute()
     write_project(cluster, folder)
     apply_project(cluster, folder)
@@ -80,7 +80,7 @@ def apply(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def status(cluster: Cluster, _: argparse.Namespace) -> int:
-    """Show a cluster; what does not run makes the exit status 1."""
+    """Show a cluster; exit with 1 if a component is not running."""
     seen = cluster.status()
     print(render(seen))
     is_whole = all(process.pid for process in seen.processes) and all(node.is_ready for node in seen.nodes)

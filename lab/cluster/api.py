@@ -1,4 +1,4 @@
-"""The API server, asked directly: what readiness and status need, over HTTPS with a client certificate."""
+"""Queries the API server for readiness and status, over HTTPS with a client certificate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Api:
     certificates: Certificates
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Return the object or list at ``path``; None when there is none, or nobody answers."""
+        """Return the object or list at ``path``; None if it does not exist, or the server does not answer."""
         answer = self._request(path)
         if answer is None:
             return None
@@ -34,11 +34,11 @@ class Api:
         return value
 
     def is_ready(self) -> bool:
-        """Whether the API server says that it serves."""
+        """Whether the API server reports that it is ready."""
         return self._request("/readyz") == b"ok"
 
     def connection(self, timeout_s: float | None = TIMEOUT_S) -> http.client.HTTPSConnection:
-        """Return a connection of the caller's own, not open yet; no ``timeout_s`` is for watches."""
+        """Return a new connection, not yet open; without ``timeout_s`` it has no time limit, as watches need."""
         return http.client.HTTPSConnection(self.address, self.port, timeout=timeout_s, context=self._context())
 
     def _request(self, path: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The keys and certificates of one cluster: made by openssl (EC P-256), kept in one folder that only root may read."""
+"""Creates the keys and certificates of a cluster with openssl (EC P-256), in one folder that only root may read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIENTS = {
     SCHEDULER: "/CN=system:kube-scheduler",
     API_SERVER_TO_KUBELET: "/O=system:masters/CN=kube-apiserver",
 }
-CONFIG = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\n"  # nothing of the machine's own openssl.cnf
+CONFIG = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\n"  # instead of the machine's own openssl.cnf
 DAYS = "3650"
 TIMEOUT_S = 30.0
 CLIENT_AUTH = "extendedKeyUsage=clientAuth"
@@ -39,20 +39,20 @@ class Certificates:
     folder: Path
 
     def certificate(self, name: str) -> Path:
-        """Return where the certificate is; ``ca`` is the authority's own."""
+        """Return the path of the certificate; ``ca`` is the authority's own."""
         return self.folder / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """Return where the private key is; ``service-accounts`` is the one that tokens are signed with."""
+        """Return the path of the private key; ``service-accounts`` is the one that signs tokens."""
         return self.folder / f"{name}.key"
 
     @property
     def service_accounts(self) -> Path:
-        """The public half of the key that service account tokens are signed with."""
+        """The public half of the key that signs service account tokens."""
         return self.folder / "service-accounts.pub"
 
     def prepare(self, address: str) -> None:
-        """Make everything that a control plane at ``address`` needs, all of it or nothing, unless it is there."""
+        """Create everything that a control plane at ``address`` needs, all of it or nothing, unless it exists."""
         if self.folder.exists():
             return
         partial = Certificates(self.folder.with_name(f".{self.folder.name}.partial"))
@@ -68,7 +68,7 @@ class Certificates:
         partial.folder.rename(self.folder)
 
     def prepare_node(self, node: str) -> str:
-        """Make a kubelet's client certificate unless it is there; return its name in this folder."""
+        """Create a kubelet's client certificate unless it exists; return its name in this folder."""
         name = f"node-{node}"
         if not self.certificate(name).exists():
             self._sign(name, f"/O=system:nodes/CN=system:node:{node}", (CLIENT_AUTH,))
@@ -86,7 +86,7 @@ class Certificates:
         self._request(name, subject, ("basicConstraints=critical,CA:FALSE", *extensions), authority)
 
     def _request(self, name: str, subject: str, extensions: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Make a key and its certificate; the certificate comes last, so that a killed command leaves none."""
+        """Create a key and its certificate; the certificate last, so that a killed command leaves none."""
         partial = self.certificate(name).with_suffix(".partial")
         added = [word for extension in extensions for word in ("-addext", extension)]
         kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(self.key(name)))

@@ -1,4 +1,4 @@
-"""A cluster: a control plane on this machine and a site of booted nodes of the same name."""
+"""Manages a cluster: a control plane on this machine and a site of booted nodes with the same name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from lab.cluster.capacity import available_capacity, require_capacity
 from lab.cluster.control_plane import ControlPlane
 from lab.cluster.crio import stage_spec
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.node_files import furnish, plan_node
-from lab.cluster.room import available_room, require_room
 from lab.cluster.spec import ClusterSpec
 from lab.cluster.status import ClusterStatus, NodeState, parse_node, parse_pod
 from lab.machine.folders import write_atomic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lab.cluster.spec import ClusterNode
 
-API_PORT = 26443  # of the site's own address; 6443 and 16443 are what others take on every address of a machine
+API_PORT = 26443  # on the site's own address; other programs bind 6443 and 16443 on every address of a machine
 NODES_TIMEOUT_S = 120.0
 LOCK_WAIT_S = 10.0
 POLL_S = 0.2
@@ -36,7 +36,7 @@ UNITS = ("kubelet", "containerd", "crio", "lab-images")
 
 
 class Cluster:
-    """The cluster called ``name``; ``report`` is told each phase of a start."""
+    """The cluster called ``name``; ``report`` is called with each phase of a start."""
 
     def __init__(self, name: str = "stage", *, report: Callable[[str], None] = lambda _: None) -> None:
         self.site = Site(name)
@@ -53,7 +53,7 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec:
-        """The nodes it was made of; ``ClusterError`` if there is no such cluster."""
+        """The nodes that it was created with; ``ClusterError`` if there is no such cluster."""
         self._require_there()
         return ClusterSpec.from_json(json.loads(self._spec_path.read_text()))
 
@@ -67,11 +67,11 @@ class Cluster:
         return self.control_plane.kubectl(arguments, input_text=input_text)
 
     def up(self, spec: ClusterSpec | None = None, *, timeout_s: float = NODES_TIMEOUT_S) -> None:
-        """Make and start whatever is not there yet; return when every node is Ready.
+        """Create and start whatever is missing; return when every node is Ready.
 
-        Without ``spec`` it is the stage: three nodes, and a fourth one where the environment names a CRI-O.
+        Without ``spec`` it has three nodes, and a fourth one if the environment names a CRI-O.
 
-        ``timeout_s`` is how long each node may take for that once its machine has started.
+        ``timeout_s`` limits how long each node may take to get Ready after its machine has started.
         Raises ``ClusterError`` before anything starts, ``StartError`` or another ``LabError`` with what was logged.
         """
         spec = spec or stage_spec(os.environ)
@@ -97,12 +97,12 @@ class Cluster:
                 self._report(f"{node.name} is Ready")
 
     def down(self) -> None:
-        """Remove everything that the cluster made, also what a crash left."""
+        """Remove everything that belongs to the cluster, even after a crash."""
         with self._lock():
             self.site.destroy()
 
     def status(self) -> ClusterStatus:
-        """Return how every part is; ``ClusterError`` if there is no such cluster."""
+        """Return the state of every component; ``ClusterError`` if there is no such cluster."""
         control_plane = self.control_plane
         pods = control_plane.api.get("/api/v1/pods") or {"items": []}
         return ClusterStatus(
@@ -116,7 +116,7 @@ class Cluster:
         return self.folder / "cluster.json"
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Return the lock of what changes the cluster as a whole; the site has one of its own for each step."""
+        """Return the lock for changes to the whole cluster; the site locks each of its own steps."""
         return locked(self.site.folder.with_name(f".{self.name}.cluster.lock"), wait_s=LOCK_WAIT_S)
 
     def _state(self, node: Node) -> NodeState:
@@ -128,10 +128,10 @@ class Cluster:
         node = self.site.node(name)
         boot_id = (node.root / "proc/sys/kernel/random/boot_id").read_text().strip()
         state = self._state(node)
-        # The API server remembers what the node said before its last boot.
+        # The API server keeps what the node reported before its last boot.
         while not (state.is_ready and state.boot_id == boot_id):
             if time.monotonic() > deadline:
-                problem = state.message if not state.is_ready else "nothing was heard of it since its last boot"
+                problem = state.message if not state.is_ready else "no report from it since its last boot"
                 raise StartError(f"node {name} is not Ready after {timeout_s:g} s: {problem}", hint=_journals(node))
             time.sleep(POLL_S)
             state = self._state(node)
@@ -142,21 +142,21 @@ class Cluster:
             raise ClusterError(f"there is no cluster {self.name}", hint=hint)
 
     def _require_place(self, spec: ClusterSpec) -> None:
-        """Refuse what would fail later: left-overs of a lost folder, no room for a new cluster."""
+        """Refuse what would fail later: leftovers of a lost folder, not enough capacity for a new cluster."""
         if (self.site.folder / "site.json").exists():
             return  # a second start
         if self.site.has_remains():
-            message = f"an older cluster or site {self.name} is still there, but not its folder {self.site.folder}"
+            message = f"an older cluster or site {self.name} still exists, but its folder {self.site.folder} does not"
             raise ClusterError(message, hint=f"remove it: python3 -m lab cluster down --name {self.name}")
-        require_room(f"a cluster of {len(spec.nodes)} nodes", spec.room, available_room())
+        require_capacity(f"a cluster of {len(spec.nodes)} nodes", spec.required_capacity, available_capacity())
 
     def _require_same(self, planned: Mapping[ClusterNode, NodeSpec]) -> None:
-        """Refuse nodes that differ from those that are there."""
+        """Refuse nodes that differ from the existing ones."""
         path = self._spec_path
         hint = f"remove it first: python3 -m lab cluster down --name {self.name}"
         spec = ClusterSpec(tuple(planned))
         if path.exists() and self.spec != spec:
-            raise ClusterError(f"cluster {self.name} is there with other nodes", hint=hint)
+            raise ClusterError(f"cluster {self.name} exists with other nodes", hint=hint)
         there = set(self.site.node_names())
         for node, made in planned.items():
             if node.name in there and self.site.node(node.name).spec != made:
@@ -168,7 +168,7 @@ class Cluster:
 
 
 def _journals(node: Node) -> str:
-    """Return the ends of the journals that tell why a node is not Ready."""
+    """Return the ends of the journals that show why a node is not Ready."""
     lines = []
     for unit in UNITS:
         tail = node.run(["journalctl", "-u", unit, "-n", JOURNAL_LINES, "--no-pager", "-o", "cat"], check=False).stdout

@@ -1,7 +1,7 @@
-"""The command lines of the control plane: pure, from where things are to what is run.
+"""Builds the command lines of the control plane; pure.
 
 etcd and its peer side listen on sockets in the control plane's own folder, controller manager and scheduler serve
-nothing: the API server's port is the only one, so clusters side by side cannot meet.
+nothing: the API server's port is the only one, so several clusters cannot interfere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 SERVICE_NETWORK = "10.96.0.0/16"
-# Relative to the working folder, for a socket's path must be short; etcd insists on the form host:port.
+# Relative to the working folder, because socket paths must be short; etcd insists on the form host:port.
 ETCD_CLIENTS = "unix://etcd:1"
 ETCD_PEERS = "unix://etcd-peer:1"
 # A node that stops answering is NotReady after this time; kubelets renew their leases every quarter of theirs.
@@ -30,7 +30,7 @@ NODE_MONITOR_GRACE_PERIOD = "20s"
 
 @dataclass(frozen=True)
 class Component:
-    """One process of the control plane; ``needs_api`` starts it once the API server's port is open."""
+    """One process of the control plane; with ``needs_api`` it is started once the API server's port is open."""
 
     name: str
     argv: tuple[str, ...]
@@ -39,7 +39,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a control plane is: its folder, its programs, the address and port of its API server."""
+    """Location of a control plane: its folder, its programs, the address and port of its API server."""
 
     folder: Path
     programs: Path
@@ -53,7 +53,7 @@ class Layout:
         return f"https://{self.address}:{self.port}"
 
     def kubeconfig(self, client: str) -> Path:
-        """Return where the kubeconfig of a client is."""
+        """Return the path of a client's kubeconfig."""
         return self.folder / f"{client}.kubeconfig"
 
 
@@ -80,7 +80,7 @@ def _etcd(layout: Layout) -> dict[str, object]:
         "listen-peer-urls": ETCD_PEERS,
         "initial-advertise-peer-urls": ETCD_PEERS,
         "initial-cluster": f"lab={ETCD_PEERS}",
-        # What was written outlives the process; only a power cut of this machine could lose it.
+        # Written data survives the process; only a power cut of this machine could lose it.
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
@@ -100,7 +100,7 @@ def _api_server(layout: Layout) -> dict[str, object]:
         "tls-private-key-file": made.key(names.API_SERVER),
         "kubelet-client-certificate": made.certificate(names.API_SERVER_TO_KUBELET),
         "kubelet-client-key": made.key(names.API_SERVER_TO_KUBELET),
-        "kubelet-preferred-address-types": "InternalIP",  # nodes' names are in no DNS
+        "kubelet-preferred-address-types": "InternalIP",  # node names are not in any DNS
         "service-account-issuer": "https://kubernetes.default.svc",
         "service-account-key-file": made.service_accounts,
         "service-account-signing-key-file": made.key("service-accounts"),
@@ -120,7 +120,7 @@ def _controller_manager(layout: Layout) -> dict[str, object]:
         "cluster-signing-cert-file": made.certificate("ca"),
         "cluster-signing-key-file": made.key("ca"),
         "use-service-account-credentials": "true",
-        # With its own 20 requests a second the controllers take four seconds longer to start.
+        # With the default of 20 requests a second the controllers take four seconds longer to start.
         "kube-api-qps": 500,
         "kube-api-burst": 1000,
         "node-monitor-grace-period": NODE_MONITOR_GRACE_PERIOD,

@@ -1,10 +1,10 @@
-"""A control plane on this machine: etcd, API server, controller manager and scheduler, with or without nodes.
+"""Runs a control plane on this machine: etcd, API server, controller manager and scheduler, with or without nodes.
 
     with ControlPlane(folder).running() as control_plane:      # 127.0.0.1, a free port; ends with this process
         control_plane.kubectl(["get", "--raw", "/readyz"])
 
-Everything it makes lies in its folder. Its processes are in a control group of its own, whose name follows from the
-folder, so that ``kill`` finds them whatever happened to the command that started them.
+All its files are in its folder. Its processes are in a separate cgroup, whose name is derived from the folder, so
+that ``kill`` finds them whatever happened to the command that started them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ LOCK_WAIT_S = 120.0
 KUBECTL_TIMEOUT_S = 120.0
 POLL_S = 0.1
 LOG_LINES = 15
-ENDED_TOO_OFTEN = 3  # starts; the controller manager may end once when the API server is slow to become ready
+ENDED_TOO_OFTEN = 3  # starts; the controller manager may exit once if the API server is slow to become ready
 
 
 class ControlPlane:
-    """The control plane in ``folder``; ``port`` 0 means one that is free, which stays the same from then on."""
+    """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on."""
 
     def __init__(self, folder: Path, address: str = LOOPBACK, port: int = 0, *, group: str = "") -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class ControlPlane:
 
     @property
     def port(self) -> int:
-        """The API server's port; ``ClusterError`` before the first start of one that was to be found."""
+        """The API server's port; ``ClusterError`` if it was to be picked and there has been no start yet."""
         path = self.folder / "port"
         if not self._port and not path.exists():
             raise ClusterError(f"the control plane in {self.folder} has not been started yet")
@@ -67,7 +67,7 @@ class ControlPlane:
 
     @property
     def programs(self) -> Path:
-        """The folder with the programs that this control plane was started with last."""
+        """The folder with the programs that this control plane was last started with."""
         path = self.folder / "programs"
         if not path.exists():
             raise ClusterError(f"the control plane in {self.folder} has not been started yet")
@@ -80,12 +80,12 @@ class ControlPlane:
 
     @property
     def api(self) -> Api:
-        """The API server, asked as the administrator."""
+        """The API server, with the administrator's credentials."""
         return Api(self.address, self.port, self.certificates)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[ControlPlane]:
-        """Start it bound to this process, which takes it along however it ends; stop it at the end of the block."""
+        """Start it bound to this process, so that it ends with it in any case; stop it at the end of the block."""
         try:
             self.start(is_bound=True)
             yield self
@@ -93,17 +93,17 @@ class ControlPlane:
             self.kill()
 
     def start(self, *, is_bound: bool = False) -> None:
-        """Make sure that all of it runs and can take pods. Raises ``ClusterError``, ``StartError``."""
+        """Make sure that all of it is running and accepts pods. Raises ``ClusterError``, ``StartError``."""
         self.launch(is_bound=is_bound)
         self.wait_ready()
 
     def launch(self, *, is_bound: bool = False) -> None:
-        """Start what does not run; return at once."""
+        """Start what is not running; return at once."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self.folder / "lock", wait_s=LOCK_WAIT_S):
             if self._is_supervised():
                 return
-            self.group.kill()  # what a killed supervisor could have left
+            self.group.kill()  # leftovers of a killed supervisor
             write_atomic(self.folder / "programs", str(golang.kubernetes()))
             self._choose_port()
             self._require_port()
@@ -112,7 +112,7 @@ class ControlPlane:
             self._spawn(os.getpid() if is_bound else 0)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the API server serves and a pod could be created."""
+        """Wait until the API server is ready and a pod could be created."""
         steps: tuple[tuple[str, str, Callable[[], bool]], ...] = (
             ("the API server is not ready", API_SERVER, self.api.is_ready),
             # Without it the API server refuses every pod of the namespace.
@@ -127,7 +127,7 @@ class ControlPlane:
                 time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """End the processes in order; what is stored stays."""
+        """End the processes in order; stored data stays."""
         supervisor = self._report().get("supervisor", -1)
         if supervisor in self.group.pids():
             with contextlib.suppress(ProcessLookupError):
@@ -138,7 +138,7 @@ class ControlPlane:
         self.kill()
 
     def kill(self) -> None:
-        """End the processes at once, as a crash would; what is stored stays."""
+        """End the processes at once, as a crash would; stored data stays."""
         self.group.kill()
         self.group.remove()
 
@@ -148,7 +148,7 @@ class ControlPlane:
         return run(command, timeout_s=KUBECTL_TIMEOUT_S, input_text=input_text).stdout
 
     def status(self) -> list[ProcessStatus]:
-        """Return how each process is; empty when it was never started."""
+        """Return the state of each process; empty if it was never started."""
         alive = self.group.pids()
         return [
             ProcessStatus(
@@ -158,7 +158,7 @@ class ControlPlane:
         ]
 
     def log(self, component: str) -> Path:
-        """Return where the output of a process is."""
+        """Return the path of a process's log."""
         return self.folder / "logs" / f"{component}.log"
 
     def log_tail(self, component: str) -> str:
@@ -184,10 +184,10 @@ class ControlPlane:
         return self.api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def _require_progress(self) -> None:
-        """Raise ``StartError`` when waiting is of no use: a process that keeps ending, or no supervisor."""
+        """Raise ``StartError`` if waiting is useless: a process keeps exiting, or there is no supervisor."""
         for process in self.status():
             if not process.pid and process.starts >= ENDED_TOO_OFTEN:
-                raise StartError(f"{process.name} ends with status {process.status}", hint=self.log_tail(process.name))
+                raise StartError(f"{process.name} exits with status {process.status}", hint=self.log_tail(process.name))
         if not self.group.pids():
             raise StartError(f"the control plane in {self.folder} has ended", hint=self.log_tail("supervisor"))
 
@@ -200,13 +200,15 @@ class ControlPlane:
 
     def _require_port(self) -> None:
         with socket.socket() as probe:
-            # As the API server does it: connections that are being closed do not count.
+            # Like the API server: connections that are being closed do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((self.address, self.port))
             except OSError as error:
-                message = f"{self.address}:{self.port}, the API server's place, cannot be used: {error.strerror}"
-                raise ClusterError(message.lower(), hint=f"see who has it: ss -tlnp sport = :{self.port}") from error
+                message = f"the API server cannot listen on {self.address}:{self.port}: {error.strerror}"
+                raise ClusterError(
+                    message.lower(), hint=f"find the process that does: ss -tlnp sport = :{self.port}"
+                ) from error
 
     def _write_kubeconfigs(self) -> None:
         layout = self._layout()
@@ -242,7 +244,7 @@ class ControlPlane:
         path = layout.folder / "supervisor.json"
         write_atomic(path, json.dumps(config, indent=1))
         with self.log("supervisor").open("ab") as log:
-            # setsid --fork: the supervisor belongs to nobody, so that the control plane outlives this command.
+            # setsid --fork: the supervisor has no parent, so that the control plane outlives this command.
             command = ["setsid", "--fork", sys.executable, "-I", str(SUPERVISOR), str(path)]
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._wait_for_supervisor()

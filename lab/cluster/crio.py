@@ -1,6 +1,6 @@
-"""The node of a CRI-O that this machine has: no package source brings one, so it comes from where ``CRIO`` says.
+"""Adds a node with CRI-O from the path in ``CRIO``, as no package source has it.
 
-``pinns``, which CRI-O pins a pod's namespaces with, is built beside it and expected there.
+``pinns``, with which CRI-O pins a pod's namespaces, is built together with it and expected in the same folder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 VARIABLE = "CRIO"
 NODE = "n4"
-WITHOUT = f"there is no CRI-O: no package source brings it; {VARIABLE}=PATH names the program of one"
+WITHOUT = f"there is no CRI-O: no package source has it; {VARIABLE}=PATH names its program"
 
 
 def stage_spec(environment: Mapping[str, str]) -> ClusterSpec:
-    """Return the stage's nodes: the default ones, and one more where the environment names a CRI-O.
+    """Return the default nodes, and one more if the environment names a CRI-O.
 
     Raises `ClusterError` if it names something else.
     """
@@ -37,6 +37,6 @@ def crio_programs(named: str) -> tuple[Path, Path]:
     crio = Path(named).absolute()
     for program in (crio, pinns := crio.with_name("pinns")):
         if not (program.is_file() and os.access(program, os.X_OK)):
-            hint = f"{VARIABLE} is the path of CRI-O's program, with pinns in the same folder; unset it to do without"
+            hint = f"{VARIABLE} is the path of CRI-O's program, with pinns in the same folder; unset it for none"
             raise ClusterError(f"{VARIABLE}={named}: {program} is not an executable file", hint=hint)
     return crio, pinns

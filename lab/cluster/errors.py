@@ -1,8 +1,8 @@
 """Errors of the cluster.
 
 LabError
-└── ClusterError    the request does not fit machine or cluster: a port in use, too little memory, left-overs
-    └── StartError  a part did not come up; ``hint`` is the end of what it logged
+└── ClusterError    the machine or cluster does not allow it: a port in use, too little memory, leftovers
+    └── StartError  a component did not start; ``hint`` is the end of what it logged
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from lab.machine.errors import LabError
 
 
 class ClusterError(LabError):
-    """The request does not fit the machine or the cluster."""
+    """The machine or the cluster does not allow the request."""
 
 
 class StartError(ClusterError):
-    """A part of the cluster did not come up."""
+    """A component of the cluster did not start."""

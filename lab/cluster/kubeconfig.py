@@ -1,4 +1,4 @@
-"""kubeconfig files: a server, the authority that it is known by, and a client certificate, all in one file."""
+"""Writes kubeconfig files: a server, its certificate authority, and a client certificate, all in one file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a Kubernetes distribution brings to a node: engine, network of its pods, kubelet and their configuration.
+"""Adds what a Kubernetes distribution brings to a node: engine, pod network, kubelet and their configuration.
 
-Only that. The runtime handler, the hook, the node daemon and the driver's packages are what grapnel brings.
+Only that: the runtime handler, the hook, the node daemon and the driver packages come from grapnel.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ POD_NETWORK = "10.178"
 WANTS = "/etc/systemd/system/multi-user.target.wants"
 CONTAINERD_SOCKET = "unix:///run/containerd/containerd.sock"
 CRIO_SOCKET = "unix:///var/run/crio/crio.sock"
-# Engines that come with files of their own: their folder below `FILES`, and the unit to start.
+# Engines with their own files: their folder below `FILES`, and the unit to start.
 ADDED = {Engine.CONTAINERD_2: ("containerd-2", "containerd.service"), Engine.CRIO: ("crio", "crio.service")}
 
 
 def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
-    """Return the laboratory's node: engine packages installed, programs and images bound.
+    """Return the lab node: engine packages installed, programs and images bind-mounted.
 
-    What the cache lacks of the programs is built now, and told to ``say``.
+    Programs that are not in the cache are built, with progress reported to ``say``.
     """
     programs = [golang.kubernetes(say=say) / "kubelet"]
     packages = CONTAINERD_PACKAGES
@@ -83,7 +83,7 @@ def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, lay
 
 
 def kubelet_configuration(engine: Engine) -> dict[str, Any]:
-    """Return the kubelet's configuration: quick to tell, deaf to a build that fills this machine's disk."""
+    """Return the kubelet's configuration: quick to report, and ignoring disk pressure of this machine."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -97,11 +97,11 @@ def kubelet_configuration(engine: Engine) -> dict[str, Any]:
             "x509": {"clientCAFile": "/etc/kubernetes/ca.crt"},
         },
         "authorization": {"mode": "Webhook"},
-        # There is no such server; without an address every pod gets a warning.
+        # There is no such server; without an address every pod gets a warning event.
         "clusterDNS": ["10.96.0.10"],
         "clusterDomain": "cluster.local",
         "nodeStatusUpdateFrequency": "1s",
-        # Every second it looks, but it writes only what has changed; the lease says that the node is alive.
+        # It checks every second but writes only changes; the lease shows that the node is alive.
         "nodeStatusReportFrequency": "5m",
         "nodeLeaseDurationSeconds": 20,
         "imageGCHighThresholdPercent": 100,
@@ -117,12 +117,12 @@ def kubelet_configuration(engine: Engine) -> dict[str, Any]:
 
 
 def pod_subnet(address: str) -> str:
-    """Return the network of a node's pods: the node's last octet is the third one there."""
+    """Return a node's pod network: its third octet is the node's last one."""
     return f"{POD_NETWORK}.{address.rpartition('.')[2]}.0/24"
 
 
 def pod_network(address: str) -> dict[str, Any]:
-    """Return the CNI configuration: a bridge of the node's own, beyond it the node's address."""
+    """Return the CNI configuration: a bridge on the node, with masquerading beyond it."""
     addresses = {"type": "host-local", "ranges": [[{"subnet": pod_subnet(address)}]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "ipam": addresses}
     return {

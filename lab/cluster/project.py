@@ -1,6 +1,6 @@
-"""What a person (or ``make cluster``) needs to make a cluster's bare nodes GPU nodes with grapnel, and to look around.
+"""Writes what ``make cluster`` needs to turn a cluster's bare nodes into GPU nodes with grapnel.
 
-A folder with a declaration and the inventory of the nodes. Carrying it out is grapnel's own business.
+A folder with a declaration, the inventory of the nodes and an example pod. Applying it is left to grapnel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ metadata:
 spec:
   driver:
     version: "{driver}"
-    kernelModule: none # on these nodes the module is the laboratory's
+    kernelModule: none # the lab provides the module on these nodes
   runtime:
     entitlement: kubelet
   plugin:
@@ -60,7 +60,7 @@ spec:
 
 
 def write_project(cluster: Cluster, folder: Path) -> None:
-    """Write declaration, inventory and an example pod; a declaration that is there stays as it is."""
+    """Write declaration, inventory and an example pod; an existing declaration stays as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     declaration = folder / "grapnel.yaml"
     if not declaration.exists():
@@ -68,14 +68,14 @@ def write_project(cluster: Cluster, folder: Path) -> None:
     write_atomic(folder / "pod.yaml", POD)
     inventory = folder / "inventory.yaml"
     if inventory.exists() and not inventory.is_symlink():
-        raise ClusterError(f"{inventory} is there and is not the laboratory's", hint="choose another folder")
+        raise ClusterError(f"{inventory} exists and was not written by the lab", hint="choose another folder")
     inventory.unlink(missing_ok=True)
     inventory.symlink_to(cluster.site.inventory_path)
     write_settings(cluster, folder)
 
 
 def write_settings(cluster: Cluster, folder: Path) -> None:
-    """Write what differs from the declaration on single nodes, beside the inventory: another engine."""
+    """Write per-node overrides of the declaration next to the inventory: another engine."""
     for node in cluster.spec.nodes:
         if node.engine is Engine.CRIO:
             (folder / "host_vars").mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | Non
             code = process.wait()
         except BaseException:
             process.terminate()
-            process.wait()  # it ends what it has started on the nodes, and writes to the end
+            process.wait()  # it ends what it has started on the nodes, and keeps writing until then
             raise
     if code:
         said = "".join(log.read_text().splitlines(keepends=True)[-LOG_LINES:]) if log else ""
@@ -110,7 +110,7 @@ def apply_project(cluster: Cluster, folder: Path, *options: str, log: Path | Non
 
 
 def render_invitation(cluster: Cluster, folder: Path) -> str:
-    """Return commands to paste: they find kubectl, the cluster and the folder wherever they are pasted."""
+    """Return commands to paste; they work in any working folder."""
     binaries = f"{Path(sys.executable).parent}:{cluster.control_plane.programs}"
     return f"""\
 export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))} PATH={shlex.quote(binaries)}:$PATH

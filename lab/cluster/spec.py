@@ -1,4 +1,4 @@
-"""What a cluster is asked to be: plain values, nothing touches the machine."""
+"""Defines a cluster's specification: plain values, nothing touches the machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from lab.cluster.room import Room
+from lab.cluster.capacity import Capacity
 
 DRIVER_MODULE = "535.261.03"
 MIB = 1 << 20
 CONTROL_PLANE_BYTES = 900 * MIB
 NODE_BYTES = 400 * MIB
-MARGIN_BYTES = 900 * MIB  # pods, and what is installed on the nodes later
+MARGIN_BYTES = 900 * MIB  # for pods, and for software installed on the nodes later
 CONTROL_PLANE_INOTIFY = 8
 NODE_INOTIFY = 16
 
@@ -22,12 +22,12 @@ class Engine(StrEnum):
 
     CONTAINERD_2 = "containerd 2"  # built from its module, in /usr/local as upstream ships it
     PACKAGED = "packaged containerd"  # the suite's own package
-    CRIO = "CRI-O"  # a program of this machine
+    CRIO = "CRI-O"  # a program on this machine
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node of the cluster; ``program`` is the engine's own on this machine, where it comes from there."""
+    """A node of the cluster; ``program`` is the engine's program on this machine, if it comes from there."""
 
     name: str
     suite: str = "trixie"
@@ -44,16 +44,16 @@ class ClusterSpec:
     nodes: tuple[ClusterNode, ...]
 
     @property
-    def room(self) -> Room:
-        """What the machine should have left before the cluster is started."""
+    def required_capacity(self) -> Capacity:
+        """The capacity that the machine must have left before the cluster is started."""
         count = len(self.nodes)
-        return Room(
+        return Capacity(
             CONTROL_PLANE_BYTES + NODE_BYTES * count + MARGIN_BYTES,
             CONTROL_PLANE_INOTIFY + NODE_INOTIFY * count,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form kept in the cluster's folder."""
+        """Return the JSON that is kept in the cluster's folder."""
         return asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a cluster looks like at one moment: read from the API's objects, printed as tables. Pure."""
+"""Reads a cluster's status from the API's objects and renders it as tables. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESOURCE = "nvidia.com/gpu"
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """A process of the control plane: ``pid`` is 0 when it does not run, ``status`` how it ended last."""
+    """A process of the control plane: ``pid`` is 0 if it is not running, ``status`` its last exit status."""
 
     name: str
     pid: int
@@ -25,7 +25,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node: whether its machine runs, and what its Node object says ("" and 0 while there is none)."""
+    """A node: whether its machine is running, and the values of its Node object ("" and 0 without one)."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class PodState:
-    """A pod, as far as a person wants to know at a glance."""
+    """A pod at a glance."""
 
     namespace: str
     name: str
@@ -51,7 +51,7 @@ class PodState:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """Everything that ``status`` tells; no pods are known while the API server does not answer."""
+    """Everything that ``status`` shows; no pods are known while the API server does not answer."""
 
     processes: tuple[ProcessStatus, ...]
     nodes: tuple[NodeState, ...]
@@ -59,7 +59,7 @@ class ClusterStatus:
 
 
 def parse_node(name: str, address: str, *, is_running: bool, seen: dict[str, Any] | None) -> NodeState:
-    """Return the state of a node from its Node object (None: there is none, or nobody answers)."""
+    """Return the state of a node from its Node object (None: there is none, or the API server does not answer)."""
     if seen is None:
         return NodeState(name, address, is_running)
     status = seen.get("status", {})

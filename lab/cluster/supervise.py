@@ -1,8 +1,9 @@
-"""Keeps the control plane running: ``supervise.py CONFIG``, started in a session of its own, outside of any package.
+"""Keeps the control plane running: ``supervise.py CONFIG``, started as a script in its own session.
 
-It joins the control groups, starts the processes in their order, starts again what ends, and writes down what it
-sees in ``processes.json``. A SIGTERM ends all of them in order; so does the end of ``owner``, a process that the
-control plane was bound to. When this process is killed the kernel ends the others (they ask for that by setpriv).
+It joins the cgroups, starts the processes in order, restarts them when they exit, and records their state in
+``processes.json``. A SIGTERM ends all of them in order; so does the end of ``owner``, a process that the control
+plane was bound to. If this process is killed the kernel ends the others (setpriv sets their parent death
+signal).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ STOP_S = 5.0
 
 
 class Process:
-    """One component: how it is started, and how it fared."""
+    """One component: its command line and its state."""
 
     def __init__(self, config: dict) -> None:  # type: ignore[type-arg]  # JSON, read once
         self.config = config
@@ -35,14 +36,14 @@ class Process:
         self.next_start = 0.0
 
     def start(self, folder: str) -> None:
-        """Start the process, its output after what its log holds."""
+        """Start the process; its output is appended to its log."""
         self.starts += 1
         with open(self.config["log"], "ab") as log:  # noqa: PTH123  # one open file, no path arithmetic
             argv = ["setpriv", "--pdeathsig", "KILL", *self.config["argv"]]
             self.child = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def watch(self, folder: str, *, is_api_open: bool) -> bool:
-        """Notice that it ended, start it when its time has come; return whether anything changed."""
+        """Notice that it ended, restart it when it is due; return whether anything changed."""
         if self.child is not None:
             if self.child.poll() is None:
                 return False
@@ -55,7 +56,7 @@ class Process:
         return True
 
     def end(self) -> None:
-        """Ask the process to end, and end it when it does not follow in time."""
+        """Ask the process to end, and kill it if it does not in time."""
         if self.child is None:
             return
         self.child.terminate()
@@ -66,14 +67,14 @@ class Process:
             self.child.wait()
 
     def report(self) -> dict:  # type: ignore[type-arg]  # JSON, written once
-        """Return what is written down: pid (0: does not run), number of starts, how it ended last."""
+        """Return the record for the state file: pid (0: not running), number of starts, last exit status."""
         return {"pid": self.child.pid if self.child else 0, "starts": self.starts, "status": self.status}
 
 
 def main(config_path: str) -> int:
     """Run the control plane until it is told to end."""
     config = json.loads(Path(config_path).read_text())
-    # A command that was killed may have left a supervisor: only one may run the processes of this folder.
+    # A killed command may have left a supervisor: only one may run the processes of this folder.
     lock = os.open(f"{config_path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +122,7 @@ def _signals() -> int:
 
 
 def _owner(pid: int) -> list[int]:
-    """Return a descriptor that becomes readable when the owner ends; none when there is no owner."""
+    """Return descriptors that become readable when the owner ends; an empty list without an owner."""
     return [os.pidfd_open(pid)] if pid else []
 
 
@@ -132,17 +133,17 @@ def _is_open(address: str, port: int) -> bool:
 
 
 def _write(config: dict, processes: list[Process]) -> None:  # type: ignore[type-arg]  # JSON
-    """Replace the file as a whole: who reads it sees one moment."""
+    """Replace the file atomically, so that readers see a consistent state."""
     seen = {process.config["name"]: process.report() for process in processes}
     path = Path(config["report"])
     partial = path.with_suffix(".partial")
-    with contextlib.suppress(FileNotFoundError):  # the folder was removed: nobody wants to know any more
+    with contextlib.suppress(FileNotFoundError):  # the folder was removed: there is no reader any more
         partial.write_text(json.dumps({"supervisor": os.getpid(), "components": seen}))
         partial.replace(path)
 
 
 def _leave(groups: list[str]) -> None:
-    """Leave the control groups and remove them: nothing stays when the owner cannot clean up any more."""
+    """Leave the cgroups and remove them, as the owner may no longer be there to do so."""
     for group in map(Path, groups):
         with contextlib.suppress(OSError):
             (group.parent / "cgroup.procs").write_text(str(os.getpid()))

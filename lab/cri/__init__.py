@@ -1,11 +1,11 @@
-"""A client of container engines that does what a kubelet does: pods and containers over the CRI socket.
+"""Runs pods and containers through an engine's CRI socket, as a kubelet does.
 
     with Cri(socket) as cri:
         pod = cri.run_pod("job", handler="nvidia")
         done = cri.run(pod, "docker.io/local/gpu-shell:1", ["nvidia-smi", "-L"], devices=[Device("/dev/nvidia0")])
 
-`engine` starts a containerd of its own for tests. Images belong to `lab.images`, clusters with a real kubelet to the
-nodes of the laboratory.
+`engine` starts a private containerd for tests. Images are in `lab.images`, clusters with a real kubelet in
+`lab.cluster`.
 """
 
 from lab.cri.client import Cri, Finished, Pod

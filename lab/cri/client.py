@@ -1,4 +1,4 @@
-"""Pods and containers over the CRI socket, with bounded waits and the engine's own words when it refuses."""
+"""A client of the CRI socket for pods and containers, with time limits and the engine's own error messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Finished:
-    """A container that ended; `log` has both its outputs in the order in which they were written."""
+    """A container that has ended; `log` has both its outputs in the order in which they were written."""
 
     exit_code: int
     log: str
@@ -44,8 +44,8 @@ class Finished:
 class Cri:
     """A client of one engine.
 
-    `log_dir` is a folder as the engine sees it, `engine_root` where the engine's root is seen from here (for an engine
-    inside a node). Without `log_dir` the logs are in a temporary folder that goes when the client is closed.
+    `log_dir` is a folder as the engine sees it, `engine_root` the engine's root as seen from here (for an engine
+    inside a node). Without `log_dir` the logs are in a temporary folder that is removed when the client is closed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Cri:
             shutil.rmtree(self._own_log_dir, ignore_errors=True)
 
     def version(self) -> str:
-        """Return the engine's name and version. Raises CallError, also when nobody answers within the time limit."""
+        """Return the engine's name and version. Raises CallError, also if the engine does not answer in time."""
         answer = self._call(self._runtime.Version, cri.VersionRequest(), wait_for_ready=True)
         return f"{answer.runtime_name} {answer.runtime_version}"
 
@@ -101,12 +101,15 @@ class Cri:
         host_network: bool = True,
         privileged: bool = False,
         annotations: Mapping[str, str] | None = None,
+        first_id: int | None = None,
     ) -> Pod:
-        """Start a pod's sandbox with a runtime handler (empty: the engine's default). Raises CallError."""
+        """Start a pod's sandbox with a runtime handler (empty: the engine's default). Raises CallError.
+
+        With `first_id` it has users of its own (`hostUsers: false`), and cannot be on the host's network.
+        """
         uid = uid or name
-        security = cri.LinuxSandboxSecurityContext(
-            privileged=privileged, namespace_options=configs.namespaces(host_network=host_network)
-        )
+        options = configs.namespaces(host_network=host_network, first_id=first_id)
+        security = cri.LinuxSandboxSecurityContext(privileged=privileged, namespace_options=options)
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(name=name, uid=uid, namespace=namespace, attempt=next(self._attempts)),
             hostname="" if host_network else name,
@@ -136,7 +139,7 @@ class Cri:
         cdi_devices: Sequence[str] = (),
         privileged: bool = False,
     ) -> Finished:
-        """Run a container to its end and remove it. Raises CallError, and WaitError when it does not end in time."""
+        """Run a container to its end and remove it. Raises CallError, and WaitError if it does not end in time."""
         spec = configs.ContainerSpec(
             image=image,
             command=command,
@@ -173,18 +176,18 @@ class Cri:
         return container
 
     def status(self, container: str) -> cri.ContainerStatus:
-        """Return what the engine says about a container. Raises CallError."""
+        """Return the engine's status of a container. Raises CallError."""
         request = cri.ContainerStatusRequest(container_id=container)
         status: cri.ContainerStatus = self._call(self._runtime.ContainerStatus, request).status
         return status
 
     def wait(self, container: str) -> Finished:
-        """Return when a container has ended. Raises WaitError when that takes longer than the time limit."""
+        """Wait until a container has ended. Raises WaitError if that takes longer than the time limit."""
         end = time.monotonic() + self._timeout_s
         while (status := self.status(container)).state != cri.CONTAINER_EXITED:
             if time.monotonic() > end:
                 raise WaitError(
-                    f"container {status.metadata.name} still runs after {self._timeout_s:g} s",
+                    f"container {status.metadata.name} is still running after {self._timeout_s:g} s",
                     hint=f"it has printed: {read_log(self._here(status.log_path))}",
                 )
             time.sleep(_POLL_S)
@@ -215,7 +218,7 @@ class Cri:
         self._call(self._runtime.RemovePodSandbox, cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
 
     def _here(self, engine_path: str, *parts: str) -> Path:
-        """Return where a path of the engine is seen from here."""
+        """Return an engine path as seen from here."""
         return self._engine_root / engine_path.lstrip("/") / Path(*parts)
 
     def _call(self, method: Callable[..., Any], request: object, *, wait_for_ready: bool = False) -> Any:  # noqa: ANN401 - each method has its own answer

@@ -1,4 +1,4 @@
-"""A containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left afterwards.
+"""Runs a containerd for one test: real binaries from .deb packages, all its state in one folder, nothing left behind.
 
     programs = unpack(packages("trixie"), folder / "packages")
     with containerd(folder, programs, {"nvidia": Handler(base_runtime_spec=file)}) as engine, engine.cri() as cri:
@@ -35,15 +35,23 @@ _STOP_TIMEOUT_S = 20
 _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
-_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded: it will never come
+_NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
+# A network plugin that answers with an address and makes no interface: tests leave the host's network alone.
+_ADDRESS = {
+    "cniVersion": "1.0.0",
+    "interfaces": [{"name": "eth0", "sandbox": "/"}],
+    "ips": [{"address": "192.0.2.2/32", "interface": 0}],
+}
+_NETWORK = {"cniVersion": "1.0.0", "name": "alone", "plugins": [{"type": "alone"}]}
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Handler:
-    """A runtime handler: runc, with an OCI specification to begin from and annotations to hand on."""
+    """A runtime handler: a base OCI specification, annotations to pass on, and a runc other than PATH's."""
 
     base_runtime_spec: Path | None = None
+    runc: Path | None = None
     container_annotations: Sequence[str] = ()
     pod_annotations: Sequence[str] = ()
 
@@ -73,7 +81,7 @@ class Engine:
 
 
 def packages(suite: str) -> list[Path]:
-    """Return the packages of a suite's containerd, and of a runc that this machine's own C library can carry."""
+    """Return the packages of a suite's containerd, and of a runc that runs with this machine's C library."""
     own = platform.freedesktop_os_release()["VERSION_CODENAME"]
     return [*bundle.deb_paths(suite, ["containerd"]), *bundle.deb_paths(own, ["runc"])]
 
@@ -90,29 +98,34 @@ def unpack(debs: Sequence[Path], folder: Path) -> Path:
 
 
 def default_spec(programs: Path) -> dict[str, Any]:
-    """Return the OCI specification that containers begin from, to be changed for `Handler.base_runtime_spec`."""
+    """Return containerd's default OCI specification, as a basis for `Handler.base_runtime_spec`."""
     printed = run([str(programs / "ctr"), "oci", "spec"], timeout_s=_COMMAND_TIMEOUT_S).stdout
     spec: dict[str, Any] = json.loads(printed)
     return spec
 
 
 @contextmanager
-def containerd(
+def containerd(  # noqa: PLR0913 - what tests vary of an engine
     folder: Path,
     programs: Path,
     handlers: Mapping[str, Handler] | None = None,
     *,
     version: int = 2,
     cdi: Path | None = None,
+    has_network: bool = False,
 ) -> Iterator[Engine]:
-    """Run the containerd of a folder with programs until the block ends; pods that are left are removed.
+    """Run containerd from a folder with programs until the block ends; remaining pods are removed.
 
-    `runc` is the default handler, `handlers` come on top. `version` is that of the configuration file (3 for
-    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). Raises EngineError.
+    `runc` is the default handler, `handlers` are added. `version` is that of the configuration file (3 for
+    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network`
+    (containerd 2) pods can have a network namespace of their own, with no interface but loopback. Raises EngineError.
     """
     socket = folder / "containerd.sock"
     config = folder / "config.toml"
-    config.write_text(render_config(folder, socket, {"runc": Handler(), **(handlers or {})}, version=version, cdi=cdi))
+    handlers = {"runc": Handler(), **(handlers or {})}
+    config.write_text(render_config(folder, socket, handlers, version=version, cdi=cdi, has_network=has_network))
+    if has_network:
+        _add_network(folder)
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": "/root"}
     engine = Engine(folder, programs, socket, f"/grapnel-test-{os.getpid()}-{folder.name}", env)
     with (folder / "containerd.log").open("wb") as log:
@@ -129,8 +142,14 @@ def containerd(
         _remove_cgroups(engine.cgroup_parent)
 
 
-def render_config(
-    folder: Path, socket: Path, handlers: Mapping[str, Handler], *, version: int = 2, cdi: Path | None = None
+def render_config(  # noqa: PLR0913 - what tests vary of an engine
+    folder: Path,
+    socket: Path,
+    handlers: Mapping[str, Handler],
+    *,
+    version: int = 2,
+    cdi: Path | None = None,
+    has_network: bool = False,
 ) -> str:
     """Return containerd's configuration with all its state below a folder."""
     runtime = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}[version]
@@ -150,9 +169,19 @@ disable_apparmor = true
 {f'enable_cdi = true{chr(10)}cdi_spec_dirs = ["{cdi}"]' if cdi else ""}
 [plugins."{runtime}".cni]
 conf_dir = "{folder}/cni"
-bin_dir = "/usr/lib/cni"
+bin_dir = "{folder / "cni-bin" if has_network else "/usr/lib/cni"}"
+{"use_internal_loopback = true" if has_network else ""}
 """
     return head + "".join(_render_handler(runtime, name, handler) for name, handler in handlers.items())
+
+
+def _add_network(folder: Path) -> None:
+    for name in ("cni", "cni-bin"):
+        (folder / name).mkdir()
+    (folder / "cni/alone.conflist").write_text(json.dumps(_NETWORK))
+    plugin = folder / "cni-bin/alone"
+    plugin.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{json.dumps(_ADDRESS)}'\n")
+    plugin.chmod(0o755)
 
 
 def _render_handler(runtime: str, name: str, handler: Handler) -> str:
@@ -164,6 +193,7 @@ def _render_handler(runtime: str, name: str, handler: Handler) -> str:
         *([f'base_runtime_spec = "{handler.base_runtime_spec}"'] if handler.base_runtime_spec else []),
         f'[plugins."{runtime}".containerd.runtimes."{name}".options]',
         "SystemdCgroup = false",
+        *([f'BinaryName = "{handler.runc}"'] if handler.runc else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -179,7 +209,7 @@ def _await_socket(engine: Engine, daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _probe(engine: Engine) -> CriError | None:
-    """Return why the engine's CRI does not answer; None when it does."""
+    """Return why the engine's CRI does not answer; None if it does."""
     try:
         with engine.cri(timeout_s=1) as cri:
             cri.version()
@@ -198,7 +228,7 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
 
 
 def _end_shims(engine: Engine) -> None:
-    """End shims that outlived a failed test: those that were started from this engine's own programs."""
+    """Kill shims left by a failed test, recognised by this engine's own programs."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             program = Path(os.readlink(process / "exe"))  # noqa: PTH115 - Path.readlink would resolve nothing more
@@ -216,7 +246,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _remove_cgroups(parent: str) -> None:
-    """Remove the pods' cgroups; what still runs in one of them is killed first."""
+    """Remove the pods' cgroups after killing what still runs in them."""
     for top in _CGROUPS.glob(f"*{parent}"):
         groups = sorted((path for path in [top, *top.rglob("*")] if path.is_dir()), reverse=True)
         end = time.monotonic() + _STOP_TIMEOUT_S

@@ -2,16 +2,16 @@
 
 LabError
 └── CriError
-    ├── CallError       the engine refused a call; the message has its words
+    ├── CallError       the engine refused a call; the message has its error
     ├── WaitError       something did not happen in time
-    └── EngineError     the engine of a test did not start
+    └── EngineError     the test's engine did not start
 """
 
 from lab.machine.errors import LabError
 
 
 class CriError(LabError):
-    """Base of what this part raises on purpose."""
+    """Base of this package's errors."""
 
 
 class CallError(CriError):
@@ -23,4 +23,4 @@ class WaitError(CriError):
 
 
 class EngineError(CriError):
-    """The engine of a test did not start."""
+    """The test's engine did not start."""

@@ -1,4 +1,4 @@
-"""The log format of the CRI: `<time> <stream> <F|P> <text>` lines, P for a line that goes on in the next one."""
+"""Reads the CRI log format: `<time> <stream> <F|P> <text>` lines, P for a line that continues in the next one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FIELDS = 3
 
 
 def read_log(path: Path) -> str:
-    """Return what a container wrote; nothing when there is no log."""
+    """Return what a container wrote; nothing if there is no log."""
     if not path.is_file():
         return ""
     return parse_log(path.read_text(errors="replace"))

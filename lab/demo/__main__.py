@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 RESOURCE = "nvidia.com/gpu"
-MODULE = "550.163.01"  # the simulated kernel module that the laboratory loads at boot
-GIVEN = 2  # the GPU that container one is given
+MODULE = "550.163.01"  # the simulated kernel module that the lab loads at boot
+GIVEN = 2  # the GPU that container one gets
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
@@ -31,7 +31,7 @@ metadata:
 spec:
   driver:
     version: "550.163.01"
-    kernelModule: none # on this node the module is the laboratory's
+    kernelModule: none # the lab provides the module on this node
   runtime:
     entitlement: kubelet
   plugin:
@@ -40,10 +40,10 @@ spec:
 
 
 def main() -> int:
-    """Run the demo on a site of its own, which is removed at the end whatever happened; exit status 0 or 1."""
+    """Run the demo on its own site, which is removed at the end in any case; exit status 0 or 1."""
     site = Site("demo")
     try:
-        site.destroy()  # what a killed run left behind
+        site.destroy()  # leftovers of a killed run
         with tempfile.TemporaryDirectory(prefix="grapnel-demo-") as folder:
             screen = Screen(Path(folder), environment(site, folder))
             try:
@@ -59,9 +59,9 @@ def main() -> int:
 
 
 def environment(site: Site, home: str) -> dict[str, str]:
-    """Return the environment of the commands that are shown: this checkout's grapnel and the site's inventory.
+    """Return the environment of the commands: this checkout's grapnel and the site's inventory.
 
-    A home of its own: the demo is in no cluster, whatever kubeconfig the person has.
+    A separate home, so that the user's kubeconfig has no effect: the demo uses no cluster.
     """
     own = {"GRAPNEL_PAYLOAD": str(CHECKOUT / "dist" / "payload"), "ANSIBLE_INVENTORY": str(site.inventory_path)}
     nobody = {"HOME": home, "KUBECONFIG": ""}
@@ -69,7 +69,7 @@ def environment(site: Site, home: str) -> dict[str, str]:
 
 
 def show(screen: Screen, site: Site) -> None:
-    """Play the whole path."""
+    """Run the whole demo."""
     screen.heading("a bare Debian 13 node boots (systemd, ssh; four simulated GPUs; no driver files, no engine)")
     node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4, driver_module=MODULE))
     on_node(
@@ -92,7 +92,7 @@ def show(screen: Screen, site: Site) -> None:
 
 
 def containers(screen: Screen, node: Node, kubelet: Kubelet) -> None:
-    """Run the container that was given a GPU, and its neighbour that was not."""
+    """Run the container that was given a GPU, and the one that was not."""
     screen.heading("the node, through its own driver files")
     on_node(screen, node, ["nvidia-smi", "-L"])
     kubelet.wait_for_devices(RESOURCE, node.spec.gpus)
@@ -114,7 +114,7 @@ def containers(screen: Screen, node: Node, kubelet: Kubelet) -> None:
         finished = pods.run(two)
         screen.show(finished.log)
         if "GPU-" in finished.log or not finished.exit_code:
-            raise DemoFailed("container two sees a GPU that nobody gave it")
+            raise DemoFailed("container two sees a GPU that it was not given")
 
 
 def on_node(screen: Screen, node: Node, command: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Headings and commands as a person at a terminal would see them."""
+"""Prints headings, and runs commands, as at a terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
-class DemoFailed(Exception):  # noqa: N818 - it is what happened, not a kind of error
-    """A command of the demo did not do what it is there to show; the text says which and how."""
+class DemoFailed(Exception):  # noqa: N818 - an outcome, not a kind of error
+    """A command of the demo did not behave as it should; the message says which one and how."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Screen:
         print(text.rstrip("\n"), flush=True)
 
     def run(self, *argv: str, expect: int = 0) -> None:
-        """Run a command where the person can see it; ``DemoFailed`` if it ends with another status than ``expect``."""
+        """Run a command visibly; ``DemoFailed`` if it ends with a status other than ``expect``."""
         self.prompt(shlex.join(argv))
         code = subprocess.run(argv, cwd=self.folder, env=dict(self.environment), check=False).returncode
         if code != expect:

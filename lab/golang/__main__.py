@@ -1,4 +1,4 @@
-"""Make another version of Kubernetes known: ``python3 -m lab.golang add 1.35.4``."""
+"""Adds a version of Kubernetes: ``python3 -m lab.golang add 1.35.4``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> int:
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
-    print(f"{folder}: look through it and commit it")
+    print(f"{folder}: review it and commit it")
     return 0
 
 

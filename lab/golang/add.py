@@ -1,7 +1,7 @@
-"""Makes another version of Kubernetes known: writes its go.mod and go.sum, both for people to review and commit.
+"""Adds a version of Kubernetes: writes its go.mod and go.sum, for review and commit.
 
-Kubernetes' own module replaces the modules that it is developed with by folders beside it, so that it cannot be
-required as it is: our main module replaces each of them by its published version, v0.N.P for Kubernetes v1.N.P.
+Kubernetes' own module replaces its staging modules by local folders, so it cannot be required as is: our main
+module replaces each of them by its published version, v0.N.P for Kubernetes v1.N.P.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TIMEOUT_S = 1800.0
 
 
 def add_kubernetes(version: str, say: Callable[[str], None], modules: Path = MODULES) -> Path:
-    """Return the folder with go.mod and go.sum of that version, written now (downloads a few hundred modules)."""
+    """Write go.mod and go.sum of that version and return their folder (downloads a few hundred modules)."""
     if not RELEASE.fullmatch(version):
-        raise GolangError(f"{version} is no release of Kubernetes", hint="releases look like 1.36.3")
+        raise GolangError(f"{version} is not a release of Kubernetes", hint="releases look like 1.36.3")
     home = modules / "kubernetes"
     with tempfile.TemporaryDirectory(prefix="gn-golang-") as scratch:
         shutil.copy(home / "main.go", scratch)
@@ -42,13 +42,13 @@ def add_kubernetes(version: str, say: Callable[[str], None], modules: Path = MOD
             _resolve(version, Path(scratch))
         except CommandError as error:
             raise GolangError(f"Kubernetes {version} cannot be added", hint=error.hint) from error
-        for name in ("go.sum", "go.mod"):  # in this order: a version is known once its go.mod is there
+        for name in ("go.sum", "go.mod"):  # in this order: a version counts as known once its go.mod exists
             write_atomic(home / version / name, Path(scratch, name).read_text())
     return home / version
 
 
 def _resolve(version: str, folder: Path) -> None:
-    """Write go.mod and go.sum beside main.go; every hash is checked against the checksum database."""
+    """Write go.mod and go.sum next to main.go; every hash is checked against the checksum database."""
     go = find_go(f"Kubernetes {version}")
 
     def ask(*arguments: str) -> str:
@@ -56,7 +56,7 @@ def _resolve(version: str, folder: Path) -> None:
 
     published = json.loads(ask("mod", "download", "-json", f"k8s.io/kubernetes@v{version}"))
     (folder / "go.mod").write_text(render_go_mod(version, Path(published["GoMod"]).read_text()))
-    # -e: tests of dependencies may want what is not published; what the program itself lacks, list tells.
+    # -e: tests of dependencies may need unpublished modules; `go list` reports what the program itself lacks.
     ask("mod", "tidy", "-e")
     ask("list", "-mod=readonly", "-deps", ".")
 

@@ -1,7 +1,7 @@
-"""Builds a program once and keeps it: whole or not at all, one build at a time, a killed one goes on where it was.
+"""Builds a program once and caches it: all or nothing, one build at a time; a killed build can be resumed.
 
-In the cache: ``golang/PROGRAM-VERSION-KEY`` is a finished build, ``golang/.gocache-PROGRAM-VERSION`` what Go compiled
-for an unfinished one (3 GB, gone afterwards), ``golang/.build-*`` the folder in which one is made.
+In the cache: ``golang/PROGRAM-VERSION-KEY`` is a finished build, ``golang/.gocache-PROGRAM-VERSION`` Go's cache of an
+unfinished one (3 GB, removed afterwards), ``golang/.build-*`` a build folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY = Path("/proc/meminfo")
 
 
 def ensure(program: Program, say: Callable[[str], None]) -> Path:
-    """Return the folder with the program's files and links, built now if the cache has none. Raises GolangError."""
+    """Return the folder with the program's files and links, building them if not in the cache. Raises GolangError."""
     toolchain = find_toolchain(program, program.sources[-1].parent)
     home = cache_dir() / "golang"
     folder = home / f"{program.name}-{program.version}-{key(program, toolchain)}"
@@ -44,12 +44,12 @@ def ensure(program: Program, say: Callable[[str], None]) -> Path:
     with _alone(home / "build.lock", say):
         if not folder.is_dir():
             _build(program, toolchain, folder, compiled, say)
-        shutil.rmtree(compiled, ignore_errors=True)  # also what a build left that was killed after its rename
+        shutil.rmtree(compiled, ignore_errors=True)  # including leftovers of a build that was killed after its rename
     return folder
 
 
 def key(program: Program, toolchain: Toolchain) -> str:
-    """Digest of everything that decides what comes out."""
+    """Digest of all inputs of the build."""
     texts = [part for source in program.sources for part in (source.name, source.read_bytes())]
     how = (toolchain.version, toolchain.architecture, program.target, *program.flags, *program.files, *program.links)
     return content_key(*how, *texts)
@@ -57,7 +57,7 @@ def key(program: Program, toolchain: Toolchain) -> str:
 
 @contextlib.contextmanager
 def _alone(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of all Go builds: a second one would need the same memory again."""
+    """Hold the lock for Go builds: two at once would need twice the memory."""
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(lock, wait_s=0))
@@ -68,9 +68,9 @@ def _alone(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _build(program: Program, toolchain: Toolchain, folder: Path, compiled: Path, say: Callable[[str], None]) -> None:
-    """Make the folder beside its place, look whether it works, and rename it."""
+    """Build into a temporary folder, check the result, and rename it."""
     home = folder.parent
-    for left_over in home.glob(".build-*"):  # of killed builds: we hold the lock
+    for left_over in home.glob(".build-*"):  # left by killed builds: we hold the lock
         shutil.rmtree(left_over, ignore_errors=True)
     require_room(program, home, compiled)
     scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=home))
@@ -89,35 +89,35 @@ def _compile(compiler: Compiler) -> None:
     try:
         packages = compiler.download()
     except CommandError as error:
-        what = f"the modules of {title} cannot be had (`go env GOPROXY` names where they come from)"
+        what = f"the modules of {title} cannot be downloaded (`go env GOPROXY` shows from where)"
         raise GolangError(what, hint=error.hint) from error
     try:
         compiler.build(packages)
     except CommandError as error:
-        raise GolangError(f"{title} was not built (another try goes on where it stopped)", hint=error.hint) from error
+        raise GolangError(f"{title} was not built (run it again to continue)", hint=error.hint) from error
 
 
 def _finish(program: Program, made: Path) -> None:
-    """Add the links, see that the program says its version, and have it all on the disk before it gets its name."""
+    """Add the links, check that the program reports its version, and sync everything to disk before the rename."""
     for name in program.links:
         (made / name).symlink_to(program.files[0])
     command = [str(made / program.probe[0]), *program.probe[1:]]
     answer = run(command, timeout_s=PROBE_TIMEOUT_S).stdout
     if program.answer not in answer.split():
-        raise GolangError(f"{program.title} was built and calls itself {answer.strip()!r}", hint=shlex.join(command))
+        raise GolangError(f"{program.title} was built but reports version {answer.strip()!r}", hint=shlex.join(command))
     for name in program.files:
         with (made / name).open("rb") as file:
             os.fsync(file.fileno())
 
 
 def require_room(program: Program, home: Path, compiled: Path) -> None:
-    """Raise GolangError when memory or disk would not suffice; what an earlier try compiled is not needed again."""
+    """Raise GolangError if memory or disk would not suffice; an earlier attempt's compiled packages are reused."""
     home.mkdir(parents=True, exist_ok=True)
     already = sum(file.lstat().st_size for file in compiled.rglob("*")) if compiled.is_dir() else 0
     disk, memory = shutil.disk_usage(home).free + already, available_memory(MEMORY.read_text())
     if disk < program.disk_bytes:
         free = f"{disk / 2**30:.1f} GiB of disk are free"
-        need = f"building {program.title} needs {program.disk_bytes / 2**30:.0f}, most of it for the time of the build"
+        need = f"building {program.title} needs {program.disk_bytes / 2**30:.0f}, most of it only during the build"
         raise GolangError(f"{home}: {free}", hint=need)
     if memory < program.memory_bytes:
         free = f"{memory / 2**30:.1f} GiB of memory are available"
@@ -126,6 +126,6 @@ def require_room(program: Program, home: Path, compiled: Path) -> None:
 
 
 def available_memory(meminfo: str) -> int:
-    """Return bytes that can be had without swapping, and free swap, as ``/proc/meminfo`` says."""
+    """Return the available memory including free swap, in bytes, from ``/proc/meminfo``."""
     fields = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
     return sum(int(fields.get(name, "0 kB").split()[0]) * 1024 for name in ("MemAvailable", "SwapFree"))

@@ -1,4 +1,4 @@
-"""Calls `go` to fetch and compile one program in a scratch folder, and tells what it is at."""
+"""Runs `go` to fetch and compile one program in a scratch folder, and reports progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCE, MADE, TEMPORARY = "source", "made", "tmp"
 
 @dataclass(frozen=True)
 class Compiler:
-    """A program, the Go that builds it, a folder that is empty, and where compiled packages survive a killed build."""
+    """A program, the Go that builds it, an empty scratch folder, and the cache that survives a killed build."""
 
     program: Program
     toolchain: Toolchain
@@ -32,14 +32,14 @@ class Compiler:
     say: Callable[[str], None]
 
     def prepare(self) -> None:
-        """Lay out the main module; go's own temporary files go beside it, so that they vanish with it."""
-        for room in (SOURCE, MADE, TEMPORARY):
-            (self.scratch / room).mkdir()
+        """Write the main module; go's temporary files go next to it, so that they are removed with it."""
+        for name in (SOURCE, MADE, TEMPORARY):
+            (self.scratch / name).mkdir()
         for file in self.program.sources:
             shutil.copy(file, self.scratch / SOURCE)
 
     def download(self) -> int:
-        """Fetch the modules that the build needs, checked against go.sum; return how many packages they make."""
+        """Fetch the modules that the build needs, checked against go.sum; return the number of packages."""
         packages = 0
 
         def read(line: str) -> None:
@@ -53,7 +53,7 @@ class Compiler:
         return packages
 
     def build(self, packages: int) -> None:
-        """Compile and link into the folder `made`; packages that an earlier try compiled are not counted again."""
+        """Compile and link into the folder `made`; packages that an earlier attempt compiled are not counted."""
         count = 0
 
         def read(line: str) -> None:
@@ -65,7 +65,7 @@ class Compiler:
         self._go(["build", "-v", *self.program.flags, "-o", output, self.program.target], read)
 
     def _go(self, arguments: list[str], read: Callable[[str], None]) -> None:
-        env = {**environment(), "GOTMPDIR": str(self.scratch / TEMPORARY)}
-        if not os.environ.get("GOCACHE"):  # a person's own choice is used, and kept
+        env = {**environment(has_c=self.program.has_c), "GOTMPDIR": str(self.scratch / TEMPORARY)}
+        if not os.environ.get("GOCACHE"):  # the user's own cache is used, and kept
             env["GOCACHE"] = str(self.compiled)
         follow([self.toolchain.go, *arguments], read, timeout_s=TIMEOUT_S, env=env, cwd=self.scratch / SOURCE)

@@ -1,7 +1,7 @@
 """Errors of building Go programs.
 
 LabError
-└── GolangError     a program is not known, or cannot be built on this machine as it is
+└── GolangError     a program is unknown, or cannot be built on this machine
 """
 
 from __future__ import annotations

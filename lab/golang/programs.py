@@ -1,7 +1,7 @@
-"""What can be built: which module, with which flags, and what comes out. Values only; nothing here runs anything.
+"""Lists what can be built: module, flags and resulting files. Values only; nothing is run here.
 
 A version is known when ``modules/PROGRAM/VERSION`` holds its ``go.mod`` and ``go.sum``: they pin every module of the
-build with its hash, so that nothing but the module proxy is needed and nothing drifts.
+build with its hash, so that the build needs only the module proxy and is reproducible.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ SETTING = "GRAPNEL_KUBERNETES"
 KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
 KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 CONTAINERD_VERSION = "2.2.1"
+RUNC_VERSION = "1.3.6"
 GIB = 1 << 30
 GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A build: the files of its main module, what `go build` is told, what is there afterwards.
+    """A build: the files of its main module, the arguments of `go build`, the resulting files.
 
-    ``links`` are further names of ``files[0]``. ``probe`` is a command in the finished folder and ``answer`` a word
-    that it prints. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
+    ``links`` are further names of ``files[0]``. ``probe`` is a command to run in the finished folder and ``answer``
+    a word that it must print. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
+    ``has_c``: it is partly C, and needs the machine's C compiler.
     """
 
     name: str
@@ -45,17 +47,20 @@ class Program:
     answer: str
     memory_bytes: int
     disk_bytes: int
+    has_c: bool = False
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The program's display name."""
         return f"{self.name} {self.version}"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Arguments of `go build` that decide what comes out: static, without paths and symbols, modules as pinned."""
-        variables = [f"-X {name}={value}" for name, value in self.variables.items()]
-        return ("-trimpath", "-mod=readonly", "-buildvcs=false", f"-ldflags={' '.join(['-s', '-w', *variables])}")
+        """Arguments of `go build`: static, without paths and symbols, modules as pinned."""
+        linking = ["-s", "-w", *(f"-X {name}={value}" for name, value in self.variables.items())]
+        tags = ("-tags=netgo,osusergo",) if self.has_c else ()
+        linking += ["-extldflags=-static"] if self.has_c else []
+        return ("-trimpath", "-mod=readonly", "-buildvcs=false", *tags, f"-ldflags={' '.join(linking)}")
 
     @property
     def go_version(self) -> str:
@@ -66,7 +71,7 @@ class Program:
 
 
 def kubernetes_version() -> str:
-    """Return the version that ``GRAPNEL_KUBERNETES`` names (with or without a v), else the default."""
+    """Return the version in ``GRAPNEL_KUBERNETES`` (with or without a v), else the default."""
     return os.environ.get(SETTING, "").strip().removeprefix("v") or KUBERNETES_VERSION
 
 
@@ -80,10 +85,10 @@ def kubernetes(version: str) -> Program:
     """Return the multi-call binary of Kubernetes and etcd. Raises GolangError for a version that is not known."""
     known = known_versions("kubernetes")
     if version not in known:
-        hint = f"known: {', '.join(known)}; another one is added by: python3 -m lab.golang add {version}"
-        raise GolangError(f"no Kubernetes {version} (asked for by {SETTING} or by the caller)", hint=hint)
+        hint = f"known: {', '.join(known)}; to add one: python3 -m lab.golang add {version}"
+        raise GolangError(f"unknown Kubernetes version {version} (from {SETTING} or the caller)", hint=hint)
     major, minor, _ = version.split(".")
-    package = "k8s.io/component-base/version"  # what /version and the Node objects say
+    package = "k8s.io/component-base/version"  # what /version and the Node objects show
     home = MODULES / "kubernetes"
     return Program(
         name="kubernetes",
@@ -118,4 +123,22 @@ def containerd() -> Program:
         answer=f"v{CONTAINERD_VERSION}",
         memory_bytes=1 * GIB,
         disk_bytes=2 * GIB,
+    )
+
+
+def runc() -> Program:
+    """Return a runc that can make user namespaces for pods (1.2 and later), without seccomp."""
+    home = MODULES / "runc" / RUNC_VERSION
+    return Program(
+        name="runc",
+        version=RUNC_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={},
+        files=("runc",),
+        probe=("runc", "--version"),
+        answer=RUNC_VERSION,
+        memory_bytes=1 * GIB,
+        disk_bytes=1 * GIB,
+        has_c=True,
     )

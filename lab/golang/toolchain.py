@@ -1,4 +1,4 @@
-"""The machine's Go: whether there is one, whether it is new enough, and how it is called."""
+"""Finds the machine's Go and checks that it is new enough."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from lab.golang.programs import Program
 
-ASK_TIMEOUT_S = 600.0  # the first question may download a toolchain
+ASK_TIMEOUT_S = 600.0  # the first call may download a toolchain
 NUMBERS = re.compile(r"go(\d+(?:\.\d+)*)")
-# From this one on a Go fetches the release that a go.mod asks for, unless GOTOOLCHAIN=local tells it not to, as some
-# distributions and container images do. Debian 12's package is 1.19: too old for that.
+# From this version on Go fetches the release that a go.mod requires, unless GOTOOLCHAIN=local forbids it, as some
+# distributions and container images do. Debian 12's package (1.19) is too old for that.
 SWITCHING = "1.21"
 INSTALL_HINT = (
     "install Go {wanted} or newer and put its bin folder on PATH; a Go from {switching} on (Debian 13: apt-get install"
@@ -39,7 +39,7 @@ class Toolchain:
 def find_toolchain(program: Program, folder: Path) -> Toolchain:
     """Return the Go that builds ``program``, whose go.mod is in ``folder``. Raises GolangError.
 
-    Asked inside the folder, a Go that may switch toolchains answers with the one it switches to.
+    It is queried inside the folder, where a Go that may switch toolchains reports the one it switches to.
     """
     wanted = program.go_version
     go = find_go(program.title, wanted)
@@ -57,7 +57,7 @@ def find_toolchain(program: Program, folder: Path) -> Toolchain:
 
 
 def find_go(title: str, wanted: str = SWITCHING) -> str:
-    """Return the path of `go`. Raises GolangError that says which Go ``title`` wants."""
+    """Return the path of `go`. Raises GolangError, which names the Go that ``title`` needs."""
     go = shutil.which("go")
     if go is None:
         raise GolangError(f"go is not on PATH: {title} is built from source", hint=_hint(wanted))
@@ -69,7 +69,7 @@ def _hint(wanted: str) -> str:
 
 
 def is_older(found: str, wanted: str) -> bool:
-    """Whether a GOVERSION (``go1.26.8``, ``go1.27rc1``) is before ``1.26.8``; development versions say no number."""
+    """Whether a GOVERSION (``go1.26.8``, ``go1.27rc1``) is before ``1.26.8``; development versions have no number."""
     match = NUMBERS.match(found)
     return match is not None and _numbers(match[1]) < _numbers(wanted)
 
@@ -78,9 +78,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def environment() -> dict[str, str]:
-    """Return what every call of go gets besides the person's own settings (proxy, checksum database, module cache).
+def environment(*, has_c: bool = False) -> dict[str, str]:
+    """Return the environment of go on top of the user's settings (proxy, checksum database, module cache).
 
-    Static programs run in every node; workspaces and other targets of the person must not change what comes out.
+    Static programs run on every node; the user's workspaces and targets must not affect the result.
     """
-    return {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "", "GOWORK": "off", "GO111MODULE": "on", "GOFLAGS": ""}
+    return {
+        "CGO_ENABLED": str(int(has_c)),
+        "GOOS": "linux",
+        "GOARCH": "",
+        "GOWORK": "off",
+        "GO111MODULE": "on",
+        "GOFLAGS": "",
+    }

@@ -1,10 +1,9 @@
-"""Container images without a registry: made of Debian packages, packed as OCI layout archives, or unpacked to a folder.
+"""Builds container images from Debian packages, as OCI layout archives or unpacked to a folder, without a registry.
 
     ctr --namespace k8s.io images import "$(python3 -m lab.images gpu-shell)"
     rootfs("gpu-shell", folder)                      # the same content for plain runc
 
-What an image is made of stands in `recipes`, how files are packed in `content` and `layout`. Fetching packages belongs
-to `lab.bundle`.
+`recipes` defines the content of each image, `content` and `layout` pack it. `lab.bundle` fetches the packages.
 """
 
 from lab.images.recipes import RECIPES

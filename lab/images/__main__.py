@@ -1,4 +1,4 @@
-"""Make images and print the paths of their archives: `python3 -m lab.images [NAME]...` (all when none is named)."""
+"""Builds images and prints the paths of their archives: `python3 -m lab.images [NAME]...` (default: all)."""
 
 import argparse
 

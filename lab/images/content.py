@@ -1,6 +1,6 @@
-"""Trees of files as values: read from packages, packed as tar, unpacked to a folder.
+"""Represents file trees as values: read from packages, packed as tar, unpacked to a folder.
 
-A tree maps paths (relative, without `./`) to entries. Packed trees are the same byte for byte wherever they are made.
+A tree maps paths (relative, without `./`) to entries. Packed trees are reproducible byte for byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNPACK_TIMEOUT_S = 120
 _MERGED = ("bin", "sbin", "lib", "lib64")
-"""Folders that are links into usr: packages of older suites still ship files by their old names."""
+"""Folders that are links into usr: packages of older suites still ship files under the old paths."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def link(target: str) -> Entry:
 
 
 def from_package(deb: Path, wanted: Callable[[str], bool]) -> dict[str, Entry]:
-    """Return those files and links of a .deb whose path is wanted, with merged /usr. Raises ImageError."""
+    """Return the files and links of a .deb that match, with merged /usr. Raises ImageError."""
     command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
     try:
         packed = subprocess.run(command, check=True, capture_output=True, timeout=_UNPACK_TIMEOUT_S).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ImageError(f"cannot unpack {deb}: {error}", hint="it takes dpkg-deb and an intact package") from error
+        raise ImageError(f"cannot unpack {deb}: {error}", hint="this needs dpkg-deb and an intact package") from error
     tree: dict[str, Entry] = {}
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
@@ -75,7 +75,7 @@ def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
 
 
 def with_parents(tree: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the tree with all directories that its paths need, in the order in which they can be made."""
+    """Return the tree with all parent directories, in the order in which they can be created."""
     full = dict(tree)
     for path in tree:
         for parent in PurePosixPath(path).parents:
@@ -102,7 +102,7 @@ def pack(tree: Mapping[str, Entry]) -> bytes:
 
 
 def unpack(tree: Mapping[str, Entry], folder: Path) -> None:
-    """Write the tree into a folder that is empty or not there."""
+    """Write the tree into a folder that is empty or missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for path, entry in with_parents(tree).items():
         place = folder / path

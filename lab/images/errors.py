@@ -8,4 +8,4 @@ from lab.machine.errors import LabError
 
 
 class ImageError(LabError):
-    """An image that cannot be made."""
+    """An image that cannot be built."""

@@ -1,4 +1,4 @@
-"""OCI image layouts in a tar (image-spec v1): one layer, and the name where engines look for it."""
+"""Packs OCI image layouts as tar (image-spec v1): one layer, and the name where engines look for it."""
 
 from __future__ import annotations
 

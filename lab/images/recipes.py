@@ -1,8 +1,8 @@
-"""What the images consist of.
+"""Defines the content of the images.
 
-`pause` is the sandbox of pods. `gpu-shell` is a shell and a C library: enough to run what a GPU runtime injects, and
-nothing that knows of GPUs. `greedy` has the same files, and asks for every GPU by its environment as CUDA images do.
-`gpu-test` adds a program that uses GPUs, says what it sees of them, and holds them as long as it runs.
+`pause` is the sandbox of pods. `gpu-shell` is a shell and a C library: enough to run what a GPU runtime injects,
+without any GPU software. `greedy` has the same files, and requests every GPU through its environment, as CUDA images
+do. `gpu-test` adds a program that uses GPUs, reports what it sees of them, and holds them while it runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _APPLETS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """An image: its packages (from the bundle), the files made of them, and its configuration."""
+    """An image: its packages (from the bundle), the files taken from them, and its configuration."""
 
     packages: tuple[str, ...]
     files: Callable[[Mapping[str, Path]], Mapping[str, Entry]]
@@ -44,7 +44,7 @@ class Recipe:
 
 
 def compiled(name: str, *flags: str) -> Entry:
-    """Return the program of ``NAME.c``: the same bytes wherever the same compiler makes it."""
+    """Return the compiled ``NAME.c``, reproducible with the same compiler."""
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / name
         common = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Os", "-s", "-Wl,--build-id=none"]
@@ -59,7 +59,7 @@ def _pause(packages: Mapping[str, Path]) -> dict[str, Entry]:
 
 
 def _gpu_test(packages: Mapping[str, Path]) -> dict[str, Entry]:
-    """Linked dynamically: what a runtime injects is found through the image's own loader and its cache."""
+    """Linked dynamically, so that injected libraries are found through the image's own loader and its cache."""
     return {**_shell(packages), "usr/bin/gpu-test": compiled("gpu-test")}
 
 
@@ -80,7 +80,7 @@ _DEPTH_OF_LIBRARIES = 3  # usr/lib/x86_64-linux-gnu/libc.so.6, but not the chara
 
 
 def _skeleton() -> dict[str, Entry]:
-    """Return what Debian's base system has besides programs, and the runtime's mount points."""
+    """Return the non-program files of Debian's base system, and the runtime's mount points."""
     merged = {name: content.link(f"usr/{name}") for name in ("bin", "sbin", "lib", "lib64")}
     return {
         **merged,

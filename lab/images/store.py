@@ -1,4 +1,4 @@
-"""Images by name: made once from the bundle's packages, then from the cache."""
+"""Provides images by name: built once from the bundle's packages, then from the cache."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SUITE = "trixie"
 
 
 def reference(name: str) -> str:
-    """Return the full name of an image, as pods give it. Raises ImageError."""
+    """Return the full name of an image, as pods use it. Raises ImageError."""
     _recipe(name)
     return f"docker.io/local/{name}:1"
 
 
 def archive(name: str) -> Path:
-    """Return the tar of an image for `ctr images import`, made now if the cache has none. Raises ImageError."""
+    """Return the tar of an image for `ctr images import`, building it if not in the cache. Raises ImageError."""
     recipe = _recipe(name)
     packages = _packages(recipe)
     target = cache_dir() / "images" / f"{name}-{_key(packages)}.tar"
@@ -42,7 +42,7 @@ def archive(name: str) -> Path:
 
 
 def rootfs(name: str, folder: Path) -> None:
-    """Unpack an image's files into a folder that is empty or not there. Raises ImageError."""
+    """Unpack an image's files into a folder that is empty or missing. Raises ImageError."""
     content.unpack(_files(name), folder)
 
 
@@ -53,7 +53,7 @@ def _files(name: str) -> Mapping[str, Entry]:
 
 def _recipe(name: str) -> Recipe:
     if name not in RECIPES:
-        raise ImageError(f"no image {name}", hint=f"there are: {', '.join(RECIPES)}")
+        raise ImageError(f"no image {name}", hint=f"images: {', '.join(RECIPES)}")
     return RECIPES[name]
 
 
@@ -64,7 +64,7 @@ def _packages(recipe: Recipe) -> dict[str, Path]:
 
 
 def _key(packages: Mapping[str, Path]) -> str:
-    """Digest of what the image is made of: packages by file name, and this folder's own sources."""
+    """Digest of the image's inputs: package file names, and this folder's sources."""
     own = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in {".py", ".c"})
     return content_key(*(path.name for path in packages.values()), *(path.read_bytes() for path in own))
 

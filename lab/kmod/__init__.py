@@ -1,6 +1,6 @@
-"""The simulated kernel module of a node: nodesim, the module files it loads, and the files of a node that they need.
+"""Simulates a node's kernel modules: nodesim, the module files it loads, and the node files that they need.
 
-nodesim plays the kernel's module interface at the boundary of libc (``src/nodesim.h`` tells what that covers); all
+nodesim simulates the kernel's module interface at the libc boundary (``src/nodesim.h`` says what that covers); all
 programs above it are real. NVML is not simulated here: that is ``lab.nvml``.
 """
 

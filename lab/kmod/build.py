@@ -1,4 +1,4 @@
-"""Compiles nodesim and the kernel module files, once each, into the cache."""
+"""Compiles nodesim and the kernel module files into the cache, once each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LICENSES = {"proprietary": "NVIDIA", "open": "Dual MIT/GPL"}
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """A module of the driver: what depmod and the kernel derive its dependencies from."""
+    """A module of the driver, with what depmod and the kernel derive its dependencies from."""
 
     name: str
     needs: str = ""
@@ -100,7 +100,7 @@ def _module_argv(module: ModuleFile, version: str, kernel_release: str, flavour:
 
 
 def _once(home: Path, fill: Callable[[Path], None]) -> Path:
-    """Fill a folder beside its place and rename it; whoever is second throws an equal one away."""
+    """Fill a temporary folder and rename it; if another process was first, drop ours, which is identical."""
     if home.is_dir():
         return home
     partial = home.with_name(f".{home.name}.{os.getpid()}")

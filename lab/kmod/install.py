@@ -1,4 +1,4 @@
-"""The files of a node that make its module interface the simulated one, and put a simulated NVML and CUDA in place."""
+"""Writes the node files that activate the simulated module interface, NVML and CUDA."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ LOADED_AT_BOOT = ("nvidia", "nvidia-uvm", "nvidia-drm")
 
 
 class NodeFiles(Protocol):
-    """Where files of a node go before it boots; a path is the node's own."""
+    """Destination of a node's files before it boots; paths are those on the node."""
 
     def write(self, place: str, text: str, mode: int = 0o644) -> None:
         """Write a file."""
 
     def append(self, place: str, text: str) -> None:
-        """Write a file with ``text`` after what the base tree has there."""
+        """Write a file: the base tree's content, then ``text``."""
 
     def copy(self, place: str, source: Path) -> None:
         """Copy a file."""
 
     def folder(self, place: str) -> Path:
-        """Make a folder, and say where it is on this machine."""
+        """Create a folder, and return its path on this machine."""
 
     def reserve(self, place: str) -> Path:
-        """Make the folder of ``place``, and say where ``place`` is on this machine."""
+        """Create the parent folder of ``place``, and return the path of ``place`` on this machine."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,22 @@ class KmodFiles:
     kernel_release: str
 
     def install_kernel(self, gpu_lines: Iterable[str]) -> None:
-        """Put the simulated module interface in place; the GPUs are those that the driver will find."""
+        """Install the simulated module interface; the GPUs are those that the driver will find."""
         self.files.write("/etc/gpusim/release", f"{self.kernel_release}\n")
         self.files.write("/etc/gpusim/gpus", "".join(f"{line}\n" for line in gpu_lines))
         self.files.copy(f"{HOME}/nodesim.so", build_nodesim())
         self.files.write("/etc/ld.so.preload", f"{HOME}/nodesim.so\n")
 
     def install_module(self, version: str) -> None:
-        """Put the driver's modules for ``version`` where modprobe finds them, loaded at boot."""
+        """Install the driver's modules for ``version`` where modprobe finds them, to be loaded at boot."""
         self.files.write("/etc/modules-load.d/nvidia.conf", "".join(f"{name}\n" for name in LOADED_AT_BOOT))
         install_driver_module(self.files.folder("/usr/lib/modules"), version, self.kernel_release)
 
     def install_libraries(self, nvml: Path, cuda: Path, versions: Sequence[str]) -> None:
-        """Let the simulated NVML and CUDA stand where each driver version's packages would put the real ones.
+        """Install the simulated NVML and CUDA where each driver version's packages would put the real ones.
 
-        The names are hard links of one file, so that its state changes for all of them at once; CUDA finds the state in
-        the NVML beside it. dpkg's diversions (deb-diversions: three lines each: from, to, by; ``:`` is the local
+        The names are hard links to one file, so that its state changes for all of them at once; CUDA finds the state in
+        the NVML next to it. dpkg's diversions (deb-diversions: three lines each: from, to, by; ``:`` is the local
         administrator) move the packages' own files to ``/usr/lib/gpusim/packaged``.
         """
         self.files.copy(SIMULATED_NVML, nvml)
@@ -82,7 +82,7 @@ class KmodFiles:
 def install_driver_module(modules: Path, version: str, kernel_release: str) -> None:
     """Replace the driver's modules for one kernel below ``modules`` (a node's ``/usr/lib/modules``).
 
-    What is loaded stays loaded, as on a machine whose administrator put another version on disk.
+    Loaded modules stay loaded, as on a machine whose administrator puts another version on disk.
     """
     built = build_modules(version, kernel_release) / "lib/modules" / kernel_release
     place = modules / kernel_release

@@ -1,4 +1,4 @@
-"""The machine that the laboratory runs on: its commands, locks, folders, apt configuration and what it must have.
+"""Wraps the machine that the lab runs on: commands, locks, folders, apt configuration and required packages.
 
-Knows nothing of nodes, packages or GPUs; every other room of the laboratory may use it. Standard library only.
+Independent of nodes, packages and GPUs; every other folder of the lab may use it. Standard library only.
 """

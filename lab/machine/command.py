@@ -1,4 +1,4 @@
-"""The one place that starts other programs: argument lists, C locale, a time limit, a failure that can be pasted."""
+"""Runs other programs: argument lists, C locale, a time limit, and failures that can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 15
 
-# What keeps a command from outliving the laboratory when that is killed: the signal reaches the command alone, and,
-# for root, a PID and a mount namespace of its own take its children and its mounts along.
+# Keeps a command from outliving the lab when that is killed: the signal only reaches the command itself, but for
+# root its own PID and mount namespaces take its children and mounts along.
 DYING = ("setpriv", "--pdeathsig", "KILL")
 CONTAINED = (
     *DYING,
@@ -67,7 +67,7 @@ def follow(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run a long command and hand on each line that it prints; ``CommandError`` unless it succeeds in time.
+    """Run a long command and pass on each line that it prints; ``CommandError`` unless it succeeds in time.
 
     The command dies with its children when this process is killed.
     """
@@ -112,5 +112,5 @@ def _missing(argv: Sequence[str]) -> HostError:
 
 
 def _report(argv: Sequence[str], output: str) -> str:
-    """Return the command as a shell takes it and the end of what it printed."""
+    """Return the command as a shell line, and the end of its output."""
     return "\n".join([f"command: {shlex.join(argv)}", *output.splitlines()[-TAIL_LINES:]])

@@ -1,12 +1,12 @@
-"""Errors of the laboratory: a message of one line, and a hint that helps.
+"""Errors of the lab: a one-line message and a hint.
 
 LabError
 ├── HostError       the machine lacks a right, a tool or a kernel feature
 ├── MirrorError     apt's configuration names no usable Debian mirror
-├── CommandError    a command that the laboratory ran failed or took too long
+├── CommandError    a command that the lab ran failed or took too long
 ├── BusyError       another command holds the lock that this one needs
-├── SiteError       the request does not fit the site: unknown node, other specification, foreign left-over
-├── BootError       a node did not come up; ``hint`` is the end of its console
+├── SiteError       the site does not allow the request: unknown node, other specification, foreign leftovers
+├── BootError       a node did not boot; ``hint`` is the end of its console
 └── PackageError    the bundle has no such package
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """Base of all; ``hint`` says what helps, or shows what the failing part printed last."""
+    """Base of all; ``hint`` says what to do, or shows the last output of the failing part."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -42,11 +42,11 @@ class BusyError(LabError):
 
 
 class SiteError(LabError):
-    """The request does not fit the site."""
+    """The site does not allow the request."""
 
 
 class BootError(LabError):
-    """A node did not come up in time."""
+    """A node did not boot in time."""
 
 
 class PackageError(LabError):

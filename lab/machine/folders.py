@@ -1,4 +1,4 @@
-"""Where the laboratory keeps things: the XDG cache for what can be made again, the XDG state folder for sites."""
+"""Locates the lab's folders: the XDG cache for what can be rebuilt, the XDG state folder for sites."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """Return grapnel's folder in the XDG cache (not made)."""
+    """Return grapnel's folder in the XDG cache (not created)."""
     return _xdg("XDG_CACHE_HOME", ".cache") / "grapnel"
 
 
 def state_dir() -> Path:
-    """Return the folder that holds the sites (not made)."""
+    """Return the folder of the sites (not created)."""
     return _xdg("XDG_STATE_HOME", ".local/state") / "grapnel" / "lab"
 
 
@@ -24,7 +24,7 @@ def _xdg(variable: str, below_home: str) -> Path:
 
 
 def content_key(*parts: str | bytes) -> str:
-    """Digest of how a thing is made: 12 hexadecimal digits, the name of its folder in the cache."""
+    """Digest of a build's inputs: 12 hexadecimal digits, used in the name of its folder in the cache."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -33,7 +33,7 @@ def content_key(*parts: str | bytes) -> str:
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace ``path`` as a whole: whoever reads it sees the old or the new text."""
+    """Replace ``path`` atomically: readers see either the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""Locks between commands that run at the same time: ``flock`` files, which a killed process gives back by itself."""
+"""Locks out concurrent commands with ``flock`` files, which the kernel unlocks when a process is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_S = 0.05
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait_s: float) -> Iterator[None]:
-    """Hold ``path`` exclusively; ``BusyError`` names the holder when it is not free within ``wait_s``."""
+    """Hold ``path`` exclusively; ``BusyError`` names the holder if it is not free within ``wait_s``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

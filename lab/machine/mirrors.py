@@ -1,4 +1,4 @@
-"""The Debian mirrors that this machine already uses, read through apt itself: no host name is written down here."""
+"""Finds the Debian mirrors that this machine uses, through apt itself: no host name is hard-coded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 COMPONENTS = "main contrib non-free non-free-firmware"
 FORMAT = "$(ORIGIN)|$(LABEL)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
 HINT = "packages come from the mirrors in /etc/apt/sources.list(.d), once apt-get update has read them"
-# How this machine reaches its mirrors (proxies, clocks that are off) holds for the other suites as well.
+# How this machine reaches its mirrors (proxies, wrong clocks) applies to the other suites as well.
 CARRIED_OPTION = re.compile(
     r'^Acquire::(https?::[^ ]+|Retries|Check-Valid-Until|Check-Date|ForceIPv4) "[^"]*";$', re.MULTILINE
 )
@@ -37,7 +37,7 @@ class Mirrors:
 
 
 def find_mirrors() -> Mirrors:
-    """Ask apt for its index targets and pick Debian's own; ``MirrorError`` if there are none."""
+    """Query apt's index targets and pick Debian's own; ``MirrorError`` if there are none."""
     listing = run(["apt-get", "indextargets", "--format", FORMAT, "Created-By: Packages"], timeout_s=60)
     return parse_targets(listing.stdout)
 
@@ -61,13 +61,13 @@ def parse_targets(listing: str) -> Mirrors:
 
 
 def _is_debian(origin: str, uri: str) -> bool:
-    """Apt knows the origin only once the lists were fetched (else the field stays as it was asked for)."""
+    """Apt knows the origin only after the lists were fetched (else the field is returned unexpanded)."""
     if origin and not origin.startswith("$("):
         return origin == "Debian"
     return "debian" in uri.rstrip("/").rpartition("/")[2]
 
 
 def carried_options() -> list[str]:
-    """Return this machine's apt options that decide how a mirror is reached, as lines of an apt.conf."""
+    """Return this machine's apt options for reaching a mirror, as lines of an apt.conf."""
     dump = run(["apt-config", "dump"], timeout_s=30).stdout
     return [match.group(0) for match in CARRIED_OPTION.finditer(dump)]

@@ -1,4 +1,4 @@
-"""What the machine must have before a site can be made; one clear line for each thing that it lacks."""
+"""Checks what the machine needs before a site can be created; one line for each thing that is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILESYSTEMS = Path("/proc/filesystems")
 
 
 def missing_requirements() -> list[str]:
-    """Return one line for each thing that keeps a site from running here; empty when all is well."""
+    """Return one line for each reason why a site cannot run here; empty if there is none."""
     lines = [] if os.geteuid() == 0 else ["not root (nodes need namespaces, mounts and bridges: use sudo)"]
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     lines += [
@@ -42,7 +42,7 @@ def missing_requirements() -> list[str]:
 
 
 def require_machine() -> None:
-    """Raise ``HostError`` with everything that is missing, a line each."""
+    """Raise ``HostError`` with everything that is missing, one line each."""
     lines = missing_requirements()
     if lines:
         raise HostError(f"this machine cannot run nodes: {lines[0]}", hint="\n".join(lines[1:]))

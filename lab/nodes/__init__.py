@@ -1,12 +1,12 @@
-"""Sites of real systemd nodes on this machine: overlay clones of a base tree, booted by systemd-nspawn, reached by ssh.
+"""Runs sites of systemd nodes on this machine: overlay clones of a base tree, booted by systemd-nspawn, reached by ssh.
 
     site = Site("test")
     node = site.up(NodeSpec("n1", suite="trixie", gpus=4, driver_module="550.163.01"))
     node.run(["uname", "-r"])
     site.destroy()
 
-Nodes reach nothing outside their site; their only packages are those of ``lab.bundle``. What is simulated on them is
-``lab.kmod``'s and ``lab.nvml``'s business. Standard library only: this starts before anything is installed.
+Nodes reach nothing outside their site; their only packages are those of ``lab.bundle``. ``lab.kmod`` and
+``lab.nvml`` do the simulation. Standard library only: this starts before anything is installed.
 """
 
 from lab.nodes.node import Node

@@ -1,4 +1,4 @@
-"""Starts a node's machine: the systemd-nspawn command line, the supervisor around it, and the node's first process."""
+"""Starts a node's machine: the systemd-nspawn command line, its supervisor, and the node's first process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUPERVISOR = Path(__file__).with_name("supervise.py")
 START_TIMEOUT_S = 30.0
 POLL_S = 0.02
 CONSOLE_LINES = 25
-# What containers and the simulated module need beyond nspawn's own list.
+# System calls that containers and the simulated module need beyond nspawn's own list.
 SYSTEM_CALLS = "add_key keyctl bpf perf_event_open init_module finit_module delete_module"
 # "yes" would make all of /sys writable, and networkd would then wait for a udev that the tree does not have.
 ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
@@ -30,9 +30,9 @@ OVERLAY_SEPARATORS = frozenset(":,\\")
 
 @dataclass(frozen=True)
 class Machine:
-    """One nspawn machine: ``name`` is unique on this machine and short, for its interface is ``vb-<name>``.
+    """One nspawn machine: ``name`` is unique on this machine and short, as its interface is ``vb-<name>``.
 
-    ``lower`` are the folders that its overlay lies on, top first; ``binds`` are read-only: path here, path in there.
+    ``lower`` are the lower folders of its overlay, top first; ``binds`` are read-only: path here, path in the node.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Machine:
         return self.folder / "console.log"
 
     def start(self) -> None:
-        """Start the supervisor; return once its processes are in the node's control group."""
+        """Start the supervisor; return once its processes are in the node's cgroup."""
         for place in (*self.lower, self.bundle, *(Path(source) for source, _ in self.binds)):
             if not place.exists():
-                raise SiteError(f"{place}, which {self.hostname} was made from, is gone", hint="remove the node")
+                raise SiteError(f"{place}, which {self.hostname} was created from, is gone", hint="remove the node")
         config = {
             "groups": [str(folder) for folder in self.group.create()],
             "mount": self._mount_argv(),
@@ -63,7 +63,7 @@ class Machine:
         }
         path = self.folder / "supervisor.json"
         write_atomic(path, json.dumps(config, indent=1))
-        # setsid --fork: the supervisor belongs to nobody, so that the node outlives this command.
+        # setsid --fork: the supervisor has no parent, so that the node outlives this command.
         supervisor = [sys.executable, "-I", str(SUPERVISOR), str(path)]
         command = ["setsid", "--fork", "unshare", "--mount", "--propagation", "slave", *supervisor]
         with self.console.open("ab") as console:
@@ -78,7 +78,7 @@ class Machine:
             time.sleep(POLL_S)
 
     def leader(self) -> int:
-        """Return the pid, on this machine, of the node's first process; 0 while there is none."""
+        """Return the pid, on this machine, of the node's first process; 0 if it is not running."""
         for pid in sorted(self.group.pids()):
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{pid}/status").read_text()
@@ -98,7 +98,7 @@ class Machine:
         own = {"upperdir": self.folder / "upper", "workdir": self.folder / "work"}
         for path in (*self.lower, *own.values()):
             if OVERLAY_SEPARATORS & set(str(path)):
-                raise SiteError(f"{path}: overlayfs cannot take a path with a colon, comma or backslash")
+                raise SiteError(f"{path}: overlayfs does not support a path with a colon, comma or backslash")
         layers = {"lowerdir": ":".join(map(str, self.lower)), **own}
         options = ",".join(f"{name}={path}" for name, path in layers.items())
         return ["mount", "-t", "overlay", self.name, "-o", options, str(self.folder / "root")]
@@ -120,14 +120,14 @@ class Machine:
             "--console=pipe",
             "--capability=all",
             f"--system-call-filter={SYSTEM_CALLS}",
-            # Both are empty after a reboot, as what the kernel says about modules is.
+            # Both are empty after a reboot, like the kernel's state of modules.
             "--tmpfs=/sys/module:mode=755",
             "--tmpfs=/proc/driver:mode=755",
             "--bind=/dev/kmsg",
             f"--bind-ro={self.bundle}:/srv/bundle",
-            # Laid over /sys/bus/pci/devices by the node's lab-prepare: nspawn mounts /sys after its binds.
+            # Mounted over /sys/bus/pci/devices by the node's lab-prepare: nspawn mounts /sys after its binds.
             f"--bind-ro={self.folder / 'pci'}:/usr/lib/gpusim/pci",
-            # An overlay cannot lie on an overlay: the engine's layers need a plain file system.
+            # Overlays cannot be stacked on an overlay: the engine's layers need a plain file system.
             f"--bind={self.folder / 'containerd'}:/var/lib/containerd",
             f"--bind={self.folder / 'containers'}:/var/lib/containers",
             f"--bind={self.folder / 'kubelet'}:/var/lib/kubelet",

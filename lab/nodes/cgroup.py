@@ -1,7 +1,7 @@
-"""Control groups: one group per node in every hierarchy of the machine, v1 and v2 alike.
+"""Manages cgroups: one group per node in every hierarchy of the machine, v1 and v2.
 
-Without it all nodes share ``/payload`` and see each other's services. The group is also how a node's processes are
-found and ended, whatever happened to the process that started them.
+Without it all nodes would share ``/payload`` and see each other's services. The group is also used to find and
+kill a node's processes, whatever happened to the process that started them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLL_S = 0.02
 
 
 def hierarchies() -> list[Path]:
-    """Return where the machine's control group hierarchies are mounted."""
+    """Return where the machine's cgroup hierarchies are mounted."""
     fields = (line.split() for line in MOUNTS.read_text().splitlines())
     return sorted(Path(field[1]) for field in fields if field[2] in ("cgroup", "cgroup2"))
 
@@ -33,7 +33,7 @@ class ControlGroup:
     name: str
 
     def create(self) -> list[Path]:
-        """Make the group; return its folder in every hierarchy."""
+        """Create the group; return its folder in every hierarchy."""
         folders = [hierarchy / self.name for hierarchy in hierarchies()]
         for folder in folders:
             folder.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ class ControlGroup:
 
     @staticmethod
     def _inherit_cpuset(folder: Path) -> None:
-        """Fill a v1 cpuset: it starts empty and lets no process in."""
+        """Fill a v1 cpuset: it starts empty and accepts no process."""
         for name in ("cpuset.cpus", "cpuset.mems"):
             mine, parent = folder / name, folder.parent / name
             if mine.exists() and parent.exists() and not mine.read_text().strip():
@@ -57,22 +57,22 @@ class ControlGroup:
         for hierarchy in hierarchies():
             for path, _, files in os.walk(hierarchy / self.name):
                 if "cgroup.procs" in files:
-                    with contextlib.suppress(OSError):  # the group just went, or is a threaded one
+                    with contextlib.suppress(OSError):  # the group was just removed, or is a threaded one
                         found.update(map(int, Path(path, "cgroup.procs").read_text().split()))
         return found
 
     def kill(self) -> None:
-        """End every process in the group at once, and wait until none is left."""
+        """Kill every process in the group, and wait until none is left."""
         deadline = time.monotonic() + KILL_TIMEOUT_S
         while pids := self.pids():
             for pid in pids - {0, 1, os.getpid()}:
                 self._kill_member(pid)
             if time.monotonic() > deadline:
-                raise SiteError(f"control group {self.name}: processes {sorted(pids)} cannot be ended")
+                raise SiteError(f"cgroup {self.name}: processes {sorted(pids)} cannot be killed")
             time.sleep(POLL_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Signal through a descriptor after a look at the membership: a number may have a new owner by now."""
+        """Signal through a pidfd after checking the membership, because the pid may have been reused."""
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             descriptor = os.pidfd_open(pid)
             try:
@@ -89,7 +89,7 @@ class ControlGroup:
 
 
 def _remove_when_free(folder: Path) -> None:
-    """Remove a group that stays busy for a moment after its last process was reaped."""
+    """Remove a group, retrying while it is busy for a moment after its last process was reaped."""
     deadline = time.monotonic() + KILL_TIMEOUT_S
     while True:
         try:
@@ -98,7 +98,7 @@ def _remove_when_free(folder: Path) -> None:
             return
         except OSError as error:
             if time.monotonic() > deadline:
-                raise SiteError(f"{folder}: control group stays busy") from error
+                raise SiteError(f"{folder}: cgroup stays busy") from error
             time.sleep(POLL_S)
         else:
             return

@@ -1,4 +1,4 @@
-"""A site as an ordinary Ansible inventory, in YAML."""
+"""Renders a site as an ordinary Ansible inventory, in YAML."""
 
 from __future__ import annotations
 

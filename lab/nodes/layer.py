@@ -1,4 +1,4 @@
-"""The upper layer of a node: files written before its first boot, beside the base tree that they lie over."""
+"""Writes the upper layer of a node: files written before its first boot, above the base tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Layer:
-    """An overlay's upper folder, the base tree, and what lies between them. Only for a node that does not run."""
+    """An overlay's upper folder, the base tree, and the layers in between. Only for a node that is not running."""
 
     upper: Path
     base: Path
@@ -23,7 +23,7 @@ class Layer:
         path.chmod(mode)
 
     def append(self, place: str, text: str) -> None:
-        """Write the file with ``text`` after what the base tree has there."""
+        """Write the file: the base tree's content, then ``text``."""
         below = self._below(Path(place.lstrip("/")))
         self.write(place, (below.read_text() if below.exists() else "") + text)
 
@@ -34,7 +34,7 @@ class Layer:
         shutil.copy(source, path)
 
     def copy_tree(self, place: str, source: Path) -> None:
-        """Copy every file below the folder ``source`` to below ``place``; symbolic links stay links."""
+        """Copy every file below the folder ``source`` into ``place``; symbolic links stay links."""
         for folder, _, names in os.walk(source):
             for name in names:
                 file = Path(folder, name)
@@ -43,13 +43,13 @@ class Layer:
                 shutil.copy(file, target, follow_symlinks=False)
 
     def link(self, place: str, target: str) -> None:
-        """Make the symbolic link ``place`` to ``target``."""
+        """Create the symbolic link ``place`` to ``target``."""
         path = self.reserve(place)
         path.unlink(missing_ok=True)
         path.symlink_to(target)
 
     def folder(self, place: str) -> Path:
-        """Make a folder and those above it; each has the mode and owner of the base tree's, if that has one."""
+        """Create a folder and its parents; each gets mode and owner from the base tree if it exists there."""
         path = self.upper
         for part in Path(place).parts[1:]:
             path /= part
@@ -64,10 +64,10 @@ class Layer:
         return path
 
     def _below(self, relative: Path) -> Path:
-        """Return the file or folder that would show without the upper folder; it need not exist."""
+        """Return the file or folder that would be visible without the upper folder; it need not exist."""
         found = (layer / relative for layer in (*self.between, self.base))
         return next((path for path in found if path.exists() or path.is_symlink()), self.base / relative)
 
     def reserve(self, place: str) -> Path:
-        """Return where ``place`` lies in the upper folder, with its parents made."""
+        """Return the path of ``place`` in the upper folder, and create its parents."""
         return self.folder(str(Path(place).parent)) / Path(place).name

@@ -1,4 +1,4 @@
-"""A site's network: a bridge of its own with a /24 of its own. No forwarding, no NAT: nodes reach nothing outside."""
+"""Manages a site's network: its own bridge with its own /24, without forwarding or NAT: nodes reach nothing outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARK = "grapnel-lab:"
 
 @dataclass(frozen=True)
 class Bridge:
-    """The bridge of a site; ``subnet`` is the third octet. The interface's alias says whose it is."""
+    """The bridge of a site; ``subnet`` is the third octet. The interface's alias names its owner."""
 
     name: str
     subnet: int
@@ -37,33 +37,33 @@ class Bridge:
         return f"{NETWORK}.{self.subnet}.{octet}"
 
     def create(self) -> None:
-        """Make the bridge unless it is there; ``SiteError`` if the name belongs to something else."""
+        """Create the bridge unless it exists; ``SiteError`` if the name belongs to something else."""
         owners = bridge_owners()
         if self.name in owners and owners[self.name] != str(self.owner):
             raise SiteError(f"interface {self.name} exists and belongs to {owners[self.name] or 'something else'}")
         if self.name not in owners:
             _ip("link", "add", self.name, "type", "bridge")
             _ip("link", "set", self.name, "alias", f"{MARK}{self.owner}")
-        # A command that was killed here may have left the bridge without the rest.
+        # A killed command may have left the bridge unfinished.
         _ip("addr", "replace", f"{self.host_address}/24", "dev", self.name)
         _ip("link", "set", self.name, "up")
 
 
 def remove_bridge(name: str, owner: Path) -> None:
-    """Remove the bridge if it is there and belongs to ``owner``."""
+    """Remove the bridge if it exists and belongs to ``owner``."""
     if bridge_owners().get(name) == str(owner):
         _ip("link", "del", name)
 
 
 def bridge_owners() -> dict[str, str]:
-    """Return every interface of the machine with the site folder that its alias names ("" for foreign ones)."""
+    """Return every interface of the machine with the site folder in its alias ("" for foreign ones)."""
     links = json.loads(_ip("-json", "link", "show"))
     aliases = {link["ifname"]: link.get("ifalias", "") for link in links}
     return {name: alias.removeprefix(MARK) if alias.startswith(MARK) else "" for name, alias in aliases.items()}
 
 
 def free_subnet(wish: int) -> int:
-    """Return a third octet that no address or route of the machine uses, looking from ``wish`` upwards."""
+    """Return a third octet that no address or route of the machine uses, counting up from ``wish``."""
     used = _used_subnets()
     for step in range(250):
         candidate = (wish + step) % 250 + 1

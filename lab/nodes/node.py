@@ -1,4 +1,4 @@
-"""One node of a site: started, stopped, cut off, asked, and reached over ssh."""
+"""Controls one node of a site: start, stop, power cut, commands over ssh."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ POLL_S = 0.05
 CONNECT_TIMEOUT_S = 0.3
 SSH_PORT = 22
 SSH_FAILED = 255
-UP_STATES = ("running", "degraded")  # degraded: a unit failed, which may be what a test is about
+UP_STATES = ("running", "degraded")  # degraded: a unit failed, which a test may intend
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node that exists in its site's folder, running or not."""
+    """A node in its site's folder, running or not."""
 
     spec: NodeSpec
     site: str
@@ -55,18 +55,18 @@ class Node:
 
     @property
     def is_running(self) -> bool:
-        """Whether any process of the node's machine is there."""
+        """Whether any process of the node is running."""
         return bool(self.machine.group.pids())
 
     @property
     def root(self) -> Path:
         """The running node's file system, seen from this machine.
 
-        An absolute symbolic link in there leads to this machine's own files: open what it points to instead.
+        An absolute symbolic link in it leads to this machine's own files: open its target instead.
         """
         leader = self.machine.leader()
         if not leader:
-            raise SiteError(f"node {self.name} does not run", hint=f"python3 -m lab up {self.name}")
+            raise SiteError(f"node {self.name} is not running", hint=f"python3 -m lab up {self.name}")
         return Path(f"/proc/{leader}/root")
 
     @property
@@ -81,7 +81,7 @@ class Node:
         install_driver_module(self.root / "usr/lib/modules", version, release)
 
     def start(self) -> None:
-        """Start the node's machine; ``wait_ready`` waits for the system in it."""
+        """Start the node's machine; ``wait_ready`` waits for its system."""
         if not self.is_running:
             self.machine.start()
 
@@ -90,7 +90,7 @@ class Node:
         deadline = time.monotonic() + timeout_s
         while not self._answers():
             if not self.is_running:
-                raise BootError(f"node {self.name} stopped while starting", hint=self.machine.console_tail())
+                raise BootError(f"node {self.name} stopped while booting", hint=self.machine.console_tail())
             if time.monotonic() > deadline:
                 message = f"node {self.name}: no answer on {self.address} within {timeout_s:g} s"
                 raise BootError(message, hint=self.machine.console_tail())
@@ -115,12 +115,12 @@ class Node:
         timeout_s: float = RUN_TIMEOUT_S,
         input_text: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``command`` (words, no shell) as root; ``CommandError`` if it fails, unless ``check`` is off."""
+        """Run ``command`` (arguments, no shell) as root; ``CommandError`` if it fails, unless ``check`` is off."""
         argv = self.access.argv(self.address, command)
         return run(argv, timeout_s=timeout_s, check=check, input_text=input_text)
 
     def stop(self) -> None:
-        """Power off in order; a node that does not follow in time is cut off."""
+        """Power off cleanly; a node that does not do so in time loses its power."""
         if self.is_running:
             self.run(["systemctl", "poweroff"], check=False, timeout_s=POWEROFF_TIMEOUT_S)
             self._wait_until_off()
@@ -132,12 +132,12 @@ class Node:
             time.sleep(POLL_S)
 
     def cut(self) -> None:
-        """Take the power away: every process of the node ends at once, nothing is written any more."""
+        """Cut the power: every process of the node is killed at once, nothing more is written."""
         self.machine.group.kill()
         self.access.close(self.address)
 
     def reboot(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
-        """Reboot in order and wait until the node is ready again."""
+        """Reboot cleanly and wait until the node is ready again."""
         before = self.machine.leader()
         self.run(["systemctl", "reboot"], check=False)
         self.access.close(self.address)
@@ -150,14 +150,14 @@ class Node:
         self.wait_ready(timeout_s)
 
     def delete(self) -> None:
-        """Take the power away and remove the node's control groups and folder."""
+        """Cut the power and remove the node's cgroups and folder."""
         self.cut()
         self.machine.group.remove()
-        (self.folder / "node.json").unlink()  # first: what is half removed must not be taken for a node
+        (self.folder / "node.json").unlink()  # first, so that a half-removed folder does not count as a node
         shutil.rmtree(self.folder)
 
     def _answers(self) -> bool:
-        """Whether an ssh daemon greets on the node's address."""
+        """Whether an ssh daemon answers on the node's address."""
         try:
             with socket.create_connection((self.address, SSH_PORT), CONNECT_TIMEOUT_S) as connection:
                 return connection.recv(4) == b"SSH-"

@@ -1,4 +1,4 @@
-"""Makes the folder of a new node: everything that turns the shared bare tree into this node, before its first boot."""
+"""Fills the folder of a new node: everything that turns the shared bare tree into this node, before its first boot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_identity(layer: Layer, hostname: str, address: str, login_key: Path) -
 
 
 def write_site_files(layer: Layer, bundle: Bundle) -> None:
-    """Copy what every node has: package source and its key, ssh daemon, containers inside, engine configuration."""
+    """Copy what every node has: package source and its key, ssh daemon, container support, engine configuration."""
     layer.copy_tree("/", FILES)
     layer.folder("/usr/lib/gpusim/pci")
     layer.link("/etc/systemd/system/sysinit.target.wants/lab-prepare.service", "../lab-prepare.service")
@@ -49,7 +49,7 @@ def write_site_files(layer: Layer, bundle: Bundle) -> None:
 
 
 def write_pci(folder: Path, gpus: tuple[Gpu, ...]) -> None:
-    """Write what sysfs says of the GPUs' PCI functions; ``prepare`` binds it over ``/sys/bus/pci/devices``."""
+    """Write the sysfs files of the GPUs' PCI functions, to be mounted over ``/sys/bus/pci/devices`` at boot."""
     folder.mkdir()
     for gpu in gpus:
         function = folder / gpu.pci_address

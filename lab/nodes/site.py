@@ -1,7 +1,7 @@
-"""A site: a named set of nodes with a bridge, a subnet and a folder of its own. Several can run side by side.
+"""Manages a site: a named set of nodes with its own bridge, subnet and folder. Several can run at once.
 
-The folder is the truth: ``site.json``, ``ssh/``, ``inventory.yaml`` and a folder per node, whose ``node.json`` is
-written last, so that what a killed command leaves half made is recognised.
+The folder is authoritative: ``site.json``, ``ssh/``, ``inventory.yaml`` and a folder per node, whose ``node.json`` is
+written last, so that an unfinished node of a killed command is recognised.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     Furnish = Callable[[Layer, str], None]  # its layer, its address
 
 LOCK_WAIT_S = 600.0
-SEPARATOR = "."  # in no name of a site or node: site "a" must not take the groups of site "a-b" for its own
+SEPARATOR = (
+    "."  # not allowed in names of sites and nodes: site "a" must not mistake the groups of site "a-b" for its own
+)
 MACHINE_LOCK = Path("/run/lock/grapnel-lab.lock")
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What ``status`` tells of a node."""
+    """The status of a node."""
 
     name: str
     suite: str
@@ -57,7 +59,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class _Record:
-    """What ``node.json`` keeps; what lies below it and its packages stay those that the node was made from."""
+    """The content of ``node.json``; tree and packages stay those that the node was created from."""
 
     spec: NodeSpec
     octet: int
@@ -76,11 +78,11 @@ def _read_record(path: Path) -> _Record:
         lower, packages = tuple(map(Path, values["lower"])), Path(values["bundle"])
         return _Record(NodeSpec.from_json(values["spec"]), values["octet"], lower, packages)
     except (KeyError, TypeError) as error:
-        raise SiteError(f"{path} is of another version of the laboratory", hint="destroy that site") from error
+        raise SiteError(f"{path} was written by another version of the lab", hint="destroy that site") from error
 
 
 class Site:
-    """The site called ``name``; nothing is made before the first ``up``."""
+    """The site called ``name``; nothing is created before the first ``up``."""
 
     def __init__(self, name: str) -> None:
         check_name("site", name)
@@ -91,25 +93,25 @@ class Site:
 
     @property
     def inventory_path(self) -> Path:
-        """The site as an Ansible inventory; rewritten whenever a node comes or goes."""
+        """The site as an Ansible inventory; rewritten whenever a node is added or removed."""
         return self.folder / "inventory.yaml"
 
     @property
     def bridge(self) -> Bridge:
-        """The site's bridge, with its addresses; ``SiteError`` before the site is made."""
+        """The site's bridge, with its addresses; ``SiteError`` before the site is created."""
         path = self.folder / "site.json"
         if not path.exists():
             raise SiteError(f"there is no site {self.name}")
         return Bridge(self.bridge_name, json.loads(path.read_text())["subnet"], self.folder)
 
     def open(self) -> Bridge:
-        """Make the site without a node: its subnet, its bridge, its key."""
+        """Create the site without a node: its subnet, its bridge, its key."""
         require_machine()
         with self._lock():
             return self._open()
 
     def up(self, spec: NodeSpec, furnish: Furnish | None = None) -> Node:
-        """Make the node if it is new, start it if it does not run, wait until it is ready.
+        """Create the node if it is new, start it if it is not running, wait until it is ready.
 
         ``furnish`` adds files to a new node before its first boot.
         """
@@ -132,23 +134,23 @@ class Site:
             self.node(name).stop()
 
     def crash(self, name: str) -> None:
-        """Take the power away from a node."""
+        """Cut a node's power."""
         self.node(name).cut()
 
     def reboot(self, name: str) -> Node:
-        """Reboot a node in order and wait until it is ready again."""
+        """Reboot a node cleanly and wait until it is ready again."""
         node = self.node(name)
         node.reboot()
         return node
 
     def remove(self, name: str) -> None:
-        """Take the power away from a node and delete it, disk included."""
+        """Cut a node's power and delete it, disk included."""
         with self._lock():
             self.node(name).delete()
             self._write_access()
 
     def destroy(self) -> None:
-        """Remove all processes, control groups, interfaces and folders of the site, also those a crash left."""
+        """Remove all processes, cgroups, interfaces and folders of the site, even after a crash."""
         with self._lock():
             self._require_own()
             for group in self._groups():
@@ -156,7 +158,7 @@ class Site:
                 group.remove()
             self.access.close_all()
             remove_bridge(self.bridge_name, self.folder)
-            # Renamed first: a folder that is half removed must not be taken for a site.
+            # Renamed first, so that a half-removed folder does not count as a site.
             gone = self.folder.with_name(f".{self.name}.gone")
             shutil.rmtree(gone, ignore_errors=True)
             if self.folder.exists():
@@ -164,7 +166,7 @@ class Site:
                 shutil.rmtree(gone)
 
     def has_remains(self) -> bool:
-        """Whether there are processes or a bridge of the site, with or without its folder."""
+        """Whether processes or a bridge of the site exist, with or without its folder."""
         return self.bridge_name in bridge_owners() or any(group.pids() for group in self._groups())
 
     def _require_own(self) -> None:
@@ -191,7 +193,7 @@ class Site:
         return [self.node(name) for name in self.node_names()]
 
     def status(self) -> list[NodeStatus]:
-        """Return how every node is."""
+        """Return the status of every node."""
         return [
             NodeStatus(
                 name=node.name,
@@ -206,11 +208,11 @@ class Site:
         ]
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Return the site's lock: beside the folder, so that it can be held while the folder goes."""
+        """Return the site's lock: next to the folder, so that it can be held while the folder is removed."""
         return locked(self.folder.with_name(f".{self.name}.lock"), wait_s=LOCK_WAIT_S)
 
     def _open(self) -> Bridge:
-        """Make the site's own things: subnet, bridge, key."""
+        """Create the site's subnet, bridge and key."""
         path = self.folder / "site.json"
         with locked(MACHINE_LOCK, wait_s=LOCK_WAIT_S):  # two sites must not take the same subnet
             if not path.exists():
@@ -249,7 +251,7 @@ class Site:
         return Node(spec, self.name, bridge.node_address(record.octet), folder, machine, self.access)
 
     def _create(self, spec: NodeSpec, bridge: Bridge, furnish: Furnish | None) -> Node:
-        """Fill a new node's folder; one that was left half made is emptied first."""
+        """Fill a new node's folder; an unfinished one is emptied first."""
         folder = self._node_folder(spec.name)
         shutil.rmtree(folder, ignore_errors=True)
         packages = bundle.ensure(spec.suite)
@@ -257,8 +259,8 @@ class Site:
         lower = (*installed, trees.ensure(spec.suite))
         record = _Record(spec, self._free_octet(), lower, packages.folder)
         node = self._node(record, bridge)
-        for room in ("upper", "work", "root", "containerd", "containers", "kubelet"):
-            (folder / room).mkdir(parents=True)
+        for name in ("upper", "work", "root", "containerd", "containers", "kubelet"):
+            (folder / name).mkdir(parents=True)
         (folder / "upper").chmod(0o755)
         layer = Layer(folder / "upper", lower[-1], lower[:-1])
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
@@ -295,7 +297,7 @@ class Site:
         write_atomic(self.access.known_hosts, "".join(keys))
 
     def _groups(self) -> list[ControlGroup]:
-        """Return the control groups of all nodes that the site has, or had when its folder was lost."""
+        """Return the cgroups of all nodes that the site has, or had when its folder was lost."""
         prefix = f"{self.bridge_name}{SEPARATOR}"
         found = {path.name for hierarchy in hierarchies() for path in hierarchy.glob(f"{prefix}*")}
         return [ControlGroup(name) for name in sorted(found)]

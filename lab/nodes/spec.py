@@ -1,4 +1,4 @@
-"""What a node is asked to be, and the GPUs that follow from it: plain values, nothing touches the machine."""
+"""Defines a node's specification and the GPUs derived from it: plain values, nothing touches the machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from lab.nvml.machine import Gpu, Machine
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")
-MAX_GPUS = 16  # stand-in device numbers reach that far
+MAX_GPUS = 16  # the range of the substitute device numbers
 
 
 @dataclass(frozen=True)
 class NodeSpec:
     """A node: its suite, its GPUs, and the kernel module version that it loads at boot ("" for none).
 
-    ``packages`` of the suite's package folder are there before its first boot. ``binds`` shows it files and folders of
-    this machine, read-only: path here, path on the node.
+    ``packages`` from the suite's package folder are installed before its first boot. ``binds`` are files and folders
+    of this machine, read-only: path here, path on the node.
     """
 
     name: str
@@ -43,15 +43,15 @@ class NodeSpec:
             raise SiteError(f"node {self.name}: no model {self.model!r}", hint=f"models: {', '.join(models.MODELS)}")
 
     def machine(self, site: str) -> Machine:
-        """Return what the simulated NVML says of the node; a site, node and index always have the same UUID.
+        """Return the machine that the simulated NVML reports; the same site, node and index always have the same UUID.
 
-        The library looks at the node it runs on: a driver that is not loaded and devices that may not be opened count.
+        The library checks the node it runs on: whether the driver is loaded and devices may be opened.
         """
         built = models.machine(self.model, self.gpus, seed=f"{site}/{self.name}")
         return replace(built, module=Check.CHECK, devices=Check.CHECK)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form kept in the node's folder."""
+        """Return the JSON that is kept in the node's folder."""
         return asdict(self)
 
     @classmethod
@@ -66,7 +66,7 @@ def check_name(kind: str, name: str) -> None:
     """Names become parts of interface names, control groups and host names."""
     if not NAME.fullmatch(name):
         hint = "a lower-case letter, then up to 11 letters, digits or hyphens"
-        raise SiteError(f"{kind} name {name!r} does not fit", hint=hint)
+        raise SiteError(f"invalid {kind} name {name!r}", hint=hint)
 
 
 def gpu_line(gpu: Gpu) -> str:

@@ -1,4 +1,4 @@
-"""How a site's nodes are reached: one key per site, host keys that the laboratory made and therefore knows."""
+"""Connects to a site's nodes by ssh: one key per site, host keys that the lab generated and therefore knows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lab.machine.command import run
 
 KEY_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 5.0
-CONTROL_DIR = Path("/run/grapnel-lab")  # sockets need short paths, which a state folder may not have
+CONTROL_DIR = Path("/run/grapnel-lab")  # sockets need short paths, which the state folder may not have
 
 
 def make_key(path: Path, comment: str) -> Path:
-    """Make a key pair unless it is there; return the public half."""
+    """Create a key pair unless it exists; return the public half."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
@@ -32,7 +32,7 @@ class SshAccess:
 
     @property
     def key(self) -> Path:
-        """The private key that every node of the site lets in as root."""
+        """The private key that every node of the site accepts for root."""
         return self.folder / "ssh" / "id_ed25519"
 
     @property
@@ -42,16 +42,16 @@ class SshAccess:
 
     @property
     def control_dir(self) -> Path:
-        """Where the sockets of kept connections are."""
+        """The folder of the control sockets of shared connections."""
         return CONTROL_DIR / self.bridge
 
     def prepare(self) -> None:
-        """Make the key and the folder of the control sockets."""
+        """Create the key and the folder of the control sockets."""
         make_key(self.key, f"grapnel-lab {self.bridge}")
         self.control_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def options(self) -> list[str]:
-        """Return what makes ssh trust exactly this site's nodes, ignore the user's own files, and stay connected."""
+        """Return ssh options: trust only this site's nodes, ignore the user's files, share connections."""
         pairs = {
             "IdentityFile": self.key,
             "IdentitiesOnly": "yes",
@@ -72,7 +72,7 @@ class SshAccess:
         return ["ssh", "-q", "-F", "none", *self.options(), f"root@{address}", shlex.join(command)]
 
     def close(self, address: str) -> None:
-        """End the kept connection to a node, if there is one."""
+        """Close the shared connection to a node, if there is one."""
         socket = self.control_dir / address
         if socket.exists():
             options = ["-o", f"ControlPath={socket}"]
@@ -80,7 +80,7 @@ class SshAccess:
             socket.unlink(missing_ok=True)
 
     def close_all(self) -> None:
-        """End every kept connection of the site and remove the sockets' folder."""
+        """Close every shared connection of the site and remove the sockets' folder."""
         if self.control_dir.is_dir():
             for socket in self.control_dir.iterdir():
                 self.close(socket.name)

@@ -1,7 +1,7 @@
-"""Keeps one node running: ``supervise.py CONFIG``, started in a mount namespace of its own, outside of any package.
+"""Keeps one node running: ``supervise.py CONFIG``, started as a script in its own mount namespace.
 
-It joins the node's control groups, mounts the node's overlay (the mount dies with this process: nothing is left on
-the machine), and starts systemd-nspawn again each time the node reboots. Its output is the node's console log.
+It joins the node's cgroups, mounts the node's overlay (which vanishes with this process, so that nothing is left on
+the machine), and restarts systemd-nspawn each time the node reboots. Its output is the node's console log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUN = Path("/run/systemd/nspawn")
 def main(config_path: str) -> int:
     """Run the node until it powers off; return nspawn's exit status."""
     config = json.loads(Path(config_path).read_text())
-    # A command that was killed may have left a supervisor that is not in the groups yet: only one may mount and boot.
+    # A killed command may have left a supervisor that is not in the groups yet: only one may mount and boot.
     lock = os.open(f"{config_path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,7 +32,7 @@ def main(config_path: str) -> int:
         return 0
     for group in config["groups"]:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
-    # Where /run is a disk, nspawn refuses to clear its state there at a reboot.
+    # If /run is on a disk, nspawn refuses to clear its state there at a reboot.
     RUN.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(RUN)], check=True)
     subprocess.run(config["mount"], check=True)
@@ -50,9 +50,9 @@ def main(config_path: str) -> int:
 
 
 def _remove_groups_below(groups: list[str]) -> None:
-    """Remove the control groups of an earlier boot: a kubelet looks three seconds for the container of each.
+    """Remove the cgroups of an earlier boot, as a kubelet searches three seconds for the container of each.
 
-    A group stays busy for a moment after its last process; what stays longer is left to whoever removes the node.
+    A group stays busy for a moment after its last process; one that stays busy is left to the removal of the node.
     """
     deadline = time.monotonic() + REMOVE_S
     below = [path for group in groups for path, _, _ in os.walk(group, topdown=False) if path != group]

@@ -1,4 +1,4 @@
-"""Compile the simulated libraries into the cache and print their paths: `python3 -m lab.nvml`."""
+"""Compiles the simulated libraries into the cache and prints their paths: `python3 -m lab.nvml`."""
 
 from lab.nvml import build, build_cuda
 

@@ -3,14 +3,14 @@
 LabError
 └── NvmlError
     ├── StateError      a state file that cannot be read or written
-    └── PathError       a path into a machine that does not exist, or a value that does not fit there
+    └── PathError       a path that does not exist in the machine, or a value of the wrong type
 """
 
 from lab.machine.errors import LabError
 
 
 class NvmlError(LabError):
-    """Base of what this part raises on purpose."""
+    """Base of this package's errors."""
 
 
 class StateError(NvmlError):
@@ -18,4 +18,4 @@ class StateError(NvmlError):
 
 
 class PathError(NvmlError):
-    """A path into a machine that does not exist, or a value that does not fit there."""
+    """A path that does not exist in the machine, or a value of the wrong type."""

@@ -1,4 +1,4 @@
-"""Compiling the simulated libraries, and putting them where a driver would have put the real ones."""
+"""Compiles the simulated libraries and installs them where a driver would put the real ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FLAGS = (
     *("-std=gnu11", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
     *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wl,-z,defs"),
 )
-_SHARED = ("driver.c", "machine.c", "state.c")  # of NVML's sources: what the CUDA library is made of as well
+_SHARED = ("driver.c", "machine.c", "state.c")  # NVML sources that the CUDA library uses as well
 _PAGE = 4096
 _BUILD_TIMEOUT_S = 120
 
 
 def build(*, extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the compiled library, from the cache when sources and flags are the same.
+    """Return the compiled library, from the cache if sources and flags are unchanged.
 
     Its state is empty: `install` makes copies that describe a machine.
     """
@@ -42,7 +42,7 @@ def build_cuda(*, extra_flags: tuple[str, ...] = ()) -> Path:
 
 
 def install(folder: Path, version: str, machine: Machine) -> Path:
-    """Put the library into a folder as version `version` of a driver does; return the file that carries the machine.
+    """Install the library into a folder like driver version `version`; return the file that contains the machine.
 
     Makes `libnvidia-ml.so.<version>` and the link `libnvidia-ml.so.1` to it.
     """
@@ -51,13 +51,13 @@ def install(folder: Path, version: str, machine: Machine) -> Path:
     partial = folder / f".{library.name}.{os.getpid()}"
     shutil.copyfile(build(), partial)
     state.write(partial, machine)
-    partial.replace(library)  # processes that have the old file mapped keep it
+    partial.replace(library)  # processes that map the old file keep it
     _link(folder / SONAME, library)
     return library
 
 
 def install_cuda(folder: Path, version: str) -> Path:
-    """Put `libcuda.so.<version>`, and the link `libcuda.so.1` to it, beside the simulated NVML of that version."""
+    """Install `libcuda.so.<version>`, and the link `libcuda.so.1` to it, next to the simulated NVML of that version."""
     library = folder / f"libcuda.so.{version}"
     shutil.copyfile(build_cuda(), library)
     _link(folder / CUDA_SONAME, library)
@@ -90,6 +90,6 @@ def _compile(target: Path, sources: list[Path], flags: tuple[str, ...]) -> None:
 
 
 def _append_state(library: Path) -> None:
-    """Make room for a machine after the ELF image, on pages of its own."""
+    """Append page-aligned space for a machine to the ELF image."""
     size = library.stat().st_size
     os.truncate(library, -(-size // _PAGE) * _PAGE + state.STATE_SIZE)

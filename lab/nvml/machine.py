@@ -1,6 +1,6 @@
-"""The simulated machine as values: the Python half of src/machine.h, field for field.
+"""Describes the simulated machine as values: the Python half of src/machine.h, field for field.
 
-What a model of GPU looks like belongs in models.py, how a machine becomes text in text.py.
+GPU models are in models.py, the text format in text.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _many(item: str) -> Any:  # noqa: ANN401 - dataclasses.field is typed as the
 
 
 class Check(StrEnum):
-    """Whether the library looks at the machine that it really runs on."""
+    """Whether the library checks the machine that it really runs on."""
 
     CHECK = "check"
     IGNORE = "ignore"
@@ -62,7 +62,7 @@ class NvLinkRemote(IntEnum):
 
 
 class RecoveryAction(IntEnum):
-    """NVML_GPU_RECOVERY_ACTION_*: what the driver asks for."""
+    """NVML_GPU_RECOVERY_ACTION_*: the recovery that the driver requests."""
 
     NONE = 0
     GPU_RESET = 1
@@ -92,7 +92,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Link:
-    """One NVLink of a GPU; a link that is not active still exists."""
+    """One NVLink of a GPU; an inactive link still exists."""
 
     active: bool = True
     remote_pci: str = ""
@@ -102,7 +102,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Mig:
-    """A MIG device; memory in bytes, its placement in slices of memory, the rest counts of what it has or shares."""
+    """A MIG device; memory in bytes, placement in memory slices, the rest are counts of its own or shared resources."""
 
     index: int = 0
     uuid: str = ""
@@ -139,7 +139,7 @@ class Ecc:
 
 @dataclass(frozen=True)
 class RemappedRows:
-    """Rows of memory replaced by spare ones."""
+    """Memory rows remapped to spare ones."""
 
     supported: bool = True
     corrected: int = 0
@@ -153,8 +153,8 @@ class Gpu:
     """One GPU. Memory in bytes, power in milliwatts, clocks in MHz, temperatures in degrees Celsius.
 
     Two GPUs with the same `board`, `pcie_switch`, `pcie_switch_tree`, `host_bridge` or `numa_node` share that thing,
-    which decides their PCIe topology level. `fabric_cluster` is a UUID; it and the clique are told once the state is
-    COMPLETED.
+    which decides their PCIe topology level. `fabric_cluster` is a UUID; it and the clique are reported once the
+    state is COMPLETED.
     """
 
     name: str = "NVIDIA A100-SXM4-40GB"
@@ -226,7 +226,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Event:
-    """An XID error of the GPU with this index; `sequence` counts up over the machine's life."""
+    """An XID error of the GPU with this index; `sequence` increases over the machine's life."""
 
     sequence: int = 0
     gpu: int = 0
@@ -237,7 +237,7 @@ class Event:
 class Failure:
     """NVML's `function` (without _v2; `*` for every one) fails with `code`, for one GPU index or (-1) always.
 
-    A function of CUDA fails with its own codes; -1 is a call that never returns, -2 a copy that gives back other data.
+    CUDA functions fail with CUDA's codes; -1 is a call that never returns, -2 a copy that returns other data.
     """
 
     function: str = "*"
@@ -249,10 +249,10 @@ class Failure:
 class Machine:
     """A machine with GPUs.
 
-    `driver_version` empty: the library's file name says it. `cuda_version` 0: the driver's branch says it.
+    Empty `driver_version`: taken from the library's file name. `cuda_version` 0: derived from the driver branch.
     With `module: check` the library compares itself with `<sys_root>/module/nvidia/version`, or with `module_version`
     (`none`: not loaded, empty: the same) where that is the real sysfs, as in a node's containers; with `devices: check`
-    a GPU is there only when `<dev_root>/nvidia<minor_number>` may be opened. Each call takes `call_cost_us`.
+    a GPU only exists if `<dev_root>/nvidia<minor_number>` may be opened. Each call takes `call_cost_us`.
     """
 
     driver_version: str = ""
@@ -291,10 +291,10 @@ class Machine:
 GPU_IS_LOST = 15
 CUDA_HANGS, CUDA_WRONG_DATA = -1, -2
 MAX_EVENTS = 64
-"""As many as src/machine.h keeps: older events are forgotten."""
+"""The number of events that src/machine.h keeps; older ones are dropped."""
 
 
 def item_name(of: dataclasses.Field[Any]) -> str | None:
-    """Return what an element of this field is called in a path, or None when the field is not a list."""
+    """Return the name of this field's elements in paths, or None if the field is not a list."""
     name: str | None = of.metadata.get("item")
     return name

@@ -1,7 +1,7 @@
-"""The region that the library reads its machine from, in a state file or at the end of a library: src/state.h.
+"""Reads and writes the region with the library's machine, in a state file or at the end of a library: src/state.h.
 
 A region has a header (magic, generation, length, Adler-32 of the text), the text, and zeros. It is written in place, so
-that every mount and hard link of the file shows the change: generation odd, text, header with the next even generation.
+that every mount and hard link of the file sees the change: generation odd, text, header with the next even generation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _generation(descriptor: int, offset: int) -> int:
 def _write(path: Path, descriptor: int, offset: int, machine: Machine) -> None:
     body = text.encode(machine).encode()
     if len(body) > STATE_SIZE - _TEXT_OFFSET:
-        raise StateError(f"the machine does not fit into {path}", hint=f"at most {STATE_SIZE} bytes of text")
+        raise StateError(f"the machine is too big for {path}", hint=f"at most {STATE_SIZE} bytes of text")
     busy = _generation(descriptor, offset) | 1
     checksum = zlib.adler32(body)
     if os.fstat(descriptor).st_size < offset + STATE_SIZE:

@@ -1,4 +1,4 @@
-"""Machines as lines of `path=value`, and single values by their path. The C parser is src/machine.c."""
+"""Converts machines to lines of `path=value` and back, and sets values by path. The C parser is src/machine.c."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORD = re.compile(r"([a-z_0-9]*?[a-z_])(\d+)?")
 
 
 def encode(machine: Machine) -> str:
-    """Return all values of the machine, a line each."""
+    """Return all values of the machine, one per line."""
     return "".join(f"{path}={value}\n" for path, value in walk(machine))
 
 
@@ -38,9 +38,9 @@ def walk(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 
 
 def decode(text: str) -> Machine:
-    """Return the machine that `encode` made the text from; values that are not named get their defaults.
+    """Return the machine that `encode` turned into the text; missing values get their defaults.
 
-    Raises PathError for a line that is none.
+    Raises PathError for an invalid line.
     """
     tree: dict[str, Any] = {}
     for line in text.splitlines():
@@ -52,9 +52,9 @@ def decode(text: str) -> Machine:
 
 
 def change(machine: Machine, path: str, value: str) -> Machine:
-    """Return the machine with the value at `path` replaced; a list grows when its next position is named.
+    """Return the machine with the value at `path` replaced; naming the next position extends a list.
 
-    Raises PathError for a path that does not exist and for a value that does not fit.
+    Raises PathError for a path that does not exist and for a value of the wrong type.
     """
     tree: dict[str, Any] = {}
     _plant(tree, path.split("."), value)
@@ -80,7 +80,7 @@ def _assign(record: Any, word: str, branch: Any) -> Any:  # noqa: ANN401 - any r
     if position is None:
         return replace(record, **{of.name: _value(kind, current, word, branch)})
     if position > len(current):
-        raise PathError(f"{word} does not follow: there are {len(current)}")
+        raise PathError(f"{word} is not the next one: there are {len(current)}")
     elements = list(current)
     if position == len(elements):
         elements.append(get_args(kind)[0]())
@@ -97,18 +97,18 @@ def _find(record: Any, word: str) -> tuple[dataclasses.Field[Any], int | None]: 
         if not item and of.name == word:
             return of, None
     names = ", ".join(f"{item_name(of)}N" if item_name(of) else of.name for of in fields(record))
-    raise PathError(f"no value {word} in {type(record).__name__.lower()}", hint=f"there are: {names}")
+    raise PathError(f"no value {word} in {type(record).__name__.lower()}", hint=f"values: {names}")
 
 
 def _value(kind: Any, current: Any, word: str, branch: Any) -> Any:  # noqa: ANN401 - a record or a plain value
     if is_dataclass(current):
         if not isinstance(branch, dict):
-            raise PathError(f"{word} is not a single value", hint=f"name one of its parts: {word}.…")
+            raise PathError(f"{word} is not a single value", hint=f"name one of its fields: {word}.…")
         for inner, part in branch.items():
             current = _assign(current, inner, part)
         return current
     if isinstance(branch, dict):
-        raise PathError(f"{word} has no parts")
+        raise PathError(f"{word} has no fields")
     return _scalar(kind, word, branch)
 
 

@@ -1,4 +1,4 @@
-"""Command line for people: look at the machine of a library or state file, and change it while processes use it.
+"""Shows the machine of a library or state file, and changes it while processes use it (command line).
 
 python3 -m lab.nvml.tool libnvidia-ml.so.550.163.01 show
 python3 -m lab.nvml.tool libnvidia-ml.so.550.163.01 set gpu0.temperature=90 gpu0.ecc.volatile_uncorrected=1
@@ -29,20 +29,20 @@ def _parser() -> argparse.ArgumentParser:
     new = verbs.add_parser("new", help="write a machine with GPUs of one model")
     new.add_argument("model", choices=sorted(models.MODELS))
     new.add_argument("count", type=int, nargs="?", default=1)
-    show = verbs.add_parser("show", help="print the values, a line each")
-    show.add_argument("prefix", nargs="?", default="", help="only values whose path begins so")
+    show = verbs.add_parser("show", help="print the values, one per line")
+    show.add_argument("prefix", nargs="?", default="", help="only values whose path begins with this")
     change = verbs.add_parser("set", help="change values: path=value")
     change.add_argument("changes", nargs="+")
-    xid = verbs.add_parser("xid", help="let a GPU report an XID error")
+    xid = verbs.add_parser("xid", help="make a GPU report an XID error")
     xid.add_argument("gpu", type=int)
     xid.add_argument("xid", type=int)
-    fail = verbs.add_parser("fail", help="let an NVML function fail with a code")
+    fail = verbs.add_parser("fail", help="make an NVML function fail with a code")
     fail.add_argument("function", help="without _v2, or * for all")
     fail.add_argument("code", type=int)
     fail.add_argument("--gpu", type=int, default=-1, help="only for the GPU with this index")
-    lose = verbs.add_parser("lose", help="let a GPU fall off the bus")
+    lose = verbs.add_parser("lose", help="make a GPU fall off the bus")
     lose.add_argument("gpu", type=int)
-    verbs.add_parser("heal", help="end all failures (XID errors that happened have happened)")
+    verbs.add_parser("heal", help="end all failures (past XID errors stay)")
     return parser
 
 
@@ -70,7 +70,7 @@ def _set(machine: Machine, changes: Sequence[str]) -> Machine:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Carry out one command. Raises NvmlError."""
+    """Run one command. Raises NvmlError."""
     chosen = _parser().parse_args(arguments)
     if chosen.verb == "show":
         lines = text.encode(state.read(chosen.file)).splitlines()

@@ -1,8 +1,8 @@
-"""What a kubelet says it has given to whom: its pod resources interface, asked from this machine.
+"""Queries a kubelet's pod resources: which container has which device.
 
-The kubelet is the only one who knows: neither the pod's object nor the device plugin says which device a container got.
+Only the kubelet knows: neither the pod object nor the device plugin shows which device a container got.
 """
 
-from lab.podresources.client import Given, allocatable, given
+from lab.podresources.client import ContainerDevices, allocatable, allocated
 
-__all__ = ["Given", "allocatable", "given"]
+__all__ = ["ContainerDevices", "allocatable", "allocated"]

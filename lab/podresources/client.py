@@ -21,8 +21,8 @@ _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)
 
 
 @dataclass(frozen=True)
-class Given:
-    """The devices that one container has of one resource."""
+class ContainerDevices:
+    """A container's devices of one resource."""
 
     namespace: str
     pod: str
@@ -31,16 +31,16 @@ class Given:
     devices: frozenset[str]
 
 
-def given(node_root: Path, resource: str, *, timeout_s: float = TIMEOUT_S) -> tuple[Given, ...]:
-    """Return who has devices of a resource on the node whose file system is at ``node_root``.
+def allocated(node_root: Path, resource: str, *, timeout_s: float = TIMEOUT_S) -> tuple[ContainerDevices, ...]:
+    """Return the containers that have devices of a resource on the node whose file system is at ``node_root``.
 
-    Raises `grpc.RpcError` where the kubelet does not answer: it runs, but for the first seconds after its start.
+    Raises `grpc.RpcError` if the kubelet does not answer, as in the first seconds after its start.
     """
     answer: api_pb2.ListPodResourcesResponse = _ask(
         node_root, "List", api_pb2.ListPodResourcesRequest(), api_pb2.ListPodResourcesResponse, timeout_s
     )
     found = (
-        Given(pod.namespace, pod.name, container.name, resource, _ids(container.devices, resource))
+        ContainerDevices(pod.namespace, pod.name, container.name, resource, _ids(container.devices, resource))
         for pod in answer.pod_resources
         for container in pod.containers
     )
@@ -48,7 +48,7 @@ def given(node_root: Path, resource: str, *, timeout_s: float = TIMEOUT_S) -> tu
 
 
 def allocatable(node_root: Path, resource: str, *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
-    """Return the healthy devices of a resource, whether somebody has them or not. Raises `grpc.RpcError`."""
+    """Return the healthy devices of a resource, allocated or not. Raises `grpc.RpcError`."""
     request, response = api_pb2.AllocatableResourcesRequest(), api_pb2.AllocatableResourcesResponse
     answer: api_pb2.AllocatableResourcesResponse = _ask(
         node_root, "GetAllocatableResources", request, response, timeout_s
@@ -57,7 +57,7 @@ def allocatable(node_root: Path, resource: str, *, timeout_s: float = TIMEOUT_S)
 
 
 def _ids(devices: Iterable[api_pb2.ContainerDevices], resource: str) -> frozenset[str]:
-    """Return the ids of one resource: those with a topology are listed one by one, others together."""
+    """Return the ids of one resource: devices with a topology are listed one by one, others together."""
     return frozenset(name for each in devices if each.resource_name == resource for name in each.device_ids)
 
 

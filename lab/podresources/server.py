@@ -1,4 +1,4 @@
-"""The kubelet's pod resources socket with somebody else behind it."""
+"""Serves a fake of the kubelet's pod resources socket."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Base trees: one Debian system per suite, the shared lowest layer of every node; made once, kept in the cache.
+"""Builds base trees: one Debian system per suite, the shared lowest layer of every node, built once and cached.
 
-A tree is bare: no container engine, no driver, no apt source. What makes it a node of a site (name, address, keys,
-package folder) belongs to ``lab.nodes``.
+A tree is bare: no container engine, no driver, no apt source. ``lab.nodes`` adds what makes it a node of a site (name,
+address, keys, package folder).
 """
 
 from lab.trees.build import PACKAGES, ensure

@@ -1,4 +1,4 @@
-"""Builds base trees with mmdebstrap, whole or not at all: a temporary folder beside the place, then a rename."""
+"""Builds base trees with mmdebstrap, all or nothing: in a temporary folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PACKAGES = (
     "sudo", "iproute2", "ca-certificates", "kmod", "procps",
 )  # fmt: skip
 BUILD_TIMEOUT_S = 900.0
-# Run by mmdebstrap in the finished tree. Timers and consoles only cost nodes time; waiting for networkd would hold
-# up the boot because a tree has no udev; the identity of a machine belongs to the node.
+# Run by mmdebstrap in the finished tree. Timers and consoles only cost time; waiting for networkd would delay the
+# boot because a tree has no udev; the machine id is created by the node.
 MASKED = (
     "apt-daily.timer apt-daily-upgrade.timer getty@.service console-getty.service systemd-networkd-wait-online.service"
 )
@@ -38,7 +38,7 @@ FINISH = (
 
 
 def ensure(suite: str) -> Path:
-    """Return the base tree of ``suite``, built now if the cache has none (half a minute and 230 MB)."""
+    """Return the base tree of ``suite``, building it if it is not in the cache (half a minute and 230 MB)."""
     find_suite(suite)
     home = cache_dir() / "trees"
     tree = home / f"{suite}-{content_key(suite, *PACKAGES, *FINISH)}"

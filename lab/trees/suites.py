@@ -1,4 +1,4 @@
-"""The Debian suites that nodes can run."""
+"""Lists the Debian suites that nodes can run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.machine.errors import SiteError
 
 @dataclass(frozen=True)
 class Suite:
-    """A Debian release; ``kernel_release`` is what ``uname -r`` says in its nodes (see ``lab.kmod``)."""
+    """A Debian release; ``kernel_release`` is what ``uname -r`` prints on its nodes (see ``lab.kmod``)."""
 
     name: str
     version_id: str

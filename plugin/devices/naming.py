@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 DOMAIN = "nvidia.com"
 _MAX_NAME = 63
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(rf"({_LABEL}(\.{_LABEL})*)/({_LABEL}(\.{_LABEL})*)")
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,24 @@ def explain_change(model: str, patterns: Iterable[NamePattern]) -> str:
 
 
 def parse_resource_name(value: object) -> str:
+    """Return the name of an extended resource, domain included; raises ValueError.
+
+    Kubernetes' rule (`IsExtendedResourceName` in pkg/apis/core/v1/helper) with NVIDIA's limit: the kubelet could not
+    reach the socket of a much longer name, as a socket's path has at most 107 bytes.
+    """
+    domain, slash, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash or not _DOMAIN.fullmatch(domain) or not _QUALIFIED.fullmatch(name):
+        raise ValueError('must be a resource name with a domain of its own, such as "nvidia.com/gpu"')
+    if len(domain) + len(name) >= _MAX_NAME:
+        raise ValueError(f"must be a resource name of at most {_MAX_NAME} characters, domain and slash included")
+    if domain.endswith("kubernetes.io") or domain.startswith("requests."):
+        raise ValueError("must not be in the domain kubernetes.io, nor begin with requests.")
+    return f"{domain}/{name}"
+
+
+def complete_resource_name(value: object) -> str:
     """Return the whole name, `nvidia.com/` in front of a bare one; raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError("must be a resource name")  # noqa: TRY004 - every wrong value is one kind of error here
-    name = value if "/" in value else f"{DOMAIN}/{value}"
-    fits = _NAME.fullmatch(name)
-    if not fits or len(name) > _MAX_NAME:
-        raise ValueError(f"must be a resource name of at most {_MAX_NAME} characters: lower case, digits, - and .")
-    if fits.group(1) == "kubernetes.io" or fits.group(1).endswith(".kubernetes.io"):
-        raise ValueError("must not be in the domain kubernetes.io")
-    return name
+    return parse_resource_name(f"{DOMAIN}/{value}" if isinstance(value, str) and "/" not in value else value)
 
 
 def parse_pattern(value: object) -> str:

@@ -6,6 +6,7 @@ means.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 COMPLETED = "completed"  # of a fabric; the other states are NVML's words for what is not ready yet
+_ALL_SLICES = re.compile(r"^([0-9]+)c\.(?=\1g\.)")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,11 @@ class MigDevice:
     profile: str
     start: int | None = None
     size: int | None = None
+
+    @property
+    def short_profile(self) -> str:
+        """The profile without compute slices where it has all of them: 1c.1g.5gb is 1g.5gb (go-nvlib's MigProfile)."""
+        return _ALL_SLICES.sub("", self.profile)
 
     def __str__(self) -> str:
         """Return it as `nvidia-smi mig -lgi` writes a placement: 3g.20gb at 4:4."""

@@ -10,10 +10,10 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plugin.devices.naming import NamePattern, parse_pattern, parse_resource_name
+from plugin.devices.naming import NamePattern, complete_resource_name, parse_pattern
 from plugin.errors import ConfigError
 from plugin.settings.kinds import BOOLEAN
-from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, parse_devices, parse_replicas
+from plugin.settings.sharing import MPS, TIME_SLICING, Share, Sharing, Strategy, parse_devices, parse_replicas
 from plugin.settings.table import BY_NAME, HINT, SETTINGS
 
 if TYPE_CHECKING:
@@ -148,38 +148,46 @@ class _Reader:
         patterns = []
         for here, entry in self._entries(value, path, ("pattern", "name")):
             pattern = self._required(entry, "pattern", here, parse_pattern)
-            name = self._required(entry, "name", here, parse_resource_name)
+            name = self._required(entry, "name", here, complete_resource_name)
             if pattern is not None and name is not None:
                 patterns.append(NamePattern(pattern, name, self._document.where(here)))
         return tuple(patterns)
 
     def _sharing(self, value: object) -> Sharing:
-        ways = self._keys(value, "sharing", (TIME_SLICING, MPS))
-        shares: list[Share] = []
-        rename, refuse = False, False
-        for way, content in ways.items():
-            path = f"sharing.{way}"
-            given = self._keys(content, path, _SHARING_KEYS)
-            if given.get("strategy", "") != "":
-                self._problem(f"{path}.strategy", "must be empty: no strategy has a name yet")
-            rename |= self._switch(given, "renameByDefault", path)
-            refuse |= self._switch(given, "failRequestsGreaterThanOne", path)
-            shares.extend(self._shares(way, given.get("resources"), f"{path}.resources"))
-        if len({share.way for share in shares}) > 1:
+        given = self._keys(value, "sharing", (TIME_SLICING, MPS))
+        if len(given) > 1:
             self._problem("sharing", f"{TIME_SLICING} and {MPS} exclude each other")
-        return Sharing(tuple(shares), rename, refuse)
+        return Sharing(tuple(self._strategy(name, content) for name, content in given.items()))
 
-    def _switch(self, given: dict[str, Any], key: str, path: str) -> bool:
-        return bool(self._parse(BOOLEAN.from_document, given.get(key, False), f"{path}.{key}"))
+    def _strategy(self, name: str, content: object) -> Strategy:
+        path = f"sharing.{name}"
+        given = self._keys(content, path, _SHARING_KEYS)
+        if given.get("strategy", "") != "":
+            self._problem(f"{path}.strategy", "must be empty: no strategy has a name yet")
+        if given.get("resources", []) == []:
+            self._problem(path, "resources is missing: name what is shared, or leave the section out")
+        return Strategy(
+            name,
+            tuple(self._shares(name, given.get("resources"), f"{path}.resources")),
+            rename_by_default=bool(self._switch(given, "renameByDefault", path)),
+            fail_requests_greater_than_one=self._switch(given, "failRequestsGreaterThanOne", path),
+        )
 
-    def _shares(self, way: str, value: object, path: str) -> Iterator[Share]:
+    def _switch(self, given: dict[str, Any], key: str, path: str) -> bool | None:
+        """Return what a switch says, None where it is not given."""
+        value = self._parse(BOOLEAN.from_document, given[key], f"{path}.{key}") if key in given else None
+        return None if value is None else bool(value)
+
+    def _shares(self, strategy: str, value: object, path: str) -> Iterator[Share]:
         for here, entry in self._entries(value, path, ("name", "rename", "devices", "replicas")):
-            name = self._required(entry, "name", here, parse_resource_name)
+            name = self._required(entry, "name", here, complete_resource_name)
             replicas = self._required(entry, "replicas", here, parse_replicas)
-            rename = self._parse(parse_resource_name, entry["rename"], f"{here}.rename") if entry.get("rename") else ""
+            rename = (
+                self._parse(complete_resource_name, entry["rename"], f"{here}.rename") if entry.get("rename") else ""
+            )
             devices = self._parse(parse_devices, entry.get("devices", "all"), f"{here}.devices")
             if name is not None and replicas is not None and rename is not None:
-                yield Share(way, name, replicas, rename, devices, self._document.where(here))
+                yield Share(strategy, name, replicas, rename, devices, self._document.where(here))
 
 
 def _join(path: str, key: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugin.devices.naming import NamePattern
+from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.documents import parse_known, read_object
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
@@ -26,12 +26,9 @@ DEFAULT_PATH = Path("/etc/grapnel/node.json")
 DEFAULT_NVIDIA_PATH = Path("/etc/grapnel/nvidia.yaml")
 _MAX_BYTES = 64 * 1024
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-# An extended resource: a DNS subdomain, a slash and a qualified name (Kubernetes' rules for resource names).
-_RESOURCE = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
 _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
-_RESERVED = ("kubernetes.io", ".kubernetes.io")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
 _MAX_PORT = 65535
@@ -100,13 +97,6 @@ KEYS = {
 }
 
 
-def _resource(value: object) -> str:
-    prefix = value.partition("/")[0] if isinstance(value, str) else ""
-    if not isinstance(value, str) or not _RESOURCE.fullmatch(value) or prefix.endswith(_RESERVED):
-        raise ValueError('must be a resource name with a domain of its own, such as "nvidia.com/gpu"')
-    return value
-
-
 def _registration(value: object) -> str:
     if value not in REGISTRATIONS:
         raise ValueError(f"must be one of {', '.join(REGISTRATIONS)}")
@@ -167,7 +157,7 @@ def _node_name(value: object) -> str:
 
 
 _PARSERS: dict[str, Callable[[object], object]] = {
-    "resource": _resource,
+    "resource": parse_resource_name,
     "nvidiaConfigFile": lambda value: None if value is None else _path(value),
     "kubeletRoot": _path,
     "registration": _registration,

@@ -65,10 +65,11 @@ def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSet
         policy=plan_policy(*(_words(settings[name]) for name in ("disableHealthChecks", "enableHealthChecks"))),
         labels=_labels(settings),
     )
+    about_answers = (*_nodes_of_nobody(settings, answers), *_names_for_the_engine(settings, answers))
     return Resolved(
         replace(config, settings=decided, **places),  # type: ignore[arg-type] # paths of fields that hold paths
         origins,
-        (*_without_effect(settings), *_shares_of_nothing(shares, resources), *_nodes_of_nobody(settings, answers)),
+        (*_without_effect(settings), *_shares_of_nothing(shares, resources), *about_answers),
     )
 
 
@@ -121,13 +122,13 @@ def _not_yet(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator
 def _shared(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
     for share in shares:
         if share.resource in resources:
-            yield f"{share.origin}: {share.way} of {share.resource} by {share.replicas}: sharing comes later"
+            yield f"{share.origin}: {share.strategy} of {share.resource} by {share.replicas}: sharing comes later"
 
 
 def _shares_of_nothing(shares: tuple[Share, ...], resources: list[str]) -> Iterator[str]:
     for share in shares:
         if share.resource not in resources:
-            yield f"{share.origin}: {share.way} changes nothing: {share.resource} is not offered here"
+            yield f"{share.origin}: {share.strategy} changes nothing: {share.resource} is not offered here"
 
 
 def _nodes_of_nobody(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
@@ -142,6 +143,13 @@ def _without_effect(settings: Mapping[str, Effective]) -> Iterator[str]:
         setting = BY_NAME[name]
         if setting.no_effect and effective.is_given and effective.value != setting.default:
             yield f"{effective.origin}: {name.rpartition('.')[2]} changes nothing: {setting.no_effect}"
+
+
+def _names_for_the_engine(settings: Mapping[str, Effective], answers: AnswerForm) -> Iterator[str]:
+    """With its default, containerd 1.7 starts a container without the devices that CDI names it, and says nothing."""
+    if _CDI & set(answers.lists):
+        origin = settings["flags.plugin.deviceListStrategy"].origin
+        yield f"{origin}: containerd 1.7 ignores CDI names unless it has enable_cdi = true: see docs/hook/engines.md"
 
 
 def _driver_root(settings: Mapping[str, Effective]) -> Path:

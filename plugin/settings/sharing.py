@@ -15,7 +15,7 @@ TIME_SLICING, MPS = "timeSlicing", "mps"
 class Share:
     """One resource that is to be offered several times. `devices`: None is all, a number so many, else which."""
 
-    way: str
+    strategy: str
     resource: str
     replicas: int
     rename: str = ""
@@ -24,12 +24,34 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Strategy:
+    """What a file says of one strategy. `fail_requests_greater_than_one`: None where it does not say."""
+
+    name: str
+    shares: tuple[Share, ...]
+    rename_by_default: bool = False
+    fail_requests_greater_than_one: bool | None = None
+
+    @property
+    def refuses_several(self) -> bool:
+        """Whether a container may have one share alone; unless the file says otherwise this is so with MPS.
+
+        As NVIDIA's plugin decides (`NewConfig` in `api/config/v1/config.go`, 0.20).
+        """
+        said = self.fail_requests_greater_than_one
+        return self.name == MPS if said is None else said
+
+
+@dataclass(frozen=True)
 class Sharing:
     """Everything below `sharing`."""
 
-    shares: tuple[Share, ...] = ()
-    rename_by_default: bool = False
-    fail_requests_greater_than_one: bool = False
+    strategies: tuple[Strategy, ...] = ()
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The shares of all strategies."""
+        return tuple(share for strategy in self.strategies for share in strategy.shares)
 
 
 def parse_replicas(value: object) -> int:

@@ -1,4 +1,4 @@
-"""One node, from its plan to an empty plan: apply, look again, plan again."""
+"""Brings one node to its declaration: apply the plan, gather facts, plan again, until the plan is empty."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PASSES = 3
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been done to the node so far."""
+    """Counts what has been done to the node so far."""
 
     node: str
     passes: int = 0
@@ -42,9 +42,9 @@ class _Tally:
 def assess(
     context: ApplyContext, nodes: Iterable[str], observe: Observer, cancel: threading.Event
 ) -> dict[str, Assessment | Failure]:
-    """Return facts and plan of every node, all asked in one run; changes nothing.
+    """Return facts and plan of every node, gathered in one run; changes nothing.
 
-    Raises RunError when Ansible could not run at all, CanceledError when it was interrupted; what goes wrong about
+    Raises RunError when Ansible could not run at all, CanceledError when it was interrupted; what goes wrong on
     one node is its failure.
     """
     request = context.playbooks.facts(nodes)
@@ -107,7 +107,7 @@ def _apply(
     context: ApplyContext, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
 ) -> Failure | None:
     if cancel.is_set():
-        return Failure(Status.CANCELED, "not begun" if not tally.passes else AGAIN)
+        return Failure(Status.CANCELED, "not started" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
     followed = follow(context.runner, context.playbooks.apply(plan), observe, cancel)
@@ -120,11 +120,11 @@ def reassess(context: ApplyContext, node: str, observe: Observer, cancel: thread
     try:
         return assess(context, [node], observe, cancel)[node]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-        return failure_of(error, f"looking at {node}")
+        return failure_of(error, f"gathering facts of {node}")
 
 
 def _left_over(plan: NodePlan, passes: int) -> Failure:
     item = plan.items[0]
     more = f" and {len(plan.items) - 1} more" if len(plan.items) > 1 else ""
     times = "1 pass" if passes == 1 else f"{passes} passes"
-    return Failure(Status.UNFINISHED, f"after {times} still to do: {item.action} {item.target}{more} ({item.reason})")
+    return Failure(Status.UNFINISHED, f"after {times}, still to do: {item.action} {item.target}{more} ({item.reason})")

@@ -1,4 +1,4 @@
-"""What can go wrong about a whole apply; what goes wrong on one node is a value, ``NodeResult``.
+"""What can go wrong with a whole apply; what goes wrong on one node is a value, ``NodeResult``.
 
 GrapnelError
 ├── RunError        1   Ansible could not run at all: playbook, collection or inventory

@@ -1,4 +1,4 @@
-"""An exception about one node becomes that node's failure; the others go on."""
+"""Turns an exception about one node into that node's failure; the others go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 def failure_of(error: Exception, doing: str) -> Failure:
     """Return the failure of the node that ``error`` is about; ``doing`` is such as "planning n1".
 
-    What nobody expected is told as a bug, and its traceback to whoever listens to this logger.
+    An unexpected exception is reported as a bug, and its traceback is logged.
     """
     if isinstance(error, CanceledError):
         return Failure(Status.CANCELED, AGAIN)

@@ -1,4 +1,4 @@
-"""Many nodes at once: each converges on a thread of its own, and one thread tells what happens."""
+"""Applies to many nodes at once: each on a thread of its own, with one thread that reports progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def settled(node: str, answer: Assessment | Failure) -> NodeResult | None:
-    """Return the result of a node that nothing will be done about, None for one that is to be changed."""
+    """Return the result of a node that is left alone, None for one that is to be changed."""
     if isinstance(answer, Failure):
         return NodeResult(node, answer.status, failure=answer)
     refusal = find_obstacle(answer.plan)

@@ -1,4 +1,4 @@
-"""One run of a playbook on one node, followed to its end: what changed, what it returned, why it failed."""
+"""Follows one run of a playbook on one node to its end: what changed, what it returned, why it failed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Followed:
 def follow(
     runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event, *, gathering: bool = False
 ) -> Followed:
-    """Carry a request for one node out and tell its tasks; a failure is in the result."""
+    """Run a playbook on one node and report its tasks; a failure is in the result."""
     followed = Followed()
     task, broken = "", None
-    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
+    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
     for event in runner.run(request, cancel):
         if isinstance(event, RunFinished):
             end = event

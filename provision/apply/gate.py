@@ -1,7 +1,7 @@
-"""Which plans may be carried out. Pure.
+"""Decides which plans may be applied. Pure.
 
 A node is refused as a whole and before anything is changed on it. Nodes whose GPUs have to be free go through
-``provision.rollout``, which ends the work on them in good order; this is the last check behind it.
+``provision.rollout``, which drains them first; this is the last check behind it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMED = 3
 
 
 def find_obstacle(plan: NodePlan) -> Failure | None:
-    """Return why a plan cannot be carried out whatever the node does, None when it can."""
+    """Return why a plan cannot be applied whatever runs on the node, None when it can be."""
     if plan.problems:
         return Failure(Status.REFUSED, "; ".join(problem.message for problem in plan.problems))
     return None
@@ -34,7 +34,7 @@ def needs_drain(plan: NodePlan) -> bool:
 
 
 def find_refusal(assessment: Assessment) -> Failure | None:
-    """Return why a node's plan is not carried out now, None when it may be: the last look before it is."""
+    """Return why a node's plan is not applied now, None when it may be: the last check before it is."""
     plan = assessment.plan
     ending = [item for item in plan.items if item.disruption in _ENDS_WORK and not item.deferred]
     held_by = holders(assessment.facts)
@@ -44,7 +44,7 @@ def find_refusal(assessment: Assessment) -> Failure | None:
 
 
 def _ends_work(item: Item, held_by: tuple[DeviceHolder, ...]) -> str:
-    need = "a reboot" if item.disruption is Disruption.REBOOT else "the GPUs to be free"
+    need = "the node has to reboot" if item.disruption is Disruption.REBOOT else "the GPUs have to be free"
     named = ", ".join(f"{holder.command} ({holder.pid})" for holder in held_by[:_NAMED])
     more = f" and {len(held_by) - _NAMED} more" if len(held_by) > _NAMED else ""
-    return f"to {item.action} {item.target} needs {need}, and they are held by {named}{more}"
+    return f"to {item.action} {item.target}, {need}, but GPUs are held by {named}{more}"

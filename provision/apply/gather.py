@@ -1,4 +1,4 @@
-"""Facts of nodes, all in one run: what they say, or why they could not be asked."""
+"""Gathers the facts of nodes in one run: the facts of each, or why there are none."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from provision.runner import RunRequest
 
 RESULT = "facts"
-WITHOUT_FACTS = "it answered without facts"
-SILENT = "ansible returned nothing for it: does the inventory still have it?"
+WITHOUT_FACTS = "its answer has no facts"
+SILENT = "ansible returned nothing for it: is it still in the inventory?"
 
 
 def gather_facts(
@@ -30,7 +30,7 @@ def gather_facts(
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
     """
     answers: dict[str, NodeFacts | Failure] = {}
-    end = RunFinished(RunStatus.ERROR, message="the run ended without a word")
+    end = RunFinished(RunStatus.ERROR, message="the run ended without saying why")
     for event in runner.run(request, cancel):
         if isinstance(event, RunFinished):
             end = event
@@ -62,7 +62,7 @@ def _answer(done: TaskDone) -> NodeFacts | Failure | None:
 
 def _raise_for(end: RunFinished) -> None:
     if end.status is RunStatus.CANCELED:
-        raise CanceledError("canceled while facts were gathered", hint="nothing was changed")
+        raise CanceledError("canceled while gathering facts", hint="nothing was changed")
     if end.status is RunStatus.ERROR:
         raise RunError(f"ansible could not gather facts: {end.message}")
     if end.status is RunStatus.NO_NODES:

@@ -1,4 +1,4 @@
-"""Signals that ask for an end become an event that runs can see.
+"""Turns signals that ask this process to stop into an event that runs check.
 
 The main thread waits for worker threads; a KeyboardInterrupt in the middle of that would leave them behind.
 """
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def cancel_on_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT, SIGTERM and SIGHUP set; for the main thread only."""
+    """Yield an event that SIGINT, SIGTERM and SIGHUP set; for the main thread only."""
     cancel = threading.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:

@@ -1,9 +1,9 @@
-"""One apply at a time of one machine, by one user.
+"""Keeps two applies of one user off the same machine.
 
 Every apply has a file in the user's state folder that lists its machines, and holds it locked while it runs: whoever
-begins reads the others' first. The kernel drops a lock with the process that holds it, so an apply that was killed
-blocks nobody; its file stays, and says whose leftovers are to be ended. A machine is what is connected to,
-whatever inventories call it.
+starts reads the others' first. The kernel drops a lock with the process that holds it, so an apply that was killed
+blocks nobody; its file stays, and says whose leftover processes are to be ended. A machine is identified by what
+Ansible connects to, whatever inventories call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from provision.runner import end_processes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-LEASH = "GRAPNEL_APPLY"
+APPLY_VARIABLE = "GRAPNEL_APPLY"
 _GRACE_S = 5.0
 _SUFFIX = ".apply"
 
@@ -63,8 +63,8 @@ class Claim:
 
 
 @contextlib.contextmanager
-def be_only_apply(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Keep other applies off the machines; gives the variables that every process of this one has to carry.
+def lock_machines(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Keep other applies off the machines; yields the environment variables that mark every process of this one.
 
     An apply that was killed leaves its ansible-playbook behind, in the middle of a task: where it had one of these
     machines it is ended first, whatever its inventory. Raises LockedError.
@@ -76,7 +76,7 @@ def be_only_apply(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapp
         gate = (folder / "lock").open("a")
     except OSError as error:
         raise LockedError(
-            f"applies cannot be kept apart in {folder}: {(error.strerror or str(error)).lower()}"
+            f"the locks of applies in {folder} cannot be used: {(error.strerror or str(error)).lower()}"
         ) from error
     with contextlib.ExitStack() as stack:
         with gate:  # held for moments, and for as long as it takes to end what a killed apply left
@@ -88,7 +88,7 @@ def be_only_apply(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapp
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(msgspec.json.encode(claim.to_record()))
             file.flush()
-        yield {LEASH: str(path)}
+        yield {APPLY_VARIABLE: str(path)}
 
 
 def applies_folder(environment: Mapping[str, str]) -> Path:
@@ -108,7 +108,7 @@ def _clear(path: Path, claim: Claim) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _locked(overlap, record) from None
-        end_processes(LEASH, str(path), grace_s=_GRACE_S)
+        end_processes(APPLY_VARIABLE, str(path), grace_s=_GRACE_S)
         path.unlink(missing_ok=True)
 
 
@@ -123,5 +123,5 @@ def _locked(names: list[str], record: _Record) -> LockedError:
     who = f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more are"
     return LockedError(
         f"{who} being applied by process {record.pid} (inventory {record.inventory})",
-        hint="wait for it, or end it: its nodes are safe to be applied again",
+        hint="wait for it, or stop it: it is safe to apply its nodes again",
     )

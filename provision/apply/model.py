@@ -1,4 +1,4 @@
-"""What happens to nodes during plan and apply, as values."""
+"""Defines what happens to nodes during plan and apply, as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PlaybookRunner(Protocol):
-    """Carries playbooks out: ``provision.runner.AnsibleRunner``, or a scripted one in tests."""
+    """Runs playbooks: ``provision.runner.AnsibleRunner``, or a scripted one in tests."""
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         """Yield the events of a run, the last of them ``RunFinished``."""
@@ -29,7 +29,7 @@ class Status(Enum):
     CONVERGED = "converged"  # was changed, and is now as declared
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
-    WAITING = "waiting"  # has to be taken out of service, and its turn did not come: not touched
+    WAITING = "waiting"  # has to be taken out of service, and its turn has not come: not touched
     REFUSED = "refused"  # its plan has problems, or would disturb work: not touched
     CANCELED = "canceled"
     FAILED = "failed"
@@ -95,7 +95,7 @@ class PassStarted:
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """A task began or ended on a node. ``gathering`` says that it only looks."""
+    """A task began or ended on a node. ``gathering`` says that it only gathers facts."""
 
     event: TaskStarted | TaskDone
     gathering: bool

@@ -35,7 +35,7 @@ class Playbooks:
     check: bool = False
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
-        """Ask for the facts of nodes; never in check mode, because looking changes nothing."""
+        """Gather the facts of nodes; never in check mode, because gathering changes nothing."""
         names = tuple(nodes)
         return RunRequest(
             playbook=self.collection / "facts.yml",
@@ -48,7 +48,7 @@ class Playbooks:
         )
 
     def apply(self, plan: NodePlan) -> RunRequest:
-        """Carry one node's plan out."""
+        """Apply one node's plan."""
         return RunRequest(
             playbook=self.collection / "apply.yml",
             inventory=self.inventory,
@@ -61,7 +61,7 @@ class Playbooks:
         )
 
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
-        """Ask a node's daemon for its share of an upgrade: ``release``, ``verify`` or ``resume``."""
+        """Ask a node's daemon for its part of an upgrade: ``release``, ``verify`` or ``resume``."""
         return RunRequest(
             playbook=self.collection / f"{verb}.yml",
             inventory=self.inventory,

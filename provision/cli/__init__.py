@@ -27,7 +27,7 @@ VERBS: Final = ("init", "check", "plan", "apply")
 
 
 class Verb(Protocol):
-    """What a verb's module offers."""
+    """A verb's module."""
 
     SUMMARY: str
 
@@ -35,7 +35,7 @@ class Verb(Protocol):
         """Add the verb's options."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
+        """Run the verb and return the exit code."""
 
 
 def import_verb(name: str) -> Verb:
@@ -101,7 +101,7 @@ def build_parser(verbs: Mapping[str, Verb]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="grapnel",
         description="Turns Linux machines into GPU nodes from one declaration.",
-        epilog="`grapnel VERB --help` tells the options of a verb.",
+        epilog="`grapnel VERB --help` shows the options of a verb.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"grapnel {__version__}")

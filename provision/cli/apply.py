@@ -1,4 +1,4 @@
-"""`grapnel apply`: bring nodes to their declaration."""
+"""`grapnel apply`: brings nodes to their declaration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import LEASH, Claim, be_only_apply
+from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
@@ -38,31 +38,32 @@ PARALLEL: Final = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     common_arguments(parser)
     run_arguments(parser)
     cluster_arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask before machines are changed")
+    parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(
-        "--parallel", type=_positive, metavar="N", help=f"nodes that are changed at once (default: {PARALLEL})"
+        "--parallel", type=_positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
     )
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, ask, change what differs, and tell what became of every node."""
+    """Plan, ask, change what differs, and show the result of every node."""
     consent = args.yes or args.check
     if not consent and not sys.stdin.isatty():
-        raise UsageError("apply asks before it changes machines, and there is nobody to ask", hint="add --yes")
+        raise UsageError(
+            "apply asks before it changes machines, and standard input is not a terminal", hint="add --yes"
+        )
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
-    with be_only_apply(claim_of(fleet, addresses), os.environ) as environment:
+    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, addresses)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
@@ -76,7 +77,7 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
 
 
 def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool) -> int:
-    """Look, show the plans, ask unless there is consent, carry out, show the results; return the exit code."""
+    """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
     console, began = make_console(sys.stdout), time.monotonic()
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
@@ -107,11 +108,11 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
 
 
 def _holder(context: ApplyContext) -> str:
-    """Return who holds the lease: the same name for the same machines, so that after a crash nobody has to wait.
+    """Return the holder of the lease: the same name for the same machines, so that nobody has to wait after a crash.
 
     Two that run at once never have the same one: the lock keeps them apart.
     """
-    lock = Path(context.playbooks.environment.get(LEASH, "apply")).stem
+    lock = Path(context.playbooks.environment.get(APPLY_VARIABLE, "apply")).stem
     user = os.environ.get("USER") or os.getuid()
     return f"{user}@{socket.gethostname()}/{lock}"
 
@@ -119,7 +120,7 @@ def _holder(context: ApplyContext) -> str:
 def _confirm(prepared: Prepared) -> bool:
     nodes, out = len(prepared.todo), len(prepared.rollout)
     what = f"change {nodes} node{'' if nodes == 1 else 's'}" if nodes else "change the cluster"
-    aside = f", {out} of them out of service for a while" if out else ""
+    aside = f", taking {out} of them out of service for a while" if out else ""
     print(f"{what}{aside}? [y/N] ", end="", file=sys.stderr, flush=True)  # seen even when the plans go to a file
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -1,4 +1,4 @@
-"""`grapnel check`: tells everything that is wrong with a declaration and the levels of the inventory.
+"""`grapnel check`: reports everything that is wrong with a declaration and the levels of the inventory.
 
 Changes nothing and asks no machine. Without an inventory the file is checked alone, without starting Ansible.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from provision.spec.findings import Finding
     from provision.spec.model import StackSpec
 
-SUMMARY = "tell everything that is wrong with the declaration"
+SUMMARY = "report everything that is wrong with the declaration"
 SCHEMA = "grapnel.dev/check/v1alpha1"
 
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("declaration", nargs="?", type=Path, metavar="FILE", help="the same as --file")
     common_arguments(parser)
     parser.add_argument("--explain", metavar="NODE", help="show every value of a node and which level set it")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
         return _check_fleet(args, inventories)
     for option in ("explain", "limit"):
         if getattr(args, option):
-            raise UsageError(f"--{option} needs an inventory", hint="`--inventory` names one")
+            raise UsageError(f"--{option} needs an inventory", hint="name one with `--inventory`")
     return _check_file(args)
 
 
@@ -72,7 +72,7 @@ def _check_file(args: argparse.Namespace) -> int:
     print_findings(warnings)
     say(f"{args.file}: ok{_count(warnings)}")
     say(f"  {summarise(declaration.stack.spec)}")
-    print("  the file alone was checked: no inventory is here, and --inventory names none")
+    print("  only the file was checked: there is no inventory here, and no --inventory")
     return ExitCode.DONE
 
 
@@ -109,7 +109,7 @@ def summarise(spec: StackSpec) -> str:
     runtime = spec.runtime
     return "; ".join(
         (
-            f"driver {spec.driver.version}" if spec.driver.enabled else "driver left alone",
+            f"driver {spec.driver.version}" if spec.driver.enabled else "driver not managed",
             f"{runtime.engine.value} with handler {runtime.handler}, entitlement {runtime.entitlement.value}",
             f"plugin offers {spec.plugin.resource}" if spec.plugin.enabled else "no plugin",
         )
@@ -117,7 +117,7 @@ def summarise(spec: StackSpec) -> str:
 
 
 def _group(fleet: Fleet) -> Iterator[str]:
-    """Yield one line for all nodes that should be the same in short."""
+    """Yield one line for all nodes with the same summary."""
     from provision.spec.excerpt import few  # noqa: PLC0415 - start-up time
 
     alike: dict[str, list[str]] = {}

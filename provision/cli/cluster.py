@@ -1,4 +1,4 @@
-"""Options that say which cluster the nodes belong to, and what they lead to."""
+"""Defines the options that say which cluster the nodes belong to, and opens that cluster."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a command is about: the nodes' declarations in the inventory's order, and where their state lives.
+    """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
-    ``machines`` are what the cluster finds them by; their own words are filled in as they are asked. ``clock`` and
-    ``poll_s`` are the rollout's.
+    ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``clock``
+    and ``poll_s`` are the rollout's.
     """
 
     stacks: Mapping[str, StackSpec]
@@ -39,11 +39,14 @@ class Scope:
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--kubeconfig`, `--context` and `--no-cluster`; `open_scope` reads them."""
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="cluster of the nodes (default: $KUBECONFIG, ~/.kube/config)"
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="kubeconfig of the nodes' cluster (default: $KUBECONFIG, ~/.kube/config)",
     )
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
     parser.add_argument(
-        "--no-cluster", action="store_true", help="the machines are in no cluster: nothing is cordoned or evicted"
+        "--no-cluster", action="store_true", help="the machines are not in a cluster: nothing is cordoned or evicted"
     )
 
 
@@ -57,7 +60,7 @@ def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, f
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
-        raise UsageError("--no-cluster goes with neither --kubeconfig nor --context", hint="leave one of them out")
+        raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     stacks = {node.name: node.stack for node in fleet.nodes}
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     if args.no_cluster:

@@ -1,4 +1,4 @@
-"""What `--debug` shows beside the traceback that ends a program: bugs that spoiled one node and not the run."""
+"""Shows with `--debug` the bugs that spoiled one node and not the run."""
 
 from __future__ import annotations
 

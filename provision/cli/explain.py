@@ -1,4 +1,4 @@
-"""What `grapnel check --explain NODE` shows: every value of a node, who set it, and what that overrode."""
+"""Renders `grapnel check --explain NODE`: every value of a node, who set it, and what that overrode."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def render_node(node: FleetNode, *, colour: bool = False) -> str:
 
 
 def describe_node(node: FleetNode) -> dict[str, object]:
-    """Return the same for programs."""
+    """Return the same as JSON."""
     keys = [
         {"key": key, **_entry(origin), "overrode": [_entry(each) for each in _below(origin)]}
         for key, origin in node.origins.items()

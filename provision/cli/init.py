@@ -1,4 +1,4 @@
-"""`grapnel init`: writes a declaration to start from; never over one that is there, unless it is told to."""
+"""`grapnel init`: writes a declaration to start from, and overwrites none unless it is told to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, default=DECLARATION, metavar="FILE", help="what to write (default: %(default)s)"
     )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     debug_argument(parser)
 
 
@@ -49,7 +49,7 @@ def write_declaration(path: Path, text: str, *, force: bool) -> None:
         else:
             path.hardlink_to(draft)
     except FileExistsError as error:
-        raise GrapnelError(f"{path} is there already", hint="`--force` writes over it") from error
+        raise GrapnelError(f"{path} already exists", hint="`--force` overwrites it") from error
     except OSError as error:
         raise GrapnelError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
     finally:

@@ -1,4 +1,4 @@
-"""Options that verbs share, and what they lead to: the declaration and the fleet."""
+"""Defines the options that verbs share, and loads the fleet that they select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grapnel plan`: what apply would change, node by node; changes nothing."""
+"""`grapnel plan`: shows what apply would change, node by node; changes nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     common_arguments(parser)
     run_arguments(parser)
     cluster_arguments(parser)
@@ -63,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `plan` and `apply` share beyond the choice of nodes; `build_context` reads it."""
+    """Add the options that `plan` and `apply` share beyond the choice of nodes; `build_context` reads them."""
     parser.add_argument(
         "--payload",
         type=Path,
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
-    """Look at the nodes and print their plans; return the exit code."""
+    """Gather facts and print the plans; return the exit code."""
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     if as_json:
@@ -111,12 +110,12 @@ def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, 
 def assess_fleet(
     context: ApplyContext, scope: Scope, cancel: threading.Event
 ) -> tuple[Mapping[str, Assessment | Failure], Prepared]:
-    """Gather the nodes' facts in one run, plan each of them, and sort them; progress is on standard error."""
+    """Gather the nodes' facts in one run and plan each of them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = assess(context, scope.stacks, view, cancel)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
-            scope.machines[node] = in_its_own_words(scope.machines.get(node, Machine()), answer)
+            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
     views = scope.cluster.observe(tuple(scope.stacks))
     prepared = prepare(answers, scope.stacks, views)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
@@ -124,8 +123,8 @@ def assess_fleet(
     return answers, replace(prepared, runtime_classes=missing)
 
 
-def in_its_own_words(machine: Machine, answer: Assessment) -> Machine:
-    """Return a machine with what it says of itself."""
+def with_identity(machine: Machine, answer: Assessment) -> Machine:
+    """Return a machine with the host name and id that its facts give."""
     said = answer.facts.node
     return replace(machine, hostname=said.hostname, machine_id=said.machine_id)
 
@@ -136,7 +135,7 @@ def build_context(
     """Put runner, planner and playbooks together for a fleet."""
     collection = find_collection(Path(provision.__file__).parent)
     if collection is None:
-        raise GrapnelError("this installation has no grapnel.node collection", hint="install grapnel again")
+        raise GrapnelError("this installation has no grapnel.node collection", hint="reinstall grapnel")
     playbooks = Playbooks(
         collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
     )

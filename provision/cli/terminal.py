@@ -1,4 +1,4 @@
-"""How failures and findings look on a terminal: plain words, colour only where a person is watching.
+"""Prints failures and findings: plain words, with colour only where a person is watching.
 
 Whatever is printed without ``rich`` is printed here, so that nothing of it reaches the terminal but visible characters.
 """

@@ -1,4 +1,4 @@
-"""Asks the API server whether everything is allowed that an upgrade may need, before anything is touched."""
+"""Checks, before anything is touched, that the API server allows everything that an upgrade may need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def require_access(api: Api) -> None:
         rules = "".join(f"\n  - {permission.rule}" for permission in missing)
         raise ForbiddenError(
             f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
-            hint=f"{GRANT} grants all that is needed; what is missing:{rules}",
+            hint=f"{GRANT} grants everything that is needed; missing rules:{rules}",
         )
 
 

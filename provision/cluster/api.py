@@ -1,4 +1,4 @@
-"""Requests to an API server as the cluster needs them: tried again, page by page, with errors that help.
+"""Sends requests to an API server: with retries, page by page, and with errors that help.
 
 Every request is safe to be sent twice: it only reads, has a precondition, or says what is to be.
 """
@@ -148,7 +148,7 @@ class Api:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RefusedError(
                 f"{self.name} does not answer as a Kubernetes API server does",
-                hint="look whether a proxy answers in its place (HTTPS_PROXY, proxy-url)",
+                hint="check whether a proxy answers in its place (HTTPS_PROXY, proxy-url)",
             ) from error
 
     def _refusal(self, code: int, status: Status, expected: Collection[int]) -> StatusError | ClusterError:
@@ -164,7 +164,7 @@ class Api:
             )
         if code in expected:
             return StatusError(code, status)
-        return RefusedError(f"{self.name} answers {code}: {status.message or status.reason or 'without a reason'}")
+        return RefusedError(f"{self.name} answers {code}: {status.message or status.reason or 'no reason given'}")
 
 
 def _status(answer: Answer) -> Status:

@@ -1,4 +1,4 @@
-"""Which cluster is meant: the kubeconfig's, the one that this runs in, or none at all."""
+"""Chooses the cluster: the kubeconfig's, the one that this process runs in, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks for a pod to leave its node, with the API that respects disruption budgets; never a delete, never by force."""
+"""Evicts pods, with the API that respects disruption budgets; never a delete, never by force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request to an API server and what came back, as values."""
+"""Defines requests to an API server and their answers, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kubeconfig is meant, and what it says, read as kubectl does: of several files the first to name a thing wins.
+"""Finds and reads the kubeconfig as kubectl does: of several files, the first to name a thing wins.
 
 The result is one cluster, one user and one context with absolute paths, so that nothing is left for a client to
 choose. Messages name files and keys and never a value of ``users``.
@@ -69,7 +69,7 @@ def find_kubeconfig(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path
     if named := environ.get("KUBECONFIG"):
         paths = [Path(each).expanduser() for each in named.split(os.pathsep) if each]
         if not (found := tuple(path for path in paths if path.is_file())):
-            raise KubeconfigError(f"KUBECONFIG names {named}, which is not there", hint=f"unset it; {_NO_CLUSTER}")
+            raise KubeconfigError(f"KUBECONFIG names {named}, which does not exist", hint=f"unset it; {_NO_CLUSTER}")
         return found
     usual = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
     return (usual,) if usual.is_file() else ()
@@ -95,7 +95,7 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None) -> Kubeconfig:
         raise KubeconfigError(f"context {name} of {where} has no cluster with a server", hint=_known(contexts))
     user_name = _text(contexts[name], "user")
     if user_name and user_name not in users:
-        raise KubeconfigError(f"context {name} of {where} names user {user_name}, who is not there")
+        raise KubeconfigError(f"context {name} of {where} names user {user_name}, who does not exist")
     return _kubeconfig(name, server, cluster, users.get(user_name, {}))
 
 
@@ -138,7 +138,7 @@ def _read(path: Path) -> _File:
         raise KubeconfigError(f"kubeconfig {path}{line} is not YAML") from None
     except msgspec.ValidationError as error:
         reason = str(error)
-        raise KubeconfigError(f"kubeconfig {path} is not one: {reason[:1].lower()}{reason[1:]}") from None
+        raise KubeconfigError(f"kubeconfig {path} is malformed: {reason[:1].lower()}{reason[1:]}") from None
 
 
 def _merged(entries: Iterable[tuple[Path, _Named]], kind: str) -> dict[str, dict[str, Any]]:

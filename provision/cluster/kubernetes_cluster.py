@@ -1,4 +1,4 @@
-"""Node state in Kubernetes: labels and an annotation of the Node, evictions, the RuntimeClass, a Lease."""
+"""Keeps node state in Kubernetes: labels and an annotation of the Node, evictions, the RuntimeClass, a Lease."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class KubernetesCluster:
             seen = now  # changed where it does not matter here, such as by its kubelet
         raise ConflictError(
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
-            hint="apply again: it goes on from what is recorded now",
+            hint="run apply again: it continues from what is recorded now",
         )
 
     def evict(self, pod: GpuPod) -> Eviction:
@@ -153,7 +153,7 @@ class KubernetesCluster:
             return NodeProblem(
                 name=name,
                 message=f"annotation {UPGRADE} of node {node.metadata.name} of {self.name}: {error.message}",
-                hint="look after the node, and when it is in order take the annotation away: "
+                hint="check the node; when it is in order, remove the annotation: "
                 f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
             )
         return NodeView(

@@ -99,7 +99,7 @@ class Tenure:
         if self._lost:
             raise LeaseLostError(
                 f"the lease {LEASE_NAME} of {self._api.name} is lost: {self._lost}",
-                hint="nothing more is changed; once nobody else is at work, the same command goes on from here",
+                hint="nothing more is changed; when no other apply is running, the same command continues from here",
             )
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Node state where there is no cluster: no pods to evict, no scheduler, and a state file on this machine."""
+"""Keeps node state where there is no cluster: no pods to evict, no scheduler, and a state file on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LocalCluster:
             if before != self._seen[node]:
                 raise ConflictError(
                     f"{node} was changed in {self.name} by somebody else meanwhile",
-                    hint="apply again: it goes on from what is recorded now",
+                    hint="run apply again: it continues from what is recorded now",
                 )
             entry = Entry(
                 record=None if record is None else document_of(record),

@@ -1,4 +1,4 @@
-"""What a Node carries of its upgrade, in the words of ``docs/contracts/node-state``, and the patch that sets it."""
+"""Renders the labels and the annotation of a Node's upgrade (``docs/contracts/node-state``), and their patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Node is which machine of the inventory: pure.
+"""Matches machines of the inventory with Nodes. Pure.
 
 Evidence is what the operator says of the machine: its name in the inventory, and the address that is connected to. What
 a machine says of itself (hostname, machine id) can cost it its own match and never makes one, so that nobody takes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _REACHED_AT: Final = frozenset({"InternalIP", "ExternalIP"})
 _MACHINE_ID: Final = re.compile(r"[0-9a-f]{32}")
-_RENAME: Final = "name the machine in the inventory as its Node is named"
+_RENAME: Final = "give the machine the name of its Node in the inventory"
 _NOBODY: Final = Machine()
 
 
@@ -126,8 +126,8 @@ class _Match:
         if not doubt:
             return node
         return self._problem(
-            f"seems to be node {node.metadata.name} of {self.where}, and {doubt}",
-            f"look whether `ansible_host` leads to the machine that is meant; {_RENAME}, with an address of that Node",
+            f"seems to be node {node.metadata.name} of {self.where}, but {doubt}",
+            f"check that `ansible_host` leads to the right machine; {_RENAME}, with an address of that Node",
         )
 
     def _unknown(self) -> NodeProblem:
@@ -135,8 +135,8 @@ class _Match:
         called = f" ({hostname})" if hostname and hostname.lower() != self.name.lower() else ""
         return self._problem(
             f"is not a node of {self.where}",
-            "`--context` chooses another cluster; `--no-cluster` is for machines that belong to none; a machine of the "
-            "inventory is found by the name of its Node, or by an address of it in `ansible_host`",
+            "choose another cluster with `--context`, or `--no-cluster` for machines without one; a machine is found "
+            "by the name of its Node, or by the Node's address in `ansible_host`",
             called=called,
         )
 

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that are read, as values.
+"""Defines the parts of Kubernetes objects that are read, as values.
 
 Answers are decoded straight into these (msgspec): the client's own models would cost seconds for a thousand nodes.
 Names are those of the Kubernetes API; fields that are not named here are skipped unread.
@@ -72,8 +72,6 @@ class NodeStatus(_Object, frozen=True, kw_only=True):
 
 
 class Node(_Object, frozen=True, kw_only=True):
-    """A Node."""
-
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -112,8 +110,6 @@ class PodStatus(_Object, frozen=True, kw_only=True):
 
 
 class Pod(_Object, frozen=True, kw_only=True):
-    """A Pod."""
-
     metadata: Metadata
     spec: PodSpec
     status: PodStatus = PodStatus()
@@ -153,8 +149,6 @@ Item = TypeVar("Item")
 
 
 class Page(_Object, Generic[Item], frozen=True, kw_only=True):
-    """One page of a list."""
-
     metadata: ListMetadata = ListMetadata()
     items: tuple[Item, ...] = ()
 

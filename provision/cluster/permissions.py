@@ -1,4 +1,7 @@
-"""What grapnel has to be allowed in a cluster: pure. ``deploy/rbac`` grants exactly this, and a test compares."""
+"""Lists what grapnel needs permission for in a cluster. Pure.
+
+``deploy/rbac`` grants exactly this, and a test compares.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ GRANT: Final = "deploy/rbac/operator.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """One thing to be allowed to do. ``resource`` has its subresource after a slash, ``group`` is empty for core."""
+    """One permission. ``resource`` has its subresource after a slash, ``group`` is empty for core."""
 
     verb: str
     resource: str

@@ -1,4 +1,4 @@
-"""Which pods keep a GPU busy: pure, from what the API server says of them."""
+"""Finds the pods that have a GPU, among what the API server lists. Pure."""
 
 from __future__ import annotations
 

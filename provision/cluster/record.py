@@ -1,4 +1,4 @@
-"""How a node's record is written down, in an annotation or in the state_file: JSON, once, in one form.
+"""Encodes and decodes a node's record, for an annotation or the state file: JSON in one form.
 
 The contract is ``docs/contracts/node-state``.
 """
@@ -42,7 +42,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
             if not _EARLIEST <= moment < _LATEST:
-                raise ValueError(f"{moment:%Y-%m-%d} is not a day of an upgrade")
+                raise ValueError(f"{moment:%Y-%m-%d} is not a plausible date of an upgrade")
 
 
 def document_of(record: Record) -> RecordDocument:

@@ -1,4 +1,4 @@
-"""The RuntimeClass that pods name to get the engine's handler."""
+"""Creates the RuntimeClass that pods name to get the engine's handler."""
 
 from __future__ import annotations
 

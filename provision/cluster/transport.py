@@ -1,4 +1,4 @@
-"""One request to an API server: the only module that imports the Kubernetes client, which costs a second.
+"""Sends one request to an API server; the only module that imports the Kubernetes client, which costs a second.
 
 The client does what would be unwise to do again: credentials of every kind (certificates, tokens, exec plugins,
 OIDC), TLS and proxies. Its generated models are not used, see ``objects``. No message repeats a token, a key or
@@ -74,7 +74,7 @@ class Transport:
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise UnreachableError(
                 f"{self.name} does not answer: {describe_failure(error)}",
-                hint="look whether `kubectl version` reaches it with the same kubeconfig and context",
+                hint="check whether `kubectl version` reaches it with the same kubeconfig and context",
             ) from error
         except (ConfigException, ValueError) as error:  # credentials that are renewed, or do not fit into a header
             raise self._unusable(error) from None
@@ -103,8 +103,10 @@ class Transport:
 
     def _unusable(self, error: Exception) -> KubeconfigError:
         """Only the client's own words are fit to be repeated; those of Python's errors quote the value."""
-        reason = str(error) if isinstance(error, ConfigException) else "they are not of the form that Kubernetes wants"
-        return KubeconfigError(f"credentials of {self.name}: {reason}", hint="look whether kubectl works with them")
+        reason = (
+            str(error) if isinstance(error, ConfigException) else "they are not in the form that Kubernetes expects"
+        )
+        return KubeconfigError(f"credentials of {self.name}: {reason}", hint="check whether kubectl works with them")
 
 
 def describe_failure(error: BaseException) -> str:

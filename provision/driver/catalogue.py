@@ -1,4 +1,4 @@
-"""Which binary packages bring which part of the driver, on the distributions that are carried out."""
+"""Maps the parts of the driver to binary packages, for each supported distribution."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEBIAN_PACKAGES: Mapping[Capability, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Distribution:
-    """A release of a distribution: how it calls the driver's parts, and from which sources it builds them."""
+    """A version of a distribution: how it names the driver's parts, and from which sources it builds them."""
 
     id: str
     codename: str
@@ -51,12 +51,12 @@ DISTRIBUTIONS = (
 
 
 def find_distribution(node: NodeIdentity) -> Distribution | Problem:
-    """Return the distribution of a node, or why it is not carried out."""
+    """Return the distribution of a node, or why it is not supported."""
     if node.architecture not in ARCHITECTURES:
         return Problem(
             code="unsupported-os",
-            message=f"{node.hostname} is a machine of architecture {node.architecture}, which is not supported yet",
-            hint=f"architectures so far: {', '.join(ARCHITECTURES)}",
+            message=f"{node.hostname} has architecture {node.architecture}, which is not supported yet",
+            hint=f"supported architectures: {', '.join(ARCHITECTURES)}",
         )
     for distribution in DISTRIBUTIONS:
         if (distribution.id, distribution.version_id) == (node.os.id, node.os.version_id):
@@ -66,7 +66,7 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
         code="unsupported-os",
         message=f"{node.hostname} runs {node.os.id} {node.os.version_id or 'without a version'}, "
         "which is not supported yet",
-        hint=f"distributions so far: {supported}",
+        hint=f"supported distributions: {supported}",
     )
 
 
@@ -78,7 +78,7 @@ def root_packages(
         return Problem(
             code="unsupported-kernel-module",
             message=f"driver.kernelModule is {kernel_module.value}, and installing a module is not supported yet",
-            hint="declare kernelModule: none and provide the module otherwise; user space is managed all the same",
+            hint="declare kernelModule: none and install the module by other means; user space is managed all the same",
         )
     missing = [each.value for each in capabilities if each not in distribution.packages]
     if missing:
@@ -86,6 +86,6 @@ def root_packages(
             code="unsupported-capability",
             message=f"driver.capabilities has {', '.join(missing)}, which {distribution.id} {distribution.version_id} "
             "has no packages for",
-            hint=f"capabilities so far: {', '.join(each.value for each in distribution.packages)}",
+            hint=f"supported capabilities: {', '.join(each.value for each in distribution.packages)}",
         )
     return tuple(sorted({name for each in capabilities for name in distribution.packages[each]}))

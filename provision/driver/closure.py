@@ -1,4 +1,4 @@
-"""The exact packages of a declared driver: what is asked for, and everything of the same sources that this needs.
+"""Resolves the exact packages of a declared driver: what is asked for, and what it needs of the same sources.
 
 Packages of the driver need each other at exactly one version, and apt finds that version by itself only while it is its
 candidate. So all of them are named with their version, which resolves whatever the node's other pins are.
@@ -62,7 +62,7 @@ def resolve_driver(
     return Problem(
         code="driver-closure-incomplete",
         message=f"driver {wanted} is not complete in the node's package sources: no {reasons}",
-        hint="a package source may be missing one of its components (contrib, non-free), or be half mirrored",
+        hint="a package source may be missing one of its components (contrib, non-free), or be mirrored incompletely",
     )
 
 

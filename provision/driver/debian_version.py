@@ -1,4 +1,4 @@
-"""Debian package versions: ``[epoch:]upstream[-revision]`` and their order (Debian Policy 5.6.12)."""
+"""Parses and compares Debian package versions, ``[epoch:]upstream[-revision]`` (Debian Policy 5.6.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pin that keeps a driver: apt preferences over whole sources (apt_preferences(5)).
+"""Renders the pin that keeps a driver: apt preferences over whole sources (apt_preferences(5)).
 
 A priority above 1000 lets apt go back to an older version as well. Every binary package of the sources is pinned, not
 only the installed ones: what is installed later by hand then fits.

@@ -1,7 +1,8 @@
 """Runs `ansible-inventory`: the only place of this part that starts a process.
 
 Ansible stays the one that understands inventories (plugins, ranges, group_vars, vault). Its answer is returned as text;
-`provision.fleet.inventory` reads it. What it says about a broken inventory is many lines long: the useful one is told.
+`provision.fleet.inventory` reads it. Of the many lines that it says about a broken inventory, the useful one is
+passed on.
 """
 
 from __future__ import annotations
@@ -125,4 +126,4 @@ def _find_program(environ: Mapping[str, str]) -> str:
 
 
 def _paste(command: Sequence[str]) -> str:
-    return f"Ansible says more: {shlex.join([PROGRAM, *command[1:]])}"
+    return f"to see more, run: {shlex.join([PROGRAM, *command[1:]])}"

@@ -1,4 +1,4 @@
-"""Where Ansible connects to for a machine, as its inventory says. Pure.
+"""Works out where Ansible connects to for a machine, from its inventory. Pure.
 
 Two names with the same endpoint are one machine, whatever the inventory calls them. Not here: what a name means to the
 resolver (`provision.fleet.resolve`), and an alias of the operator's ssh_config.

@@ -1,4 +1,4 @@
-"""What can go wrong about the machines.
+"""What can go wrong with the inventory and with what nodes answer.
 
 GrapnelError
 ├── InventoryError   1   the inventory cannot be read, or names no machine

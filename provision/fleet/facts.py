@@ -1,4 +1,4 @@
-"""What is true of one node now: the values that the collection's facts module returns, parsed once.
+"""Parses the facts of one node, as the collection's facts module returns them.
 
 The contract is ``docs/contracts/node-facts``. Unknown fields are ignored (a newer module may say more), known ones are
 checked for their type, their size and their grammar: whoever is root of the node may have written them. Text that a

@@ -1,4 +1,4 @@
-r"""What a single value of a node's facts may look like: a pattern, a length, a range.
+r"""Limits the single values of a node's facts: patterns, lengths, ranges.
 
 Generous where a machine may be odd, and never so generous that a value could be an option, several lines or a
 sequence for a terminal. A pattern ends in ``$(?!\n)``: in Python ``$`` alone also matches before a last line feed.

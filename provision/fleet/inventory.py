@@ -57,7 +57,7 @@ def parse_inventory(text: str) -> Inventory:
         meta = msgspec.json.decode(raw.pop("_meta", msgspec.Raw(b"{}")), type=_Meta)
         groups = {name: msgspec.json.decode(each, type=_Group) for name, each in raw.items()}
     except msgspec.DecodeError as error:
-        raise InventoryError(f"ansible-inventory printed something else than an inventory: {error}") from error
+        raise InventoryError(f"ansible-inventory did not print an inventory: {error}") from error
     stacks = {name: group.vars[VARIABLE] for name, group in groups.items() if group.vars.get(VARIABLE) is not None}
     order = _order(groups)
     hosts = (

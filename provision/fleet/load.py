@@ -36,7 +36,7 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
     `inventories` come from `choose_inventories`, `limit` is a host pattern of Ansible.
     """
     if not inventories:
-        hint = "`--inventory` names one; else inventory, inventory.yaml, hosts.yaml (or .yml) or ansible.cfg's is read"
+        hint = "name one with `--inventory`; by default inventory[.yaml], hosts.yaml (or .yml) or ansible.cfg's is read"
         raise InventoryError("there is no inventory", hint=hint)
     try:
         declaration = load_declaration(file)
@@ -76,7 +76,7 @@ def read_inventory(inventories: Sequence[str], *, limit: str, directory: Path, e
         wrong = answer.unmatched[0] if answer.unmatched else limit
         raise _no_match(wrong, parse_inventory(everything.text))
     if not inventory.hosts:
-        hint = "write its hosts down as for any Ansible playbook"
+        hint = "add hosts to it, as for any Ansible playbook"
         raise InventoryError(f"inventory {', '.join(inventories)} names no host", hint=hint)
     return inventory
 
@@ -86,7 +86,7 @@ def _no_match(wrong: str, inventory: Inventory) -> InventoryError:
     groups = sorted({group for host in inventory.hosts for group in host.groups})
     near = nearest(wrong, [*names, *groups])
     hint = f"did you mean {near}?" if near else f"hosts: {few(names)}; groups: {few(groups)}"
-    return InventoryError(f"no host matches '{wrong}' of --limit", hint=hint)
+    return InventoryError(f"no host matches --limit '{wrong}'", hint=hint)
 
 
 def _with_place(error: InventoryError, inventories: Sequence[str]) -> InventoryError:

@@ -1,4 +1,4 @@
-"""The fleet as values: nodes, their effective declarations, and where each value came from."""
+"""Defines the fleet as values: nodes, their effective declarations, and where each value came from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """Who may say what a node should be, the weakest first."""
+    """The levels at which a declaration can be made, the weakest first."""
 
     DEFAULT = "default"
     FILE = "file"

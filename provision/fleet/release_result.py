@@ -1,4 +1,4 @@
-"""What a node's daemon answers to ``release``: whether it let go, and who holds a GPU; parsed once, as facts are."""
+"""Parses what a node's daemon answers to ``release``: whether it let go of the GPUs, and who still holds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inventory is meant when the command line does not say: the folder's, else the one that ansible.cfg names."""
+"""Chooses the inventory where the command line names none: the folder's, else the one that ansible.cfg names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _absolute(source: str, directory: Path) -> str:
         return source
     path = directory / Path(source).expanduser()
     if not path.exists():
-        raise InventoryError(f"inventory {source} does not exist", hint="`--inventory` names a file or a folder")
+        raise InventoryError(f"inventory {source} does not exist", hint="name a file or a folder with `--inventory`")
     return str(path)
 
 

@@ -1,5 +1,5 @@
-"""What nodes get of grapnel: deterministic archives, named by the digest of their content.
+"""Builds and reads the payload: the deterministic archives that nodes install, named by the digest of their content.
 
-Builds them (``python -m provision.payload build``) and reads them back. Which node gets which archive is decided by
-``provision.planner``; unpacking belongs to the roles.
+``python -m provision.payload build`` builds it. Which node gets which archive is decided by ``provision.planner``;
+unpacking belongs to the roles.
 """

@@ -1,4 +1,4 @@
-"""``python -m provision.payload build``: make what nodes get, print where it is."""
+"""``python -m provision.payload build``: builds the payload and prints where it is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m provision.payload", description="build what nodes get of grapnel")
+    parser = argparse.ArgumentParser(
+        prog="python -m provision.payload", description="build the archives that nodes install"
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     build = verbs.add_parser("build", help="build the archives and their manifest")
     folder = payload_folder(environment)

@@ -1,4 +1,4 @@
-"""Deterministic tar files: equal content gives equal bytes, whoever builds them, whenever and wherever."""
+"""Writes deterministic tar files: equal content gives equal bytes, whoever builds them, whenever and wherever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong about the payload.
+"""What can go wrong with the payload.
 
 GrapnelError
 └── PayloadError    1   it cannot be built, or is not where it should be

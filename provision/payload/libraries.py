@@ -1,4 +1,4 @@
-"""The daemon's libraries for a Python that this machine need not have: pinned wheels, checked by hash, cached.
+"""Installs the daemon's libraries for a Python that this machine need not have: pinned wheels, checked by hash, cached.
 
 The only place of this part that runs programs: uv, or pip where there is no uv.
 """
@@ -100,7 +100,7 @@ def _run(command: list[str], environment: Mapping[str, str]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise PayloadError(f"no end after {_TIMEOUT_S} s: {shown}", hint="is the package index slow?") from error
+        raise PayloadError(f"not finished after {_TIMEOUT_S} s: {shown}", hint="is the package index slow?") from error
     except OSError as error:
         raise PayloadError(
             f"{command[0]} cannot be run: {os.strerror(error.errno or 0).lower()}", hint=shown

@@ -1,4 +1,4 @@
-"""The payload as values: archives with their digests, and the daemon's unit."""
+"""Defines the payload as values: archives with their digests, and the daemon's unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts for nodes come from, and which of their files travel."""
+"""Finds the sources of the parts for nodes, and chooses which of their files travel."""
 
 from __future__ import annotations
 

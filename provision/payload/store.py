@@ -1,4 +1,4 @@
-"""The payload on this machine: one folder, described by its manifest (``docs/contracts/payload``)."""
+"""Reads and writes the payload on this machine: one folder, described by its manifest (``docs/contracts/payload``)."""
 
 from __future__ import annotations
 

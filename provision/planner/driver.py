@@ -1,4 +1,4 @@
-"""The driver's share of a node's plan: pin, packages, kernel module, hold."""
+"""Plans the driver's part: pin, packages, kernel module, hold."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _repair(facts: NodeFacts) -> tuple[Item, ...]:
             action=Action.REPAIR,
             target="dpkg",
             from_="interrupted",
-            reason="dpkg was interrupted and has to be finished before anything else is installed",
+            reason="dpkg was interrupted and has to finish before anything else is installed",
         ),
     )
 
@@ -126,11 +126,11 @@ def _pin(facts: NodeFacts, driver: DriverPackages, pin: FileContent) -> tuple[It
         return ()
     content = facts.content(pin.path)
     if facts.file(pin.path) is None:
-        reason = f"nothing keeps apt at driver {driver.version}"
+        reason = f"nothing pins the driver to {driver.version}"
     elif content is None or f"Pin: version {driver.version}\n" in content:
         reason = f"the pin was changed: it {reason}"
     else:
-        reason = "the pin is for another driver"
+        reason = "the pin is for another driver version"
     return (Item(role=Role.DRIVER, action=Action.WRITE, target=pin.path, to=driver.version, reason=reason),)
 
 
@@ -138,7 +138,7 @@ def _hold(facts: NodeFacts, declared: Driver, driver: DriverPackages) -> tuple[I
     held = {name for name, package in facts.packages.items() if package.hold}
     if declared.hold:
         loose = [name for name in driver.names if name not in held]
-        return (_hold_item(Action.HOLD, loose, "would be moved by any upgrade of the system"),) if loose else ()
+        return (_hold_item(Action.HOLD, loose, "not held: any system upgrade would change them"),) if loose else ()
     kept = [name for name in driver.names if name in held]
     return (_hold_item(Action.UNHOLD, kept, "held, and driver.hold is false"),) if kept else ()
 

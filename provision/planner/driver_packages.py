@@ -1,4 +1,4 @@
-"""Which packages of the driver a node's plan installs, exchanges and removes."""
+"""Plans which packages of the driver are installed, exchanged and removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_packages(facts: NodeFacts, driver: DriverPackages) -> tuple[Item, ...]:
             action=Action.REMOVE,
             target=name,
             from_=facts.packages[name].version,
-            reason=f"{name} does not exist at driver {driver.version}, and cannot stay at another one",
+            reason=f"{name} does not exist for driver {driver.version}, and cannot stay at another version",
             disruption=_disruption(facts),
         )
         for name in driver.remove
@@ -41,7 +41,7 @@ def _package(facts: NodeFacts, package: PackageVersion) -> Item | None:
         older = DebianVersion(installed.version) < DebianVersion(package.version)
         action = Action.UPGRADE if older else Action.DOWNGRADE
         same = DebianVersion(installed.version).upstream == upstream
-        reason = f"another revision of driver {upstream} is current" if same else f"declared driver is {upstream}"
+        reason = f"driver {upstream} has another revision now" if same else f"declared driver is {upstream}"
         disruption, holding = _disruption(facts), describe_holders(facts)
     elif installed.status != "installed":
         reason = f"{package.name} is {installed.status}"

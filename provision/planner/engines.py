@@ -1,4 +1,4 @@
-"""The container engines that a node can be planned for: what each is called, and which files make its handler.
+"""Describes the container engines that a node can be planned for: names, packages, and the files of our handler.
 
 What a plan does with them is `provision.planner.runtime`'s; how a file is written is `provision.render`'s.
 """
@@ -16,6 +16,7 @@ from provision.render.base_spec import render_base_spec
 from provision.render.engine_file import shown
 from provision.render.errors import EngineConfigError
 from provision.render.hook_config import HOOK_TIMEOUT_S
+from provision.render.hook_folders import DEFAULT_FOLDER, OVERRIDE_FOLDER, require_no_injector
 from provision.render.hooks_d import HOOK_FILE_PATH, PODMAN_HOOK_FILE_PATH, render_hooks_d
 from provision.spec.model import Engine
 
@@ -38,7 +39,7 @@ class NodeEngine:
     ``packages`` are the distribution's, none where no distribution has it. ``own_files`` need nothing but the
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
-    One that ``reloads`` takes its files in without a restart. An empty ``service``: the engine is no service.
+    One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     """
 
     name: str
@@ -69,13 +70,28 @@ def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
 
 def _crio_files(facts: NodeFacts, stack: StackSpec) -> Files:
     drop_ins = _below(facts, crio.DROP_IN_FOLDER, crio.DROP_IN_PATH)
+    main = _text_of(facts, crio.MAIN_PATH)
     rendered = crio.render_crio(
-        main=_text_of(facts, crio.MAIN_PATH),
+        main=main,
         drop_ins=drop_ins,
         handler=stack.runtime.handler,
         engine_version=_version(facts, Engine.CRIO),
     )
+    require_no_injector(
+        _others(facts, HOOK_FILE_PATH), crio.hooks_folders(main=main, drop_ins=drop_ins), engine="CRI-O"
+    )
     return (FileContent(crio.DROP_IN_PATH, rendered, _strictest(facts, [crio.MAIN_PATH, *drop_ins])),)
+
+
+def _podman_files(facts: NodeFacts, _: StackSpec) -> Files:
+    folders = (DEFAULT_FOLDER, OVERRIDE_FOLDER)
+    require_no_injector(_others(facts, PODMAN_HOOK_FILE_PATH), folders, engine="Podman")
+    return ()
+
+
+def _others(facts: NodeFacts, ours: str) -> dict[str, str | None]:
+    """Return the texts of all files but ours, which is about to be put right; None for one that is no text."""
+    return {path: state.content for path, state in facts.files.items() if state is not None and path != ours}
 
 
 def _docker_files(facts: NodeFacts, stack: StackSpec) -> Files:
@@ -91,7 +107,7 @@ def _text_of(facts: NodeFacts, path: str) -> str | None:
     """Return a file's text, None when it is absent; raises `EngineConfigError` when it is there and no text."""
     state = facts.file(path)
     if state is not None and state.content is None:
-        raise EngineConfigError(f"{shown(path)} is not text of a reasonable size", hint="see what it is")
+        raise EngineConfigError(f"{shown(path)} is not text, or is too large", hint="check what it is")
     return None if state is None else state.content
 
 
@@ -182,7 +198,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
         engine_paths=(),
         drop_in_path=PODMAN_HOOK_FILE_PATH,
         own_files=lambda stack: (FileContent(PODMAN_HOOK_FILE_PATH, render_hooks_d(stack)),),
-        engine_files=lambda _, __: (),
+        engine_files=_podman_files,
         live_files=frozenset({PODMAN_HOOK_FILE_PATH}),
     ),
 }

@@ -1,4 +1,4 @@
-"""Who has a GPU open, in the words of a plan."""
+"""Names who has a GPU open, for the reasons in a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel module's share of a node's plan: is the declared one loaded, and will it be after the next start.
+"""Plans the kernel module's part: whether the declared one is loaded, and will be after the next boot.
 
 ``driver.kernelModule: none`` says that something else puts the module on the node's disk. What is left to grapnel is
 to exchange the loaded one for that one, and to refuse what would end with libraries and module of two versions.
@@ -31,7 +31,7 @@ def plan_module(facts: NodeFacts, version: str) -> tuple[Item, ...] | Problem:
 
 
 def _reload(facts: NodeFacts, version: str) -> tuple[Item, ...]:
-    reason = f"the loaded kernel module is {_loaded(facts.module)}, and a GPU works with libraries of its version only"
+    reason = f"the loaded kernel module is {_loaded(facts.module)}, and works with libraries of its own version only"
     return (
         Item(
             role=Role.DRIVER,
@@ -54,7 +54,7 @@ def _finish(facts: NodeFacts, version: str) -> tuple[Item, ...]:
     """Return what an exchange left undone that was stopped after the module itself was loaded."""
     if facts.file(RELOAD_MARK) is None:
         return ()
-    reason = "an exchange of the module was stopped before all was loaded and started again that had been"
+    reason = "an exchange of the module was interrupted before everything was loaded and started again"
     return (Item(role=Role.DRIVER, action=Action.LOAD, target=TARGET, from_=version, to=version, reason=reason),)
 
 
@@ -62,15 +62,15 @@ def _not_on_disk(facts: NodeFacts, version: str) -> Problem:
     module = facts.module
     on_disk = "none" if module.on_disk is None else module.on_disk
     loaded = _loaded(module) if module.loaded else "none"
-    when = ", which the next start of the machine would load" if loaded == version else ""
+    when = ", which the next boot would load" if loaded == version else ""
     other = module.on_disk or module.version
     instead = f", or declare driver.version: {other}" if other else ""
     return Problem(
         code="module-not-on-disk",
         message=f"driver {version} needs kernel module {version}: "
         f"{facts.node.hostname} has {on_disk} on disk{when}, and {loaded} loaded",
-        hint=f"driver.kernelModule is none, so something else provides the module: put {version} on the node's disk"
-        f" for kernel {facts.node.kernel} first{instead}",
+        hint=f"driver.kernelModule is none, so grapnel does not install the module: install {version} for kernel "
+        f"{facts.node.kernel} first{instead}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The node daemon's share of a node's plan: its archive, its files, its service."""
+"""Plans the node daemon's part: its archive, its files, its service."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unsupported_python(facts: NodeFacts, payload: Payload) -> Problem:
     return Problem(
         code="unsupported-python",
         message=f"{facts.node.hostname} has Python {facts.node.python}, and the payload has no node daemon for it",
-        hint=f"the payload is for Python {', '.join(sorted(payload.node))}",
+        hint=f"the payload supports Python {', '.join(sorted(payload.node))}",
     )
 
 
@@ -78,11 +78,11 @@ def _restart(facts: NodeFacts, changes: Sequence[Item], *, driver_changes: bool)
     if not is_running(facts, DAEMON_UNIT):
         return ()
     if changes:
-        reason = f"the daemon runs with another {', '.join(item.target for item in changes)}"
+        reason = f"the daemon still runs with the former {', '.join(item.target for item in changes)}"
     elif driver_changes:
         reason = "the daemon uses the driver, which changes"
     elif is_restart_due(facts, DAEMON_UNIT):
-        reason = "an earlier apply changed what the daemon reads and was stopped before the restart"
+        reason = "an earlier apply changed what the daemon reads and was interrupted before the restart"
     else:
         return ()
     return (Item(role=Role.NODE_DAEMON, action=Action.RESTART, target=DAEMON_UNIT, reason=reason),)

@@ -1,4 +1,4 @@
-"""A role's share of a plan, and what every role asks of the facts."""
+"""Defines a role's part of a plan, and plans what several roles need: files, services, deployments."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def plan_service(facts: NodeFacts, role: Role, unit: str) -> tuple[Item, ...]:
             target=unit,
             from_=service.enabled or None,
             to="enabled",
-            reason=f"{unit} {state}: it would not start with the machine",
+            reason=f"{unit} {state}: it would not start at boot",
         )
         return (enable,)
     if is_running(facts, unit):
@@ -97,7 +97,7 @@ def is_running(facts: NodeFacts, unit: str) -> bool:
 
 
 def is_restart_due(facts: NodeFacts, unit: str) -> bool:
-    """Tell whether an earlier apply was stopped between changing what a service reads and restarting it."""
+    """Tell whether an earlier apply was interrupted between changing what a service reads and restarting it."""
     return facts.file(f"{RESTART_MARKS}/{unit}") is not None
 
 

@@ -1,4 +1,4 @@
-"""The plan of one node: the shares of its roles, in the order in which they run."""
+"""Plans one node: the parts of its roles, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's share of a node's plan: its package, the hook, the handler."""
+"""Plans the engine's part: its package, the hook, the handler."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     if problems:
         return Part(problems=problems)
     install = [
-        Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is present")
+        Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is installed")
         for name in engine.packages
     ]
     deferred = [
@@ -81,8 +81,8 @@ def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) ->
     if not engine.packages:
         missing = Problem(
             code="engine-missing",
-            message=f"{facts.node.hostname} has no {engine.name}, and no package of {facts.node.os.id} brings it",
-            hint="install it as its makers say, then plan again",
+            message=f"{facts.node.hostname} has no {engine.name}, and {facts.node.os.id} has no package of it",
+            hint="install it as its documentation says, then plan again",
         )
         return (missing,)
     problems = list(package_manager_problems(facts))
@@ -90,7 +90,7 @@ def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) ->
         interrupted = Problem(
             code="package-manager-interrupted",
             message=f"dpkg on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",
-            hint="finish it: dpkg --configure -a",
+            hint="finish it with: dpkg --configure -a",
         )
         problems.append(interrupted)
     problems += [
@@ -144,7 +144,7 @@ def _config_problem(facts: NodeFacts, writes: tuple[Item, ...], engine: NodeEngi
     return Problem(
         code=_PROBLEM,
         message=f"{engine.name} on {facts.node.hostname} refuses its configuration: {found.config_error}",
-        hint=f"put it right, then plan again; to see it: {engine.show_config}",
+        hint=f"fix it, then plan again; to see it: {engine.show_config}",
     )
 
 
@@ -155,9 +155,9 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngin
     read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
     changed = [file.path for file in read_at_start if not _is_same(file, facts.content(file.path))]
     if changed:
-        reason = f"the engine reads {', '.join(changed)} only when it {'is told to' if engine.reloads else 'starts'}"
+        reason = f"the engine reads {', '.join(changed)} only when it {'is reloaded' if engine.reloads else 'starts'}"
     elif is_restart_due(facts, engine.service):
-        reason = "an earlier apply changed its configuration and was stopped before the restart"
+        reason = "an earlier apply changed its configuration and was interrupted before the restart"
     else:
         return ()
     return (

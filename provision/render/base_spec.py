@@ -1,11 +1,11 @@
-"""The base OCI specification of our runtime handler: what containerd itself would begin with, plus the hook.
+"""Renders the base OCI specification of our runtime handler: what containerd itself would begin with, plus the hook.
 
 containerd's CRI plugin starts a container from this file (``base_runtime_spec``) instead of its built-in defaults and
 then sets everything that the pod says. Three differences to ``ctr oci spec`` (containerd 1.6 to 2.x) besides the hook,
 each for a reason:
 
 - no ``process.rlimits``: with its own defaults the CRI plugin clears their limit of 1024 open files, with a base
-  specification it leaves limits alone, as somebody's wish (``buildLinuxSpec``);
+  specification it leaves limits alone, as if they were intended (``buildLinuxSpec``);
 - no ``linux.cgroupsPath``: it is set for each container;
 - ``ociVersion`` is one that every runtime of the last years accepts.
 """

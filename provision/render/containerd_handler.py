@@ -1,4 +1,4 @@
-"""Our runtime handler of containerd: the node's ordinary runtime, with the base specification that has the hook.
+"""Renders our runtime handler of containerd: the node's ordinary runtime, with the base specification of the hook.
 
 Which file it goes into, and what else has to stand there, belongs to `provision.render.containerd`.
 """
@@ -42,7 +42,7 @@ def render_handler(containerd: Table) -> dict[str, Any]:
     if base := ordinary.text("base_runtime_spec"):
         raise EngineConfigError(
             f"the default runtime has a base specification of its own, {shown(base)}",
-            hint="containers of the new handler would lose what it says: take it out of the default runtime first",
+            hint="containers of the new handler would lose what it says: remove it from the default runtime first",
         )
     annotations = [each for each in ordinary.texts("container_annotations") if each != CONTAINER_ANNOTATIONS]
     inherited = {key: value for key, value in ordinary.values.items() if key not in _NOT_INHERITED}
@@ -71,7 +71,7 @@ def _ordinary_runtime(containerd: Table) -> Table:
     if unknown := next((each for each in of_runc if not _is_injector(each)), None):
         name, program = shown(unknown.keys[-1]), shown(_program(unknown))
         raise EngineConfigError(
-            f"the runtime {name!r} runs {program}, which may give devices away itself",
+            f"the runtime {name!r} runs {program}, which may inject devices itself",
             hint="containers of the new handler need a plain runtime: add a handler runc or crun with its BinaryName",
         )
     return _unwrapped(of_runc[0]) if of_runc else Table(containerd.path, {})

@@ -1,4 +1,4 @@
-"""CRI-O's configuration: one drop-in that adds a runtime handler and the folder of hook files.
+"""Renders CRI-O's configuration: one drop-in that adds a runtime handler and the folder of hook files.
 
 CRI-O reads ``/etc/crio/crio.conf`` and then every file of ``/etc/crio/crio.conf.d`` by name; a later file replaces
 single keys and whole entries of the runtimes table, and leaves everything else. So the drop-in holds our handler and
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.render.engine_file import Table, parse_toml, shown, version_numbers
 from provision.render.errors import EngineConfigError
+from provision.render.hook_folders import DEFAULT_FOLDER
 from provision.render.hooks_d import HANDLER_ANNOTATION, HOOKS_FOLDER
 from provision.render.runtimes import is_injector, is_ordinary
 from provision.render.toml_text import render_toml
@@ -28,7 +29,6 @@ DROP_IN_PATH = f"{DROP_IN_FOLDER}/99-nvidia.conf"
 
 _HEADER = "managed by grapnel: the next apply puts back what is changed here"
 _FIRST_VERSION = (1, 32)  # default_annotations and inherit_default_runtime of a handler
-_DEFAULT_HOOKS_FOLDER = "/usr/share/containers/oci/hooks.d"  # CRI-O's own, in force while no file says hooks_dir
 _BUILT_IN_DEFAULT = "crun"  # CRI-O's own since 1.31, in force while no file says default_runtime
 _OCI_TYPES = {"", "oci"}  # not a virtual machine, not a monitor of its own
 _MAX_FILES = 32
@@ -53,8 +53,8 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     _require_version(engine_version)
     others = {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}
     if len(others) > _MAX_FILES:
-        raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="join them")
-    configs = [_parse(path, text) for path, text in [(MAIN_PATH, main or ""), *sorted(others.items())]]
+        raise EngineConfigError(f"{DROP_IN_FOLDER} has more than {_MAX_FILES} files", hint="merge them")
+    configs = _parse_all(main, others)
     _require_free(configs, handler)
     _require_last_word(configs)
     tree = {
@@ -63,10 +63,19 @@ def render_crio(*, main: str | None, drop_ins: Mapping[str, str], handler: str, 
     text = render_toml(tree, header=_HEADER)
     if tomllib.loads(text) != tree:
         raise EngineConfigError(
-            f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written down as it is",
-            hint="write it more plainly",
+            f"a runtime of {MAIN_PATH} or {DROP_IN_FOLDER} has something in it that cannot be written unchanged",
+            hint="simplify it",
         )
     return text
+
+
+def hooks_folders(*, main: str | None, drop_ins: Mapping[str, str]) -> list[str]:
+    """Return the folders of hook files that CRI-O reads with our drop-in; raises `EngineConfigError`."""
+    return _hooks_folders(_parse_all(main, {path: text for path, text in drop_ins.items() if path != DROP_IN_PATH}))
+
+
+def _parse_all(main: str | None, others: Mapping[str, str]) -> list[_Config]:
+    return [_parse(path, text) for path, text in [(MAIN_PATH, main or ""), *sorted(others.items())]]
 
 
 def _require_version(engine_version: str) -> None:
@@ -74,7 +83,7 @@ def _require_version(engine_version: str) -> None:
         first = ".".join(map(str, _FIRST_VERSION))
         version = shown(engine_version) or "of an unknown version"
         raise EngineConfigError(
-            f"CRI-O {version} cannot tell the hook which pods are of our handler",
+            f"CRI-O {version} cannot tell the hook which pods use our handler",
             hint=f"default_annotations of a handler came with CRI-O {first}: update it",
         )
 
@@ -100,8 +109,8 @@ def _require_free(configs: Sequence[_Config], handler: str) -> None:
     for config in configs:
         if handler in config.handlers:
             raise EngineConfigError(
-                f"the runtime handler {handler!r} is in {shown(config.path)} already, and was not made by grapnel",
-                hint="remove it from the engine's configuration, or declare another runtime.handler",
+                f"the runtime handler {handler!r} is already in {shown(config.path)}, and grapnel did not create it",
+                hint="remove it, or declare another runtime.handler: docs/migrate.md has both ways",
             )
 
 
@@ -119,7 +128,7 @@ def _require_last_word(configs: Sequence[_Config]) -> None:
 def _hooks_folders(configs: Sequence[_Config]) -> list[str]:
     """Return the folders that are in force without us, and ours."""
     said = [config.hooks_dir for config in configs if config.hooks_dir is not None]
-    folders = said[-1] if said else (_DEFAULT_HOOKS_FOLDER,)
+    folders = said[-1] if said else (DEFAULT_FOLDER,)  # CRI-O's own
     return [*(folder for folder in folders if folder != HOOKS_FOLDER), HOOKS_FOLDER]
 
 

@@ -1,4 +1,4 @@
-"""Docker's configuration: one runtime in ``/etc/docker/daemon.json``, and devices by name (CDI) where Docker has them.
+"""Renders Docker's configuration: one runtime in ``/etc/docker/daemon.json``, and CDI where Docker has it.
 
 Docker reads that file alone: no drop-ins, no includes. So it is edited as a tree, every key of somebody else's stays,
 and a file that already says what is wanted stays as it is, byte by byte. The runtime is the wrapper that brings the
@@ -63,6 +63,6 @@ def _require_free(runtimes: Table, handler: str) -> None:
         "uninstall NVIDIA's toolkit and remove the entry" if is_injector([entry.text("path")]) else "remove the entry"
     )
     raise EngineConfigError(
-        f"the runtime {handler!r} is in {MAIN_PATH} already, and was not made by grapnel",
-        hint=f"{remedy}, or declare another runtime.handler",
+        f"the runtime {handler!r} is already in {MAIN_PATH}, and grapnel did not create it",
+        hint=f"{remedy}, or declare another runtime.handler: docs/migrate.md has both ways",
     )

@@ -1,6 +1,6 @@
-"""A configuration file of an engine as a node has it: parsed within limits, and read with its types checked.
+"""Parses an engine's configuration file within limits, and checks the types of what is read.
 
-Whoever is root on a node writes what he likes into such a file. So a text is measured before it is parsed, and a value
+Whoever is root on a node can write anything into such a file. So a text is measured before it is parsed, and a value
 of another type than the engine's own is an `EngineConfigError` that names file and key. Values never appear in a
 message: they may be passwords.
 """
@@ -66,7 +66,7 @@ class Table:
         values = self._read(key, (list, tuple), "a list of strings", default)
         if not all(isinstance(each, str) for each in values):
             raise EngineConfigError(
-                f"{shown(self.path)}: {self.name(key)} has something else than strings in it", hint=_HINT
+                f"{shown(self.path)}: {self.name(key)} holds values that are not strings", hint=_HINT
             )
         return tuple(values)
 
@@ -102,7 +102,7 @@ class Table:
         return value
 
 
-_HINT = "put it right: the engine does not take it either"
+_HINT = "fix it: the engine does not accept it either"
 
 
 def parse_toml(path: str, text: str, *, show: str) -> Table:
@@ -114,7 +114,7 @@ def parse_json(path: str, text: str, *, show: str) -> Table:
     """Parse a JSON file whose outermost value is an object; an empty file has none in it."""
     values = _parse(path, text, _load_json, f"see what the engine says: {show}")
     if not isinstance(values, dict):
-        raise EngineConfigError(f"{shown(path)} is not a JSON object", hint="put it right")
+        raise EngineConfigError(f"{shown(path)} is not a JSON object", hint="fix it")
     return Table(path, values, kind="an object")
 
 
@@ -163,13 +163,13 @@ def _parse(path: str, text: str, load: Callable[[str], Any], hint: str) -> Any: 
 def _require_small(path: str, text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise EngineConfigError(
-            f"{shown(path)} has more than {MAX_CHARACTERS} characters", hint="nothing of that size is edited"
+            f"{shown(path)} has more than {MAX_CHARACTERS} characters", hint="grapnel does not edit files of that size"
         )
     long = next((number for number, line in enumerate(text.split("\n"), 1) if line.count(".") > _MAX_DOTS), None)
     if long is not None:
         raise EngineConfigError(
             f"{shown(path)}: line {long} has more than {_MAX_DOTS} dots in it",
-            hint="no key has that many parts: put it right, or write a long value on several lines",
+            hint="no key has that many parts: fix it, or write a long value on several lines",
         )
 
 
@@ -190,7 +190,7 @@ def _too_deep(path: str, keys: tuple[str, ...] = ()) -> EngineConfigError:
     where = f": {Table(path, {}, keys).name()} is" if keys else " is"
     return EngineConfigError(
         f"{shown(path)}{where} nested more than {MAX_DEPTH} levels deep",
-        hint="no setting of an engine is: put it right",
+        hint="no setting of an engine is: fix it",
     )
 
 
@@ -212,7 +212,7 @@ def _load_json(text: str) -> Any:  # noqa: ANN401 - of a foreign file
 
 
 def _no_number(_: str) -> float:
-    raise ValueError("NaN and infinity are no JSON")
+    raise ValueError("it holds NaN or infinity")
 
 
 def _finite(digits: str) -> float:

@@ -10,4 +10,4 @@ from provision.errors import GrapnelError
 
 
 class EngineConfigError(GrapnelError):
-    """The engine's configuration cannot be parsed, or says something that must not be changed behind its back."""
+    """The engine's configuration cannot be parsed, or says something that grapnel must not override."""

@@ -1,4 +1,4 @@
-"""The hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``)."""
+"""Renders the hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hook for engines that read OCI hook files (``hooks.d``, schema 1.0.0): CRI-O and Podman.
+"""Renders the hook file for engines that read OCI hook files (``hooks.d``, schema 1.0.0): CRI-O and Podman.
 
 The schema knows annotations, the command and bind mounts of a container; it knows neither device nodes nor
 environment. A condition only decides whether the hook is started; what a container gets is the hook's decision alone.

@@ -1,4 +1,4 @@
-"""The node daemon's configuration, ``/etc/grapnel/node.json`` (contract ``docs/contracts/node-config``)."""
+"""Renders the node daemon's configuration, ``/etc/grapnel/node.json`` (contract ``docs/contracts/node-config``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs are ordinary runtimes, for all engines alike: only from such a one does our handler inherit.
+"""Tells ordinary runtimes from injectors, for all engines alike: our handler inherits only from an ordinary one.
 
 A handler that inherits NVIDIA's wrapper has two injectors, and theirs listens to the image's environment. It has many
 names (``nvidia-container-runtime``, the same with ``.cdi``, ``.legacy``, ``.experimental``, ``.real``, below

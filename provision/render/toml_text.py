@@ -1,4 +1,4 @@
-"""Writes a tree as TOML: a file of our own, in which nobody's comments or order have to be kept.
+"""Writes a tree as TOML, for files of our own: nobody's comments or order have to be kept.
 
 The only importer of ``tomli_w``. tomlkit's time for that grows with the square of the number of keys.
 """

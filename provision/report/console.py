@@ -1,4 +1,4 @@
-"""The console and its text: nothing reaches the terminal but visible characters, line ends and rich's own styles.
+"""Makes the console and its text: nothing reaches the terminal but visible characters, line ends and rich's own styles.
 
 Everything that is shown goes through `make_console`, and every renderable through its `render`: a value that somebody
 forgot to clean is cleaned there, too. `Text` and `render_str` do it earlier, before anything is measured, so that

@@ -1,4 +1,4 @@
-"""Plans as JSON, for scripts: each plan as the node-plan contract has it, in the inventory's order."""
+"""Renders plans as JSON, for scripts: each plan as the node-plan contract has it, in the inventory's order."""
 
 from __future__ import annotations
 

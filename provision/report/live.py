@@ -1,4 +1,4 @@
-"""Progress on a terminal: a line per running node that moves, finished nodes scroll up and stay."""
+"""Shows progress on a terminal: a line per running node that moves, finished nodes scroll up and stay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class View(AbstractContextManager["View"], Protocol):
 
 @dataclass(slots=True)
 class _Line:
-    """What a node is doing; ``phase`` is that of a rollout, ``waits`` what keeps the node in it."""
+    """What a node is doing; ``phase`` is that of a rollout, ``waits`` what it waits for in that phase."""
 
     since: float
     task: str = ""
@@ -70,7 +70,7 @@ class _Line:
 
 
 class LiveView:
-    """A moving picture of the nodes that are being worked on. ``clock`` counts seconds."""
+    """A live display of the nodes that are being changed. ``clock`` counts seconds."""
 
     def __init__(self, console: Console, nodes: Sequence[str], clock: Clock) -> None:
         self._console = console
@@ -144,7 +144,7 @@ class LiveView:
         for node, reason in waiting[:WAITING_SHOWN]:
             grid.add_row("", node, Text(reason, "dim"), "")
         if len(waiting) > WAITING_SHOWN:
-            grid.add_row("", "", Text(f"and {len(waiting) - WAITING_SHOWN} more that wait", "dim"), "")
+            grid.add_row("", "", Text(f"and {len(waiting) - WAITING_SHOWN} more waiting", "dim"), "")
         # The footer is not padded: the ^C that a terminal echoes behind it must not begin a new line.
         return Group(grid, Text(self._footer(now), "dim", no_wrap=True, overflow="ellipsis"))
 
@@ -168,7 +168,7 @@ class LiveView:
         elif isinstance(event, TaskDone):
             line.done += event.is_step and event.outcome is not Outcome.SKIPPED
         elif event.is_step:
-            line.task = "looking at the node again" if gathering else task_name(event.task, event.role)
+            line.task = "gathering facts again" if gathering else task_name(event.task, event.role)
             line.waits = ""
 
     def _phase(self, entered: PhaseEntered) -> None:

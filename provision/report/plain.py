@@ -1,4 +1,4 @@
-"""Progress as lines, for logs: what ended, where, after how many seconds."""
+"""Shows progress as lines, for logs: what ended, where, after how many seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as a person reads them: nodes with the same plan together, items with the same reason together."""
+"""Renders plans as a person reads them: nodes with the same plan together, items with the same reason together."""
 
 from __future__ import annotations
 

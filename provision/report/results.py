@@ -1,4 +1,4 @@
-"""What became of each node, as a table, with the output of what failed below it."""
+"""Renders the result of each node as a table, with the output of what failed below it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-NEXT = "repair what is said above, then `grapnel apply` goes on there first"
+NEXT = "fix what is reported above, then run `grapnel apply` again: it begins there"
 
 
 def render_results(results: Sequence[NodeResult], elapsed_s: float) -> Iterator[RenderableType]:
@@ -48,7 +48,7 @@ def summary(results: Sequence[NodeResult]) -> str:
 
 
 def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
-    """Yield why nodes are not where they should be; the table has no room for it beside a rollout's columns."""
+    """Yield why nodes are not as declared; the table has no room for it beside a rollout's columns."""
     alike: dict[str, list[str]] = {}
     for result in results:
         if result.failure is not None:
@@ -80,7 +80,7 @@ def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType
 
 
 def _way(upgrade: Upgrade | None) -> tuple[str, str]:
-    """Return the cells of a node's way through the rollout."""
+    """Return the cells about a node's rollout: driver versions, and time out of service."""
     if upgrade is None:
         return "", ""
     versions = " → ".join(dict.fromkeys(version for version in (upgrade.origin, upgrade.target) if version))

@@ -1,4 +1,4 @@
-"""What a rollout would do, as a person wants to see it before it begins: who, in which order, and whose work."""
+"""Renders what a rollout would do: which nodes, in which order, and which pods have to leave them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def render_rollout(prepared: Prepared, cluster: str) -> Iterator[RenderableType]
         yield from _render_order(prepared, cluster)
     if prepared.runtime_classes:
         yield ""
-        yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} is created on {cluster}")
+        yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} will be created on {cluster}")
 
 
 def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
@@ -47,7 +47,7 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
 
 
 def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
-    """Return the same for programs."""
+    """Return the same as JSON."""
     states = {state.name: state for state in prepared.states}
     return {
         "cluster": cluster,
@@ -80,17 +80,17 @@ def _about(state: NodeState) -> Text:
     record = state.record
     text = Text()
     if record is not None and state.is_in_flight:
-        text.append(f"goes on from {record.phase}; ", "yellow")
+        text.append(f"continues from {record.phase}; ", "yellow")
     elif record is not None and state.has_failed_before:
         where = f" in {record.failed_in}" if record.failed_in else ""
-        text.append(f"failed{where}, tried again; ", "yellow")
+        text.append(f"failed{where}, is retried; ", "yellow")
     elif state.view.is_cordoned:
-        text.append("is cordoned, stays so at the end; ", "yellow")
+        text.append("is cordoned, and stays so; ", "yellow")
     if not state.view.is_ready:
         text.append("is not ready; ", "yellow")
     pods = evictable(state)
-    return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has a GPU of it")
+    return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has one of its GPUs")
 
 
 def _pod(pod: GpuPod) -> str:
-    return str(pod) if pod.controller else f"{pod} (nothing starts it again)"
+    return str(pod) if pod.controller else f"{pod} (nothing restarts it)"

@@ -1,4 +1,4 @@
-"""The few words that all views share, and how they look."""
+"""Defines the words and styles that all views share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def show(console: Console, parts: Iterable[RenderableType]) -> None:
 def hanging(head: Text | int, text: Text) -> RenderableType:
     """Return text behind a head, or an indent, whose further lines begin where its first does.
 
-    Nothing that a node says can then begin a line as if it were another node's.
+    So nothing that a node says can begin a line as if it were another node's.
     """
     grid = Table.grid()
     if isinstance(head, int):
@@ -115,5 +115,5 @@ def phase_words(entered: PhaseEntered) -> str:
 def task_name(task: str, role: str) -> str:
     """Return ``role: task`` in the words of the role, without Ansible's collection prefix and repeated role names."""
     short_role = role.rpartition(".")[2]
-    words = task.removeprefix(f"{role} : ").removeprefix(f"{short_role} : ").strip() or "task without a name"
+    words = task.removeprefix(f"{role} : ").removeprefix(f"{short_role} : ").strip() or "unnamed task"
     return f"{short_role}: {words}" if short_role else words

@@ -1,7 +1,7 @@
-"""Observes, decides, acts, and again, until nothing is left to do or there is a reason to stop.
+"""Observes, decides and acts, again and again, until nothing is left to do or there is a reason to stop.
 
 Everything that has to outlive this process is written where node state lives before the effect that it names:
-what is killed here is gone on with by the next apply. Steps on nodes run on threads of their own; state,
+the next apply continues what was killed here. Steps on nodes run on threads of their own; state,
 decisions and progress belong to the calling thread.
 """
 
@@ -41,7 +41,7 @@ SOON_S: Final = 0.25
 
 
 def pauses(longest_s: float) -> Iterator[float]:
-    """Yield how long to wait before each further look while nothing moves: what was just begun may soon be done."""
+    """Yield how long to wait before observing again while nothing moves: what was just started may soon be done."""
     pause_s = min(SOON_S, longest_s)
     while True:
         yield pause_s
@@ -49,7 +49,7 @@ def pauses(longest_s: float) -> Iterator[float]:
 
 
 def utc_now() -> datetime:
-    """Return the time, in UTC and knowing it."""
+    """Return the time in UTC, with its zone."""
     return datetime.now(UTC)
 
 
@@ -75,7 +75,7 @@ class _StepEnded:
         try:
             return self.future.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-            return StepOutcome(failure=failure_of(error, f"carrying out {self.phase} on {self.node}"))
+            return StepOutcome(failure=failure_of(error, f"running {self.phase} on {self.node}"))
 
 
 class Engine:
@@ -97,7 +97,7 @@ class Engine:
         self._began = self._clock()
         self._pauses = pauses(adapters.poll_s)
         self._still_since: datetime | None = None
-        self._silent_since: datetime | None = None
+        self._unreachable_since: datetime | None = None
         self._events: queue.SimpleQueue[RolloutProgress | _StepEnded] = queue.SimpleQueue()
         self._decision = Decision()
         self._stop = ""
@@ -106,7 +106,7 @@ class Engine:
         self._swapped: dict[str, NodeResult] = {}
 
     def run(self) -> RolloutResult:
-        """Bring the nodes to their ends. What goes wrong is in the result; only bugs are raised."""
+        """Roll out until it is over. What goes wrong is in the result; only bugs are raised."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._nodes)), thread_name_prefix="step") as pool:
             try:
                 while not self._turn(pool):
@@ -125,27 +125,27 @@ class Engine:
         )
 
     def _turn(self, pool: ThreadPoolExecutor) -> bool:
-        """Look, decide and act once; return whether it is over."""
+        """Observe, decide and act once; return whether it is over."""
         if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
             return self._wind_down()
         try:
-            self._look()
+            self._observe_nodes()
             former, decision = self._decision, self._decide()
             self._act(decision, pool)
             self._tell(former, decision)
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
-            self._observe(Note("", f"{error.message}: looking again"))
+            self._observe(Note("", f"{error.message}: observing it again"))
             self._pause(self._adapters.poll_s)
             return False
         except UnreachableError as error:
-            self._bear_silence(error)
+            self._wait_for_cluster(error)
             return False
         except ClusterError as error:
             self._stop = error.message
             if isinstance(error, LeaseLostError):  # another engine may be at these nodes any moment
                 self._cancel.set()
             return False
-        self._silent_since = None
+        self._unreachable_since = None
         if any(isinstance(action, Write) for action in decision.actions):
             self._pauses = pauses(self._adapters.poll_s)
             self._pause(0)
@@ -154,23 +154,23 @@ class Engine:
         return decision.is_over
 
     def _wind_down(self) -> bool:
-        """Begin nothing any more and wait for the steps that run; return whether there are none."""
+        """Start nothing more and wait for the steps that run; return whether there are none."""
         if not any(node.is_busy for node in self._nodes.values()):
             return True
         self._pause(self._adapters.poll_s)
         return False
 
-    def _bear_silence(self, error: UnreachableError) -> None:
+    def _wait_for_cluster(self, error: UnreachableError) -> None:
         now = self._clock()
-        if self._silent_since is None:
-            self._silent_since = now
+        if self._unreachable_since is None:
+            self._unreachable_since = now
             self._observe(Note("", f"{error.message}: trying again"))
-        if now - self._silent_since >= GIVE_UP:
+        if now - self._unreachable_since >= GIVE_UP:
             self._stop = f"{error.message}, for {int(GIVE_UP.total_seconds())} seconds"
         else:
             self._pause(self._adapters.poll_s)
 
-    def _look(self) -> None:
+    def _observe_nodes(self) -> None:
         for name, view in self._cluster.observe(tuple(self._nodes)).items():
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):

@@ -1,4 +1,4 @@
-"""A whole apply: nodes that are changed in place, then the rollout, then what the cluster needs of it."""
+"""Runs a whole apply: first the nodes that are changed in place, then the rollout, then the RuntimeClasses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What an apply is about to do, and with what."""
+    """An apply that is ready to run: what it does, and through what."""
 
     context: ApplyContext
     adapters: Adapters
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What became of every node, in the inventory's order, and what else went wrong."""
+    """The result of every node, in the inventory's order, and what else went wrong."""
 
     results: tuple[NodeResult, ...]
     complaints: tuple[GrapnelError, ...] = ()
@@ -94,7 +94,7 @@ def _roll_out(job: Job, observe: RolloutObserver, cancel: threading.Event) -> di
 
 
 def _in_order(job: Job, changed: Mapping[str, NodeResult]) -> tuple[NodeResult, ...]:
-    """Return the results of all nodes, with those of nodes that nothing was done about."""
+    """Return the results of all nodes, including nodes that were left alone."""
     results = []
     for node, answer in job.answers.items():
         refusal = job.prepared.refusals.get(node)
@@ -110,8 +110,8 @@ def _refuse_if_changed(cluster: Cluster, prepared: Prepared) -> None:
     for state in prepared.states:
         if _record(views[state.name]) != state.record:
             raise GrapnelError(
-                f"{state.name} was moved by another apply after this one has looked",
-                hint="run it again: it looks again, and goes on from there",
+                f"another apply changed the state of {state.name} after this one made its plan",
+                hint="run it again: it plans from the present state",
             )
 
 
@@ -129,7 +129,7 @@ def ensure_runtime_classes(
     for handler in runtime_classes(there):
         try:
             if job.adapters.cluster.ensure_runtime_class(handler, handler):
-                observe(Note("", f"RuntimeClass {handler} was created, for the handler of that name"))
+                observe(Note("", f"RuntimeClass {handler} was created for the handler of that name"))
         except ClusterError as error:  # the nodes are done, and their results have to be seen
             complaints.append(error)
     return tuple(complaints)

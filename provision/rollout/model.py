@@ -1,6 +1,6 @@
-"""A node's upgrade as values: what is remembered of it, what is seen of the node, what the person allows.
+"""Defines a node's upgrade as values: its phase, its record, and what is seen of the node.
 
-Times are in UTC and know it.
+Times are in UTC, with their zone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the
 
 
 class Phase(StrEnum):
-    """Where a node's upgrade is, in the order of the way; the last two are its ends."""
+    """The phases of a node's upgrade, in order; DONE and FAILED are its ends."""
 
     CORDON = "cordon"  # takes no new pods
     DRAIN = "drain"  # pods with a GPU are evicted

@@ -1,4 +1,4 @@
-"""The steps on a node, as runs of the collection's playbooks."""
+"""Runs the steps on a node, as playbooks of the collection."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class NodeSteps:
-    """Carries steps out through the context of an apply; ``stacks`` are the nodes' declarations.
+    """Runs steps through the context of an apply; ``stacks`` are the nodes' declarations.
 
-    A node without a daemon is asked as well: the collection then looks itself who holds a GPU, and what is loaded.
+    A node without a daemon is asked as well: the collection itself then finds who holds a GPU, and what is loaded.
     """
 
     context: ApplyContext
@@ -56,7 +56,7 @@ class NodeSteps:
         except AnswerError as error:
             return _failed(error.message)
         if not answer.released:
-            return _failed("the node daemon has not let go of the GPUs")
+            return _failed("the node daemon has not released the GPUs")
         return StepOutcome(
             holders=tuple(
                 Holder(pid=one.pid, command=one.command, unit=one.unit or "", pod_uid=one.pod_uid or "")
@@ -65,7 +65,7 @@ class NodeSteps:
         )
 
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        """Look at the node again, as it has changed since it was planned for, and bring it to its declaration."""
+        """Gather facts again, as the node has changed since it was planned for, and bring it to its declaration."""
         looked = reassess(self.context, node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)

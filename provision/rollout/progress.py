@@ -1,4 +1,4 @@
-"""What happens during a rollout, for whoever watches: the events of an apply, and those of a node's way through it."""
+"""Defines the progress events of a rollout: those of an apply, and those of the phases of each node."""
 
 from __future__ import annotations
 

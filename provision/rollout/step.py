@@ -1,4 +1,4 @@
-"""The seam between the engine and the work on one node."""
+"""Defines what the engine asks of whatever does the work on one node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepOutcome:
 
 
 class Steps(Protocol):
-    """Carries out the phases RELEASE, SWAP, VERIFY and RESUME on nodes."""
+    """Runs the phases RELEASE, SWAP, VERIFY and RESUME on nodes."""
 
     def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it."""

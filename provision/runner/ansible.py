@@ -1,4 +1,4 @@
-"""Carries a run out with ansible-runner, whose share is the process: its environment, end, time limit and workspace.
+"""Runs a playbook with ansible-runner, which handles the process: its environment, end, time limit and workspace.
 
 ansible-runner would take events out of the output, where whatever a node prints can pass for one. So the output goes
 to a file, as text for people, and events come through a channel of their own (``channel``), written by our callback.
@@ -37,7 +37,7 @@ _INTO_FILE = 'exec "$@" >"$0" 2>&1'
 
 @dataclass(slots=True)
 class _Ended:
-    """ansible-runner's own word on how the run ended; ``error`` when it broke."""
+    """What ansible-runner reports about the end of the run; ``error`` when it broke."""
 
     status: str = "error"
     return_code: int | None = None

@@ -1,4 +1,4 @@
-"""The named pipe on which the events of a run arrive, out of reach of whatever a node prints.
+"""Reads the named pipe on which the events of a run arrive, out of reach of whatever a node prints.
 
 It lies in the run's own folder (mode 0700). A thread reads it, so that a slow reader of the events holds up nobody:
 ansible-playbook would stand still once the pipe is full.

@@ -1,4 +1,4 @@
-"""Where the ``grapnel.node`` collection lies: in the installed package, or in a checkout."""
+"""Finds the ``grapnel.node`` collection: in the installed package, or in a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of ansible-playbook: the user's own, plus what grapnel depends on. Pure.
+"""Builds the environment of ansible-playbook: the user's own, plus what grapnel depends on. Pure.
 
 A variable that the user set stays as it is; the exceptions are named in ``FIXED``: events come from one callback,
 which replaces the user's, and what nodes answer must become neither variables nor a log of its own.

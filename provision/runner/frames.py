@@ -1,4 +1,4 @@
-"""The form of a run's events on their channel, and its decoder. Pure.
+"""Decodes the events of a run from their channel. Pure.
 
 A frame is a header, one line of JSON, and as many bytes of JSON behind it as its ``size`` says. The header is written
 by our callback (``callback_plugins/grapnel_events.py``) from what Ansible itself knows; only the body holds what a node
@@ -24,7 +24,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class FrameError(Exception):
-    """The channel does not hold frames: what writes it is not our callback, or of another release."""
+    """The channel does not hold frames: what writes it is not our callback, or of another version."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What goes into a run and what comes out of it, as values.
+"""Defines what goes into a run and what comes out of it, as values.
 
 No Ansible type and no raw event leaves this package: a reader of these values needs to know nothing about
 either.

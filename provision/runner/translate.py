@@ -1,4 +1,4 @@
-"""Frames of a run → typed events. Pure: what the channel carried in, values out.
+"""Translates the frames of a run into typed events. Pure.
 
 An event belongs to the node that Ansible ran the task on, and a task that was begun on a node ends there once.
 Whatever does not keep to that, or cannot be decoded, is a failure of that node.
@@ -86,7 +86,7 @@ class Translator:
 
     def _end(self, header: Header, body: bytes) -> TaskDone:
         if not self._open[header.node, header.id]:
-            return _refusal(header, "it answered for a task that does not run on it")
+            return _refusal(header, "it answered for a task that it was not running")
         self._open[header.node, header.id] -= 1
         if header.refused:
             return _refusal(header, f"its answer was refused: {header.refused}")

@@ -1,4 +1,4 @@
-"""Extra variables as a file that Ansible reads without evaluating any of their text.
+"""Renders extra variables as a file that Ansible reads without evaluating any of their text.
 
 Ansible treats an extra variable as a template. The text of a plan comes from nodes too (their configuration files), and
 a node must not be able to run a lookup on the controller: such strings are tagged ``!unsafe``, which means "as it is".

@@ -1,4 +1,4 @@
-"""The temporary folder of one run, and what is kept of it.
+"""Makes and removes the temporary folder of one run, and keeps what is asked for.
 
 Mode 0700, removed when the run is over; what a run that was killed has left is removed by the next one. The playbook is
 reached through a link, and the collection lies in the ``collections`` folder beside that link, where Ansible looks

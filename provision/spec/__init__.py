@@ -1,6 +1,6 @@
-"""The GpuStack declaration: its model, its loader, its schema and the errors that point into the text.
+"""Reads the GpuStack declaration: model, loader, schema, and errors that point into the text.
 
 Knows nothing of machines, groups or inventories (`provision.fleet` merges those levels and asks this package
-to judge the result), of nodes' facts, or of how anything is carried out. `docs/contracts/gpustack/` is the
+to judge the result), of nodes' facts, or of how anything is applied. `docs/contracts/gpustack/` is the
 written form.
 """

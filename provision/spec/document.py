@@ -1,6 +1,6 @@
-"""YAML text into plain values that remember where they stand.
+"""Reads YAML text into plain values that remember where they stand.
 
-The only importer of PyYAML. Accepts a deliberately small YAML: one document, text keys, no anchors, aliases, merge keys
+Accepts a deliberately small YAML: one document, text keys, no anchors, aliases, merge keys
 or foreign tags (groups of the inventory are how declarations share values). Everything that is wrong with the text is
 gathered, not only the first thing; what cannot be read becomes UNREADABLE, so that nothing complains about it twice.
 Knows nothing of GpuStack.
@@ -47,7 +47,7 @@ _REWORDED: Final = {
 class Document:
     """A text as plain values; `keys`, `values` and `written` tell where each stands and how it was spelled.
 
-    `is_broken` tells that the text is no YAML at all, unlike YAML that is not read here.
+    `is_broken` tells that the text is not YAML at all, unlike YAML that is not supported.
     """
 
     name: str
@@ -117,7 +117,7 @@ def _reword(problem: str, context: str, opened: yaml.Mark | None) -> tuple[str, 
     if opened and (problem == "found unexpected end of stream" or "<stream end>" in problem):
         what = "quotes" if "quoted" in context else "brackets"
         return f"the text ends inside {what}", f"close the {what} of line {opened.line + 1}"
-    return f"no YAML: {problem}", context
+    return f"not YAML: {problem}", context
 
 
 def _position(text: str, index: int) -> tuple[int, int]:
@@ -187,7 +187,7 @@ class _Composer(yaml.SafeLoader):
     def _refuse(self, event: yaml.Event, what: str) -> None:
         if what not in self.refused:
             hint = "write the value out; groups of the inventory share values"
-            self.document.report(self._place(event), f"{what} is not read here", hint)
+            self.document.report(self._place(event), f"{what} is not supported", hint)
         self.refused.add(what)
 
     def _place(self, event: yaml.Event, width: int = 1) -> Place:
@@ -221,7 +221,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
             return self._read_scalar(node, path)
         if node.tag != _UNREADABLE_TAG:
-            self.document.report(self._place(node), f"the tag {_short(node.tag)} is not read here", "remove it", path)
+            self.document.report(self._place(node), f"the tag {_short(node.tag)} is not supported", "remove it", path)
         return UNREADABLE
 
     def _read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
@@ -245,7 +245,7 @@ class _Reader:
             return node.value
         if node.tag == _CORE + "merge":
             hint = "write the values out; groups of the inventory share values"
-            self.document.report(self._place(node), "the merge key << is not read here", hint, path)
+            self.document.report(self._place(node), "the merge key << is not supported", hint, path)
         elif node.tag != _UNREADABLE_TAG:
             hint = f'quote it: "{node.value}"' if isinstance(node, yaml.ScalarNode) else "a key is one word"
             self.document.report(self._place(node), "this key is not text", hint, path)
@@ -256,7 +256,7 @@ class _Reader:
             self.document.texts[path] = node.value
         kind = node.tag.removeprefix(_CORE)
         if kind in {"int", "float"} and len(node.value) > MAX_DIGITS:
-            self.document.report(self._place(node), "is a number of too many digits", "quote it if it is text", path)
+            self.document.report(self._place(node), "has too many digits", "quote it if it is text", path)
             return UNREADABLE
         if kind in {"str", "timestamp", "value"}:
             return node.value

@@ -1,4 +1,4 @@
-"""Findings as text for people: place, message, the line itself with a caret, hint."""
+"""Renders findings as text for people: place, message, the line itself with a caret, hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings: what is wrong, or doubtful, in a declaration, where, and what to write instead.
+"""Defines findings: what is wrong, or doubtful, in a declaration, where, and what to write instead.
 
 Values only. How they look on a terminal is `provision.spec.excerpt`.
 """

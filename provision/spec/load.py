@@ -70,9 +70,9 @@ def _read(path: Path) -> bytes:
     try:
         return read_beginning(path, MAX_BYTES + 1)
     except FileNotFoundError as error:
-        hint = f"`grapnel init {path}` writes one to start from, `--file` names another"
+        hint = f"`grapnel init {path}` writes one to start from; `--file` names another"
         raise DeclarationError(f"{path} does not exist", (), hint=hint) from error
     except OSError as error:
-        hint = "write what a program prints to a file first" if error.errno == errno.EINVAL else ""
+        hint = "save the output of a program to a file first" if error.errno == errno.EINVAL else ""
         reason = (error.strerror or str(error)).lower()
         raise DeclarationError(f"{path} cannot be read: {reason}", (), hint=hint) from error

@@ -1,4 +1,4 @@
-"""What a person may declare: GpuStack, its sections, their defaults and their limits.
+"""Defines what can be declared: GpuStack, its sections, their defaults and their limits.
 
 The one truth: the JSON schema, the file that `grapnel init` writes, the checks of the loader and their
 messages are all derived from these types. Every key is described in one sentence; `extra["expected"]` says in

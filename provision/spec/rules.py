@@ -1,4 +1,4 @@
-"""Rules across keys: what each key allows alone, but not together, and what is doubtful.
+"""Checks rules across keys: what each key allows alone, but not together, and what is doubtful.
 
 Judges an effective declaration: the file alone, or what the levels of the inventory add up to for one node. Pure; the
 caller knows where each key was written.
@@ -57,13 +57,13 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
     path: KeyPath = ("runtime", "entitlement")
     by_kubelet = spec.runtime.entitlement is Entitlement.KUBELET
     if by_kubelet and spec.runtime.engine is Engine.PODMAN:
-        yield _error(path, "no kubelet drives podman", "write entitlement: env")
+        yield _error(path, "podman does not work with a kubelet", "write entitlement: env")
     elif by_kubelet and not spec.plugin.enabled:
-        hint = "enable the plugin, or see that another device plugin allocates GPUs"
-        yield _warning(path, "nothing of grapnel allocates GPUs, as the plugin is disabled", hint)
+        hint = "enable the plugin, or make sure that another device plugin allocates GPUs"
+        yield _warning(path, "grapnel allocates no GPUs while the plugin is disabled", hint)
     elif not by_kubelet and spec.plugin.enabled:
         hint = "write entitlement: kubelet where a kubelet runs, or plugin.enabled: false where none does"
-        yield _warning(path, "any image may take GPUs that the plugin gave to others", hint)
+        yield _warning(path, "any image can take GPUs that the plugin gave to others", hint)
 
 
 def _plugin(spec: StackSpec) -> Iterator[Remark]:
@@ -71,7 +71,7 @@ def _plugin(spec: StackSpec) -> Iterator[Remark]:
     domain = spec.plugin.resource.partition("/")[0]
     if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
         hint = "use a domain of your own, or nvidia.com"
-        yield _error(("plugin", "resource"), "kubernetes.io is kept for Kubernetes itself", hint)
+        yield _error(("plugin", "resource"), "kubernetes.io is reserved for Kubernetes itself", hint)
 
 
 def _node(spec: StackSpec) -> Iterator[Remark]:
@@ -93,7 +93,7 @@ def _rollout(spec: StackSpec) -> Iterator[Remark]:
 
 
 def _not_yet(spec: StackSpec) -> Iterator[Remark]:
-    """Keys that are part of the format, and that this release does not carry out."""
+    """Keys that are part of the format, and that this version does not support."""
     told: dict[KeyPath, bool] = {
         ("driver", "kernelModule"): spec.driver.enabled and spec.driver.kernel_module is not KernelModule.NONE,
         ("node", "labels"): bool(spec.node.labels),
@@ -101,4 +101,4 @@ def _not_yet(spec: StackSpec) -> Iterator[Remark]:
     }
     for path, is_told in told.items():
         if is_told:
-            yield _warning(path, "is not carried out by this release yet", "leave the key out until it is")
+            yield _warning(path, "is not supported by this version yet", "leave the key out until it is")

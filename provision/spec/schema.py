@@ -1,4 +1,4 @@
-"""The JSON schema of GpuStack, made from the model; `python -m provision.spec.schema` prints it.
+"""Renders the JSON schema of GpuStack from the model; `python -m provision.spec.schema` prints it.
 
 Editors and the custom resource read the committed copy in docs/contracts/gpustack; a test compares the two.
 """

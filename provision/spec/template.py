@@ -1,4 +1,4 @@
-"""The file that `grapnel init` writes: every key with its default and one sentence, made from the model.
+"""Renders the file that `grapnel init` writes: every key with its default and one sentence, made from the model.
 
 So it cannot say anything that the model does not: a test reads it back and compares it with the defaults.
 """
@@ -27,7 +27,7 @@ _NOT_TEXT: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null",
 _HEAD: Final = f"""\
 # What the GPU nodes of this fleet should be.
 #
-# Every key stands here with its default: delete what you do not change. `grapnel check` tells what is wrong.
+# Every key stands here with its default: delete what you do not change. `grapnel check` reports what is wrong.
 # A group or a host of the inventory overrides keys below spec in its variable grapnel_stack.
 
 apiVersion: {API_VERSION}

@@ -1,4 +1,4 @@
-"""Holds plain values against the model and finds everything that does not fit, each with its place.
+"""Checks plain values against the model and finds everything that does not fit, each with its place.
 
 msgspec's own conversion stops at the first error; this walks the same types to the end. It never decides what is right
 by itself: msgspec is asked last, so a value that the model refuses cannot slip through. No rules across keys here
@@ -189,7 +189,7 @@ class _Walk:
 
     def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
         if len(value) < kind.fewest:
-            self.report(path, "needs one entry at least", "leave the key out for its default")
+            self.report(path, "needs at least one entry", "leave the key out for its default")
         for index, each in enumerate(value):
             here = (*path, index)
             self.examine(each, kind.type.item_type, here)  # type: ignore[attr-defined]  # a VarTupleType, as the caller saw
@@ -201,7 +201,7 @@ class _Walk:
             return
         near = nearest(value, choices)
         hint = f"did you mean {near}? " if near and len(choices) > 1 else ""
-        self.report(path, f"'{value}' is not known", f"{hint}{_one_of(choices)}")
+        self.report(path, f"'{value}' is not a known value", f"{hint}{_one_of(choices)}")
 
     def _examine_text(self, value: str, kind: Kind, limits: model.StrType, path: KeyPath) -> None:
         if not _matches(value, limits):

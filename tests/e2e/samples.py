@@ -21,6 +21,15 @@ FOLDER = Path(__file__).parents[2] / "docs" / "contracts" / "allocation" / "engi
 TELLING_CAPABILITIES = ("CAP_MKNOD", "CAP_SYS_ADMIN")
 KEPT_ANNOTATIONS = ("grapnel.dev/allocation", "io.kubernetes.cri.container-type", "io.kubernetes.cri.container-name")
 CRIO_CONTAINER_ANNOTATIONS = "io.kubernetes.cri-o.Annotations"
+# Where a container comes from, and by which engine; what else an engine notes of it differs from release to release.
+TELLING_ANNOTATIONS = (
+    CRIO_CONTAINER_ANNOTATIONS,
+    "io.kubernetes.cri.sandbox-namespace",
+    "io.kubernetes.cri.sandbox-name",
+)
+NOTES = ("io.kubernetes.cri-o.", "io.kubernetes.cri.", "io.container.manager", "platform-runtime-path.crio.io")
+# Of whom and when a sample was taken; a patch release that changes nothing else is no difference.
+SEEN_WITH = ("version", "kubernetes")
 NVIDIA_MAJOR, UVM_MAJOR = 195, 510
 CONTROL_NUMBERS = {
     "/dev/nvidiactl": (NVIDIA_MAJOR, 255),
@@ -122,11 +131,42 @@ def reduce_hook(line: Mapping[str, str] | None, names: Names) -> Json | None:
     return {key.lower(): shown(line[name]) for key, shown in said.items() if line.get(name := f"GRAPNEL_{key}")}
 
 
-def folder_of(engine: str) -> Path:
-    """Return where an engine's samples are: ``containerd://1.7.24`` has those of containerd-1.7."""
-    found = re.fullmatch(r"([a-z-]+)://v?(\d+\.\d+)\..*", engine)
+def deciding(sample: Json) -> Json:
+    """Return what two versions of an engine are compared by: not of whom and when a sample is, nor notes of the engine.
+
+    CRI-O notes something new in patch releases too: the image's digests since 1.34.10, 1.35.5 and 1.36.1.
+    """
+    config = sample["config"]
+    kept = {key: value for key, value in config["annotations"].items() if not _is_note(key)}
+    told = {key: value for key, value in sample.items() if key not in SEEN_WITH}
+    return told | {"config": config | {"annotations": kept}}
+
+
+def _is_note(key: str) -> bool:
+    """Tell whether an annotation is the engine's note of a container, which nobody decides by."""
+    return key.startswith(NOTES) and key not in {*KEPT_ANNOTATIONS, *TELLING_ANNOTATIONS}
+
+
+def folder_of(engine: str, home: Path = FOLDER) -> Path:
+    """Return where samples of an engine's minor version belong: ``containerd://1.7.24`` has those of containerd-1.7."""
+    name, minor = _minor_version(engine)
+    return home / f"{name}-{'.'.join(map(str, minor))}"
+
+
+def stored_for(engine: str, home: Path = FOLDER) -> Path:
+    """Return the samples to compare with: those of the engine's minor version, else of the nearest one, older first."""
+    name, wanted = _minor_version(engine)
+    folders = [path for path in home.iterdir() if re.fullmatch(rf"{re.escape(name)}-\d+\.\d+", path.name)]
+    known = {_minor_version(f"{path.name.replace(f'{name}-', f'{name}://')}.0")[1]: path for path in folders}
+    assert known, f"no version of {name} has samples below {home}"
+    older = [minor for minor in known if minor <= wanted]
+    return known[max(older) if older else min(known)]
+
+
+def _minor_version(engine: str) -> tuple[str, Numbers]:
+    found = re.fullmatch(r"([a-z-]+)://v?(\d+)\.(\d+)\..*", engine)
     assert found, f"an engine without a version: {engine}"
-    return FOLDER / f"{found[1]}-{found[2]}"
+    return found[1], (int(found[2]), int(found[3]))
 
 
 def kind_of(*, is_entitled: bool) -> str:

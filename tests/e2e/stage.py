@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lab.nodes import Node
     from lab.nvml.machine import Machine
-    from lab.podresources import Given
+    from lab.podresources import ContainerDevices
     from tests.e2e.api import Api
     from tests.e2e.operator import Operator
 
@@ -72,13 +72,13 @@ class LabNode:
         """Return which boot of the node this is."""
         return self.node.run(["cat", "/proc/sys/kernel/random/boot_id"]).stdout.strip()
 
-    def given(self) -> tuple[Given, ...]:
+    def allocations(self) -> tuple[ContainerDevices, ...]:
         """Return who has which GPUs, as the kubelet says."""
-        return podresources.given(self.node.root, RESOURCE)
+        return podresources.allocated(self.node.root, RESOURCE)
 
     def given_to(self, namespace: str, pod: str) -> dict[str, frozenset[str]]:
         """Return the GPUs of a pod by container."""
-        found = (each for each in self.given() if (each.namespace, each.pod) == (namespace, pod))
+        found = (each for each in self.allocations() if (each.namespace, each.pod) == (namespace, pod))
         return {each.container: each.devices for each in found}
 
     def known(self) -> frozenset[str] | None:
@@ -208,7 +208,7 @@ class Stage:
         )
         wait_for(
             f"the kubelet of {node.name} knows who has GPUs",
-            lambda: self.holders(node.name) <= {(each.namespace, each.pod) for each in node.given()},
+            lambda: self.holders(node.name) <= {(each.namespace, each.pod) for each in node.allocations()},
             evidence=lambda: self.evidence(node.name),
         )
         self.wait_for_gpus(node.name, len(node.uuids))

@@ -39,7 +39,7 @@ def test_pods_of_a_rebooted_node_run_again_with_gpus_of_their_own(
         seen = {name: room.sight(name).uuids for name in names}
         assert sorted(uuid for uuids in seen.values() for uuid in uuids) == sorted(node.uuids)
         assert {name: node.given_to(room.name, name)["main"] for name in names} == seen
-        assert {each.pod for each in node.given()} == set(names)
+        assert {each.pod for each in node.allocations()} == set(names)
 
 
 def wait_for_replicas(room: Room, node: LabNode, unlike: Collection[str] = ()) -> list[Any]:

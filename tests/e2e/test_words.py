@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.e2e.manifests import RESOURCE, container, pod
-from tests.e2e.samples import Names, folder_of, reduce_config, reduce_hook
+from tests.e2e.samples import FOLDER, Json, Names, deciding, folder_of, reduce_config, reduce_hook, stored_for
 from tests.e2e.sight import parse_sight
 from tests.e2e.waiting import for_each, holds, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ONE, TWO = (f"GPU-{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}" for digit in "ab")
 GPUS = {ONE: "/dev/nvidia0", TWO: "/dev/nvidia1"}
@@ -116,3 +122,48 @@ def test_a_sample_keeps_what_decides_under_stable_names() -> None:
 def test_samples_are_kept_by_engine_and_minor_version() -> None:
     assert folder_of("containerd://1.6.20~ds1").name == "containerd-1.6"
     assert folder_of("containerd://2.2.1+unknown").name == "containerd-2.2"
+    assert folder_of("cri-o://1.35.6").name == "cri-o-1.35"
+
+
+@pytest.mark.parametrize(
+    ("engine", "stored", "expected"),
+    [
+        pytest.param("cri-o://1.36.3", ("1.35", "1.36"), "cri-o-1.36", id="its own"),
+        pytest.param("cri-o://1.35.6", ("1.36",), "cri-o-1.36", id="the next one where there is no older one"),
+        pytest.param("cri-o://1.36.0", ("1.9", "1.34", "1.37"), "cri-o-1.34", id="the newest older one, by number"),
+        pytest.param("containerd://2.2.1", ("2.0", "1.7"), "containerd-2.0", id="of this engine alone"),
+    ],
+)
+def test_an_engine_without_samples_is_held_against_the_nearest_version(
+    tmp_path: Path, engine: str, stored: tuple[str, ...], expected: str
+) -> None:
+    """Every CRI-O but 1.36 failed for want of a folder of its own."""
+    name = engine.partition(":")[0]
+    for folder in (*(f"{name}-{version}" for version in stored), "other-9.9", "schema.json"):
+        (tmp_path / folder).mkdir()
+    assert stored_for(engine, tmp_path).name == expected
+
+
+def stored_sample() -> Json:
+    sample: Json = json.loads((FOLDER / "cri-o-1.36/good/one-gpu.json").read_text())
+    return sample
+
+
+def test_notes_of_an_engine_are_no_difference_between_its_versions() -> None:
+    """CRI-O 1.36.0 and 1.36.1 differ in one of them, 1.34 and 1.35 in another."""
+    newer, older = stored_sample(), stored_sample()
+    annotations = older["config"]["annotations"]
+    del annotations["io.kubernetes.cri-o.ImageRepoDigests"]
+    annotations["io.kubernetes.cri-o.PlatformRuntimePath"] = annotations.pop("platform-runtime-path.crio.io")
+    older["version"] = "1.34.0"
+    assert deciding(older) == deciding(newer)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["grapnel.dev/allocation", "grapnel.dev/handler", "io.kubernetes.cri-o.Annotations", "io.kubernetes.pod.namespace"],
+)
+def test_what_counts_is_a_difference(key: str) -> None:
+    newer, older = stored_sample(), stored_sample()
+    del older["config"]["annotations"][key]
+    assert deciding(older) != deciding(newer)

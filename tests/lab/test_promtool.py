@@ -30,10 +30,10 @@ def package(folder: Path, *programs: str) -> Path:
 
 
 def test_nothing_but_promtool_is_taken_out_of_the_package(tmp_path: Path) -> None:
-    room = tmp_path / "room"
-    room.mkdir()
-    promtool.unpack(package(tmp_path, "prometheus", "promtool"), room)
-    assert [path.name for path in room.rglob("*") if path.is_file()] == ["promtool"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    promtool.unpack(package(tmp_path, "prometheus", "promtool"), folder)
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["promtool"]
 
 
 def test_a_package_without_promtool_is_an_error(tmp_path: Path) -> None:

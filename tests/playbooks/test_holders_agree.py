@@ -11,7 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.device_holders import
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin.holders import list_holders, read_dri_nodes
+from plugin.holders.scan import list_holders, read_dri_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path

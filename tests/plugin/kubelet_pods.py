@@ -13,8 +13,10 @@ from plugin.allocation.table import allocate, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.errors import KubeletError, RequestError
-from plugin.kubelet.pod_resources.client import parse_given
+from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
+from plugin.kubelet.pod_resources.client import assignments_of
 from plugin.kubelet.pod_resources.holdings import HoldingsView
+from plugin.kubelet.rpc.codec import decode
 from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
@@ -56,7 +58,7 @@ class NodeOfPods:
 
     async def _ask(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         self.asked.append(deadline_s)
-        return parse_given(self.answer())
+        return assignments_of(decode(ListPodResourcesResponse, self.answer()))
 
     def refresh(self) -> None:
         """Have the daemon look at who has what, as it does after allocations."""

@@ -80,7 +80,7 @@ def test_a_declaration_that_a_program_writes_comes_with_what_to_do(path: Path) -
 
     with pytest.raises(DeclarationError) as raised:
         load_declaration(path)
-    assert raised.value.hint == "write what a program prints to a file first"
+    assert raised.value.hint == "save the output of a program to a file first"
 
 
 def test_a_file_of_just_that_size_is_read(path: Path) -> None:

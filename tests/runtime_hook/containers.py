@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,13 @@ def run_hook(arguments: list[str], stdin: bytes = b"", **options: Any) -> subpro
     """Run the hook by itself, as a runtime starts it."""
     argv = ["/usr/bin/python3", "-IS", str(HOOK), *arguments]
     return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False, **options)
+
+
+def as_runtime(folder: Path, words: list[str], child: list[str], stdin: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run a program below a shell that has a runtime's command line: its verb is the script that the shell runs."""
+    (folder / words[1]).write_text(f"{shlex.join(child)}\nexit $?\n")
+    with_words = [sys.executable, "-c", f"import os; os.execv('/bin/bash', {words!r})"]
+    return subprocess.run(with_words, cwd=folder, input=stdin.encode(), capture_output=True, check=False)
 
 
 def host_mounts() -> str:

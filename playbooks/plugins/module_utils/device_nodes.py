@@ -1,4 +1,4 @@
-"""Device nodes of a freshly loaded driver: most systems make them by a udev rule or nvidia-modprobe, some do not.
+"""Creates the device nodes of a freshly loaded driver, where neither a udev rule nor nvidia-modprobe did.
 
 Numbers and permissions are the driver's own: ``/proc/devices`` and ``/proc/driver/nvidia``.
 """
@@ -18,9 +18,9 @@ _DRIVER = "/proc/driver/nvidia"
 _CONTROL_MINOR = 255
 _MODESET_MINOR = 254
 _DEFAULT_MODE = 0o666
-_MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
-_PARAMETER = re.compile(r"^(\w+): (\d+)$", re.MULTILINE)
-_CHARACTER_DEVICE = re.compile(r"^ *(\d+) (nvidia\S*)$", re.MULTILINE)
+_MINOR = re.compile(r"^Device Minor:\s*([0-9]+)", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\w+): ([0-9]+)$", re.MULTILINE)
+_CHARACTER_DEVICE = re.compile(r"^ *([0-9]+) (nvidia\S*)$", re.MULTILINE)
 
 MakeNode = Callable[..., None]  # as os.mknod
 
@@ -38,7 +38,7 @@ class DeviceNode:
 
 
 def missing_nodes(host: Host) -> list[DeviceNode]:
-    """Return the nodes of the loaded driver that are not there; none where the driver leaves them to others."""
+    """Return the missing nodes of the loaded driver; none where the driver leaves them to others."""
     parameters = {name: int(value) for name, value in _PARAMETER.findall(host.read_text(f"{_DRIVER}/params") or "")}
     if not parameters.get("ModifyDeviceFiles", 1):
         return []
@@ -73,7 +73,7 @@ def _gpu_minors(host: Host) -> list[int]:
 
 
 def make_nodes(host: Host, nodes: list[DeviceNode], mknod: MakeNode = os.mknod) -> None:
-    """Make nodes; one that somebody else has made meanwhile is as good."""
+    """Create nodes; one that somebody else created meanwhile is left as it is."""
     for node in nodes:
         place = host.path(node.path)
         try:

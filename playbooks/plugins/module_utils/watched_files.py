@@ -1,15 +1,19 @@
-"""Content of the files that the planner reads or owns."""
+"""Reads the files that the planner reads or owns."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import is_leftover
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELEASED, RELOAD_MARK, RESTART_MARKS, SITE_MARK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _CONTENT_LIMIT_BYTES = 256 * 1024
@@ -35,13 +39,43 @@ _FILES = (
     RELEASED,
     SITE_MARK,
 )
-_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", "/etc/crio/crio.conf.d")
+_CRIO_CONFIG = "/etc/crio/crio.conf"
+_CRIO_FOLDER = "/etc/crio/crio.conf.d"
+_FOLDERS = ("/etc/apt/preferences.d", "/etc/containerd/conf.d", _CRIO_FOLDER)
+# Folders of OCI hook files that CRI-O and Podman read by themselves; CRI-O's configuration may name others.
+_HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+_HOOK_SUFFIX = ".json"
+_MAX_HOOK_FOLDERS = 6
+_MAX_HOOK_FILES = 32  # of one folder
+_COMMENT = re.compile(r"#[^\n]*")
+_HOOKS_DIR = re.compile(r"""\bhooks_dir["']?\s*=\s*\[([^\]]*)\]""")
+_ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
-    """Facts ``files``: what the planner always asks for, files beside those, and ``more``; absent ones are None."""
+    """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
     beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
-    return {_as_text(path): _read_file(host, path) for path in sorted({*_FILES, *beside, *more})}
+    paths = {*_FILES, *beside, *_hook_files(host), *more}
+    return {_as_text(path): _read_file(host, path) for path in sorted(paths)}
+
+
+def _hook_files(host: Host) -> Iterator[str]:
+    """Paths of the hook files that CRI-O and Podman read, of many the first."""
+    for folder in islice(dict.fromkeys([*_HOOK_FOLDERS, *_folders_of_crio(host)]), _MAX_HOOK_FOLDERS):
+        names = [name for name in host.names(folder) if name.endswith(_HOOK_SUFFIX)]
+        yield from (f"{folder}/{name}" for name in names[:_MAX_HOOK_FILES])
+
+
+def _folders_of_crio(host: Host) -> Iterator[str]:
+    """Folders that CRI-O's files call ``hooks_dir``: which one counts is the planner's business.
+
+    Read as text: a node's Python may have no TOML parser.
+    """
+    beside = (f"{_CRIO_FOLDER}/{name}" for name in host.names(_CRIO_FOLDER))
+    for path in (_CRIO_CONFIG, *beside):
+        text = _COMMENT.sub("", host.read_text(path, _CONTENT_LIMIT_BYTES) or "")
+        for listed in _HOOKS_DIR.findall(text):
+            yield from (os.path.normpath(found) for found in _ABSOLUTE.findall(listed))
 
 
 def _as_text(path: str) -> str:

@@ -40,7 +40,7 @@ def _is_same_layout(wanted: tuple[MigDevice, ...] | None, found: tuple[MigDevice
 def _is_same_device(wanted: MigDevice, found: MigDevice) -> bool:
     is_place = wanted.start is None or found.start is None or wanted.start == found.start
     is_size = wanted.size is None or found.size is None or wanted.size == found.size
-    return wanted.profile == found.profile and is_place and is_size
+    return wanted.short_profile == found.short_profile and is_place and is_size
 
 
 def check_mig(want: Wanted, found: Found) -> Check:

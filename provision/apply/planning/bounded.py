@@ -53,7 +53,7 @@ class BoundedPlanner:
         if answer.trace:
             _LOG.debug("%s\n%s", answer.error, answer.trace)
         if answer.plan is None or answer.plan.node != node:
-            raise PlanningError(answer.error or f"planning {node} gave another node's plan")
+            raise PlanningError(answer.error or f"planning {node} returned another node's plan")
         return answer.plan
 
     @property
@@ -96,4 +96,4 @@ class BoundedPlanner:
 
 
 def _canceled(node: str) -> CanceledError:
-    return CanceledError(f"canceled while {node} was planned", hint="nothing was changed")
+    return CanceledError(f"canceled while planning {node}", hint="nothing was changed")

@@ -1,4 +1,4 @@
-"""How much one plan may cost, and the kernel's limits that see to it.
+"""Limits what one plan may cost, by the kernel's resource limits.
 
 An ordinary node is planned in 10 ms and 20 MB. Files of 256 KiB full of tables, as TOML in pure Python reads them, can
 make a minute and a gigabyte of that.
@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def too_long(self, doing: str) -> LimitError:
         """Return the error about the size of what came out."""
-        return LimitError(f"{doing} gave a plan of more than {self.answer_bytes // _MIB} MiB: {_QUESTION}")
+        return LimitError(f"{doing} returned a plan of more than {self.answer_bytes // _MIB} MiB: {_QUESTION}")
 
 
 DEFAULT: Final = Limits()

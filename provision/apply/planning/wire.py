@@ -1,4 +1,4 @@
-"""What goes between the controller and the process that plans: frames of JSON, each behind its length.
+"""Defines what goes between the controller and the process that plans: frames of JSON, each behind its length.
 
 First `Setup`, once; then a `Question` and its `Answer`, again and again.
 """

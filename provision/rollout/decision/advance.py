@@ -1,7 +1,7 @@
-"""The next thing to do on one node that is out of service. Pure.
+"""Decides the next action on one node that is out of service. Pure.
 
 Records name a phase before anything of that phase is done, and every phase may be done again: so a process
-that was killed anywhere is followed by one that reads the record and goes on.
+that was killed anywhere is followed by one that reads the record and continues.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _held(node: NodeState, record: Record, step: StepResult | None) -> str:
     """Return what keeps the node in its phase, empty when nothing does."""
     pods = evictable(node) if record.phase in (Phase.DRAIN, Phase.RELEASE) else ()
     if pods:
-        return f"{_listed([_pod(pod, node) for pod in pods])} still there"
+        return f"{_listed([_pod(pod, node) for pod in pods])} still on the node"
     if step is not None and step.holders:
         return f"a GPU is held by {_listed([_holder(one, node) for one in step.holders])}"
     if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:

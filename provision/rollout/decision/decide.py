@@ -1,9 +1,9 @@
-"""What happens next in the fleet, and why every node that does not move does not. Pure.
+"""Decides what happens next in the fleet, and why each node that waits does. Pure.
 
 Nodes in flight come first and are always brought to their end. Another one begins only while nothing has
 failed, a slot is free, enough of the fleet is in service, and what was changed before has stayed healthy for as
-long as it has to. Where nothing can move and nothing is under way, that is the end, with its reason: waiting
-in silence is what people suffer from most.
+long as it has to. Where nothing can move and nothing is under way, that is the end, with its reason: nobody
+has to wait without knowing why.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _failure(snapshot: Snapshot, actions: Sequence[Action]) -> str | None:
 def _stuck(flying: Sequence[NodeState]) -> str | None:
     for node in flying:
         if node.obstacle and not node.is_busy and node.record is not None:
-            return f"{node.name} is out of service in {node.record.phase} and cannot go on: {node.obstacle}"
+            return f"{node.name} is out of service in {node.record.phase} and cannot continue: {node.obstacle}"
     return None
 
 
@@ -143,7 +143,7 @@ class _Queue:
     def _soaks(self) -> str:
         for node, _until in self._soaking:
             if not node.view.is_ready:
-                return f"{node.name} is not ready since it was changed"
+                return f"{node.name} has not been ready since it was changed"
         if not self._soaking:
             return ""
         node, until = max(self._soaking, key=lambda one: one[1])

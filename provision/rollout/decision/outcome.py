@@ -1,4 +1,4 @@
-"""What became of the nodes of a rollout. Pure."""
+"""Derives the result of each node from the end of a rollout. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RolloutResult:
     ended: datetime
 
 
-GOES_ON = "`grapnel apply` goes on from there"
+CONTINUES = "`grapnel apply` continues from there"
 
 
 def results_of(rollout: RolloutResult, nodes: Collection[str], *, canceled: bool) -> dict[str, NodeResult]:
@@ -64,7 +64,7 @@ def _untouched(
     record = state.record
     upgrade = None if record is None or record.phase is Phase.DONE else _upgrade(record, rollout)
     status = Status.CANCELED if canceled else Status.WAITING
-    reason = "not begun" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
+    reason = "not started" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
     return status, 0, 0, Failure(status, reason), upgrade
 
 
@@ -79,5 +79,5 @@ def _ended(
         task, tail = ("", ()) if failure is None else (failure.task, failure.tail)
         return status, Failure(status, record.reason, task, tail)
     if canceled:
-        return Status.CANCELED, Failure(Status.CANCELED, f"in {record.phase}: {GOES_ON}")
-    return Status.UNFINISHED, Failure(Status.UNFINISHED, f"in {record.phase}, {rollout.stop}: {GOES_ON}")
+        return Status.CANCELED, Failure(Status.CANCELED, f"in {record.phase}: {CONTINUES}")
+    return Status.UNFINISHED, Failure(Status.UNFINISHED, f"in {record.phase}, {rollout.stop}: {CONTINUES}")

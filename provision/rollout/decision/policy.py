@@ -1,4 +1,4 @@
-"""How many nodes may be out of service, and when the next ones follow: what people declare. Pure."""
+"""Combines what nodes declare into one policy: how many may be out of service, and when the next ones follow. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Policy:
 
 def strictest(declared: Collection[Rollout], nodes: int) -> Policy:
     """Return the policy that keeps what each of the nodes declares; percentages are of ``nodes``, rounded up."""
-    wishes = declared or (Rollout(),)
+    declarations = declared or (Rollout(),)
     return Policy(
-        max_parallel=min(one.max_parallel for one in wishes),
-        max_unavailable=min(_count(one.max_unavailable, nodes) for one in wishes),
-        soak=timedelta(minutes=max(one.soak_minutes for one in wishes)),
+        max_parallel=min(one.max_parallel for one in declarations),
+        max_unavailable=min(_count(one.max_unavailable, nodes) for one in declarations),
+        soak=timedelta(minutes=max(one.soak_minutes for one in declarations)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which nodes go through the rollout, which are changed in place, and which are left alone. Pure."""
+"""Sorts nodes into those that go through the rollout, are changed in place, or are left alone. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def prepare(
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
-        name: Failure(Status.REFUSED, f"it has to be drained first and cannot be: {view.message} ({view.hint})")
+        name: Failure(Status.REFUSED, f"it has to be drained first, but cannot be: {view.message} ({view.hint})")
         for name, view in views.items()
         if isinstance(view, NodeProblem) and _needs_drain(answers[name])
     }

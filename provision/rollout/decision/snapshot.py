@@ -1,4 +1,4 @@
-"""What a decision is made from, and what it says: values without behaviour worth a name."""
+"""Defines what a decision is made from, and what it says, as values."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Carry out the step of a phase: RELEASE, SWAP, VERIFY or RESUME."""
+    """Run the step of a phase: RELEASE, SWAP, VERIFY or RESUME."""
 
     node: str
     phase: Phase

@@ -158,7 +158,7 @@ def test_up_repairs_what_a_crash_took(cluster: Cluster) -> None:
 
 
 def test_other_nodes_are_refused_while_it_is_there(cluster: Cluster) -> None:
-    with pytest.raises(ClusterError, match="is there with other nodes"):
+    with pytest.raises(ClusterError, match="exists with other nodes"):
         cluster.up(SMALL)
 
 
@@ -180,7 +180,7 @@ def test_a_second_cluster_that_was_killed_while_it_started_leaves_nothing(cluste
         second.up(SMALL)
         assert [node.is_ready for node in second.status().nodes] == [True]
         shutil.rmtree(second.site.folder)
-        with pytest.raises(ClusterError, match="is still there, but not its folder"):
+        with pytest.raises(ClusterError, match="still exists, but its folder"):
             second.up(SMALL)
     finally:
         second.down()

@@ -107,7 +107,7 @@ def test_without_its_supervisor_everything_ends_and_can_be_started(control_plane
 
 def test_a_port_in_use_is_said_at_once(control_plane: ControlPlane, tmp_path: Path) -> None:
     second = ControlPlane(tmp_path, port=control_plane.port)
-    expected = f"127.0.0.1:{control_plane.port}, the api server's place, cannot be used: address already in use"
+    expected = f"the api server cannot listen on 127.0.0.1:{control_plane.port}: address already in use"
     with pytest.raises(ClusterError, match=expected):
         second.start()
     assert groups(second) == []
@@ -118,7 +118,7 @@ def test_what_keeps_ending_is_named_with_its_log(tmp_path: Path) -> None:
     broken.certificates.prepare("127.0.0.1")
     broken.certificates.key("apiserver").write_text("no key")
     try:
-        with pytest.raises(StartError, match="kube-apiserver ends with status 1") as failed:
+        with pytest.raises(StartError, match="kube-apiserver exits with status 1") as failed:
             broken.start(is_bound=True)
     finally:
         broken.kill()

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from lab.cluster import DEFAULT, Cluster, ClusterError, ClusterNode, ClusterSpec, ControlPlane, Engine
+from lab.cluster.capacity import (
+    Capacity,
+    available_capacity,
+    available_memory_bytes,
+    require_capacity,
+    used_inotify_instances,
+)
 from lab.cluster.certificates import Certificates
 from lab.cluster.components import Layout, plan_components
 from lab.cluster.crio import stage_spec
 from lab.cluster.node_files import kubelet_configuration, pod_network, render_routes
 from lab.cluster.project import write_project
-from lab.cluster.room import Room, available_memory_bytes, available_room, require_room, used_inotify_instances
 from lab.cluster.status import ClusterStatus, NodeState, PodState, ProcessStatus, parse_node, parse_pod, render
 
 LAYOUT = Layout(Path("/f"), Path("/bin"), "10.177.9.1", 6443, Certificates(Path("/f/pki")))
@@ -143,14 +149,14 @@ def test_a_cluster_that_cannot_fit_is_refused_before_anything_starts(
 @pytest.mark.parametrize(
     ("available", "message"),
     [
-        pytest.param(Room(1 << 30, 100), "1.0 GiB of memory is available, it needs 2.0 GiB", id="memory"),
-        pytest.param(Room(4 << 30, 17), "17 inotify instances are left, it needs 18", id="inotify instances"),
-        pytest.param(Room(4 << 30, -3), "0 inotify instances are left, it needs 18", id="a limit that was lowered"),
+        pytest.param(Capacity(1 << 30, 100), "1.0 GiB of memory is available, it needs 2.0 GiB", id="memory"),
+        pytest.param(Capacity(4 << 30, 17), "17 inotify instances are left, it needs 18", id="inotify instances"),
+        pytest.param(Capacity(4 << 30, -3), "0 inotify instances are left, it needs 18", id="a limit that was lowered"),
     ],
 )
-def test_what_is_missing_is_said_with_what_helps(available: Room, message: str) -> None:
+def test_what_is_missing_is_said_with_what_helps(available: Capacity, message: str) -> None:
     with pytest.raises(ClusterError, match=message) as refused:
-        require_room("it", Room(2 << 30, 18), available)
+        require_capacity("it", Capacity(2 << 30, 18), available)
     assert refused.value.hint
 
 
@@ -164,9 +170,9 @@ def test_inotify_instances_are_counted_by_open_descriptors(tmp_path: Path) -> No
 
 
 def test_this_machine_tells_what_it_has() -> None:
-    room = available_room()
-    assert room.memory_bytes > 0
-    require_room("nothing", Room(0, -1000), room)
+    available = available_capacity()
+    assert available.memory_bytes > 0
+    require_capacity("nothing", Capacity(0, -1000), available)
 
 
 def test_a_cluster_that_is_not_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +224,7 @@ def test_a_crio_that_is_none_is_one_clear_line(crio: Path, missing: str) -> None
     ) as refused:
         stage_spec({"CRIO": str(crio)})
 
-    assert "unset it to do without" in refused.value.hint
+    assert "unset it for none" in refused.value.hint
 
 
 def test_a_crio_node_is_declared_as_one(crio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +252,6 @@ def test_a_project_keeps_its_declaration_and_touches_no_foreign_inventory(
 
     (folder / "inventory.yaml").unlink()
     (folder / "inventory.yaml").write_text("all: {}")
-    with pytest.raises(ClusterError, match="is not the laboratory's"):
+    with pytest.raises(ClusterError, match="was not written by the lab"):
         write_project(cluster, folder)
     assert (folder / "inventory.yaml").read_text() == "all: {}"

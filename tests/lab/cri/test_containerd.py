@@ -249,7 +249,7 @@ def test_a_refusal_carries_the_engine_s_words(cri: Cri, pod: Pod) -> None:
 
 
 def test_a_container_that_runs_on_is_given_up_and_removed(engine: Engine, pod: Pod) -> None:
-    with engine.cri(timeout_s=1) as impatient, pytest.raises(CriError, match="still runs after 1 s"):
+    with engine.cri(timeout_s=1) as impatient, pytest.raises(CriError, match="still running after 1 s"):
         impatient.run(pod, SHELL, ["sh", "-c", "echo busy; sleep 60"])
 
 

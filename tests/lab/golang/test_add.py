@@ -85,5 +85,5 @@ def test_a_version_that_cannot_be_had_stays_unknown(go: FakeGo, modules: Path, t
 
 @pytest.mark.parametrize("version", ["1.35", "v1.35.4", "2.0.0", "1.35.4 -x", ""])
 def test_what_is_no_release_is_refused(version: str, modules: Path) -> None:
-    with pytest.raises(GolangError, match="no release"):
+    with pytest.raises(GolangError, match="not a release"):
         add_kubernetes(version, lambda _: None, modules)

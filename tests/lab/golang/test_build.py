@@ -165,7 +165,7 @@ def test_what_a_build_left_that_was_killed_at_its_end_goes_with_the_next_look(go
         pytest.param(
             "list",
             "go: example.invalid/module@v1.0.0: dial tcp: connection refused",
-            r"the modules of containerd 2\.2\.1 cannot be had \(`go env GOPROXY` names where they come from\)",
+            r"the modules of containerd 2\.2\.1 cannot be downloaded \(`go env GOPROXY` shows from where\)",
             id="the proxy cannot be reached",
         ),
         pytest.param("build", "a.go:1: no", r"containerd 2\.2\.1 was not built", id="it does not compile"),
@@ -182,7 +182,7 @@ def test_what_go_complains_of_is_shown(go: FakeGo, cache: Path, verb: str, print
 
 def test_a_program_that_says_another_version_is_not_kept(go: FakeGo, cache: Path) -> None:
     (go.folder / "answer").write_text("containerd example 2.2.1+unknown\n")
-    with pytest.raises(GolangError, match=r"was built and calls itself 'containerd example 2\.2\.1\+unknown'"):
+    with pytest.raises(GolangError, match=r"was built but reports version 'containerd example 2\.2\.1\+unknown'"):
         ensure(PROGRAM, print)
     assert not list(cache.glob("containerd-*"))
 

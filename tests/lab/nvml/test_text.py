@@ -89,11 +89,11 @@ def test_a_list_grows_by_its_next_position() -> None:
     ("path", "value", "message"),
     [
         ("gpu0.speed", "1", "no value speed in gpu"),
-        ("gpu3.temperature", "1", "gpu3 does not follow: there are 1"),
+        ("gpu3.temperature", "1", "gpu3 is not the next one: there are 1"),
         ("gpu0.temperature", "warm", "temperature takes a whole number, not warm"),
         ("gpu0.mig_enabled", "maybe", "mig_enabled takes 0 or 1, not maybe"),
         ("gpu0.ecc", "1", "ecc is not a single value"),
-        ("gpu0.name.first", "1", "name has no parts"),
+        ("gpu0.name.first", "1", "name has no fields"),
     ],
 )
 def test_a_wrong_path_or_value_is_named(path: str, value: str, message: str) -> None:

@@ -64,4 +64,4 @@ def test_a_failure_is_one_line_and_a_hint_without_a_traceback(file: Path) -> Non
     command = [sys.executable, "-m", "lab.nvml.tool", str(file), "set", "gpu0.absent=1"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no value absent in gpu\nthere are: name, uuid")
+    assert done.stderr.startswith("error: no value absent in gpu\nvalues: name, uuid")

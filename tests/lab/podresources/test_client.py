@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from lab.podresources import Given, allocatable, given
+from lab.podresources import ContainerDevices, allocatable, allocated
 from lab.podresources.client import SOCKET
 from lab.podresources.proto import api_pb2
 
@@ -67,9 +67,9 @@ def serve(folder: Path) -> Iterator[Path]:
 
 
 def test_who_has_what_is_listed_by_container(node_root: Path) -> None:
-    assert given(node_root, GPU) == (
-        Given("one", "work", "two", GPU, frozenset({"GPU-a", "GPU-b"})),
-        Given("one", "work", "mixed", GPU, frozenset({"GPU-c", "GPU-d"})),
+    assert allocated(node_root, GPU) == (
+        ContainerDevices("one", "work", "two", GPU, frozenset({"GPU-a", "GPU-b"})),
+        ContainerDevices("one", "work", "mixed", GPU, frozenset({"GPU-c", "GPU-d"})),
     )
 
 
@@ -79,4 +79,4 @@ def test_healthy_devices_are_listed_by_resource(node_root: Path) -> None:
 
 def test_a_kubelet_that_does_not_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(grpc.RpcError):
-        given(tmp_path, GPU, timeout_s=0.2)
+        allocated(tmp_path, GPU, timeout_s=0.2)

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
+from jsonschema import Draft202012Validator
 
-from plugin.devices.naming import NamePattern, explain_change, find_pattern, parse_resource_name
+from plugin.devices.naming import NamePattern, complete_resource_name, explain_change, find_pattern
+from plugin.errors import ConfigError
+from plugin.settings.document import Document, parse_document
 from plugin.settings.explain import notes_on_patterns
+from plugin.settings.node_config import parse_config
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONTRACTS = Path(__file__).parents[3] / "docs/contracts"
 MODEL = "NVIDIA A100-SXM4-80GB"
 
 
@@ -72,15 +84,53 @@ def test_patterns_that_may_mean_something_else_are_told_where_no_gpu_is_known() 
         pytest.param("gpu", "nvidia.com/gpu", id="a bare name"),
         pytest.param("nvidia.com/gpu", "nvidia.com/gpu", id="a whole name"),
         pytest.param("example.com/h100.80gb", "example.com/h100.80gb", id="a domain of its own"),
+        pytest.param("GPU", "nvidia.com/GPU", id="capitals, as in node.json"),
+        pytest.param("gpu_1", "nvidia.com/gpu_1", id="a line below, as in node.json"),
+        pytest.param("x" * 52, f"nvidia.com/{'x' * 52}", id="63 characters"),
     ],
 )
 def test_names(value: str, name: str) -> None:
-    assert parse_resource_name(value) == name
+    assert complete_resource_name(value) == name
 
 
-@pytest.mark.parametrize(
-    "value", ["", "GPU", "a/b/c", "-gpu", "gpu_1", "kubernetes.io/gpu", "x" * 53, 7, None, "gpu\n", "/gpu"]
-)
+NO_NAMES = [
+    *("", "a/b/c", "-gpu", "gpu-", "x" * 53, 7, None, "gpu\n", "/gpu", "a/", "A.com/gpu", f"{'a' * 64}.io/gpu"),
+    *("kubernetes.io/gpu", "node.kubernetes.io/gpu", "mykubernetes.io/gpu", "requests.example.com/gpu"),
+]
+
+
+@pytest.mark.parametrize("value", NO_NAMES)
 def test_what_is_no_name_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must"):
-        parse_resource_name(value)
+        complete_resource_name(value)
+
+
+WHOLE_NAMES = ["nvidia.com/gpu", "gpu.example.com/A100-80GB", "a/b_c", f"nvidia.com/{'x' * 52}"]
+
+
+@pytest.mark.parametrize("value", [*NO_NAMES, *WHOLE_NAMES])
+def test_node_json_and_a_file_of_nvidias_form_have_one_rule_for_names(value: object) -> None:
+    def outcome(parse: Callable[[], object]) -> str:
+        try:
+            return str(parse())
+        except ConfigError as error:
+            return error.message.rpartition(": ")[2]
+
+    resources = {"gpus": [{"pattern": "*", "name": value}]}
+    of_file = outcome(lambda: parse_document(Document("f", {"resources": resources})).gpus[0].resource)
+    of_node = outcome(lambda: parse_config(json.dumps({"resource": value}), "f").resource)
+    if isinstance(value, str) and "/" in value:
+        assert of_file == of_node
+    else:
+        assert of_node.startswith("must")
+
+
+# Without the line feed: Python's $ also stands before a last one, a schema's does not.
+@pytest.mark.parametrize("value", [value for value in (*NO_NAMES, *WHOLE_NAMES) if value != "gpu\n"])
+def test_the_schemas_have_the_same_rule(value: object) -> None:
+    rule = json.loads((CONTRACTS / "node-config/schema.json").read_text())["properties"]["resource"]
+    assert Draft202012Validator(rule).is_valid(value) is (value in WHOLE_NAMES)
+    resources = json.loads((CONTRACTS / "nvidia-config/schema.json").read_text())["properties"]["resources"]
+    for key in ("gpus", "mig"):
+        of_name = resources["properties"][key]["items"]["properties"]["name"]
+        assert Draft202012Validator(of_name).is_valid(value) is (value in WHOLE_NAMES)

@@ -118,7 +118,43 @@ def test_shares_are_read_whole(devices: object, expected: object) -> None:
     content = {"sharing": {"mps": {"renameByDefault": True, "resources": [entry]}}}
     sharing = parse(content).sharing
     assert sharing.shares == (Share("mps", "nvidia.com/gpu", 2, "nvidia.com/gpu.shared", expected),)  # type: ignore[arg-type]
-    assert (sharing.rename_by_default, sharing.fail_requests_greater_than_one) == (True, False)
+    assert [strategy.rename_by_default for strategy in sharing.strategies] == [True]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "given", "said", "refuses"),
+    [
+        pytest.param("mps", {}, None, True, id="mps that does not say"),
+        pytest.param("mps", {"failRequestsGreaterThanOne": None}, None, True, id="mps without a value"),
+        pytest.param("mps", {"failRequestsGreaterThanOne": False}, False, False, id="mps that says false"),
+        pytest.param("mps", {"failRequestsGreaterThanOne": True}, True, True, id="mps that says true"),
+        pytest.param("timeSlicing", {}, None, False, id="time slices that do not say"),
+        pytest.param(
+            "timeSlicing", {"failRequestsGreaterThanOne": False}, False, False, id="time slices that say false"
+        ),
+        pytest.param("timeSlicing", {"failRequestsGreaterThanOne": True}, True, True, id="time slices that say true"),
+    ],
+)
+def test_a_strategy_says_whether_a_container_may_have_several_shares(
+    strategy: str,
+    given: dict[str, object],
+    said: bool | None,  # noqa: FBT001 - a column of the table
+    refuses: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    content = {"sharing": {strategy: {**given, "resources": [{"name": "gpu", "replicas": 2}]}}}
+    (found,) = parse(content).sharing.strategies
+    assert (found.name, found.fail_requests_greater_than_one, found.refuses_several) == (strategy, said, refuses)
+
+
+@pytest.mark.parametrize("strategy", ["timeSlicing", "mps"])
+@pytest.mark.parametrize(
+    "section",
+    [{}, {"resources": None}, {"resources": []}, {"renameByDefault": True}],
+    ids=["empty", "null", "[]", "rename"],
+)
+def test_a_strategy_that_shares_nothing_is_refused(strategy: str, section: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=rf"c\.yaml: sharing\.{strategy}: resources is missing"):
+        parse({"sharing": {strategy: section}})
 
 
 @pytest.mark.parametrize("devices", [0, -1, True, [], [-1], ["GPU-1"], "some", [True], {}], ids=repr)

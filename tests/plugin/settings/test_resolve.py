@@ -15,7 +15,7 @@ from plugin.settings.merge import merge, read_variables
 from plugin.settings.model import DaemonSettings, LabelSettings
 from plugin.settings.node_config import NodeConfig
 from plugin.settings.resolve import Resolved, resolve
-from plugin.settings.sharing import Share, Sharing
+from plugin.settings.sharing import Share, Sharing, Strategy
 
 
 def resolved(config: NodeConfig | None = None, file: FileSettings | None = None, **variables: str) -> Resolved:
@@ -141,7 +141,7 @@ def test_a_socket_elsewhere_is_refused() -> None:
 
 
 def test_everything_that_comes_later_is_said_at_once() -> None:
-    shares = Sharing((Share("timeSlicing", "nvidia.com/gpu", 2, origin="f:3"),))
+    shares = Sharing((Strategy("timeSlicing", (Share("timeSlicing", "nvidia.com/gpu", 2, origin="f:3"),)),))
     with pytest.raises(ConfigError) as raised:
         resolved(file=FileSettings(sharing=shares), DEVICE_DISCOVERY_STRATEGY="tegra", IMEX_CHANNEL_IDS="0")
     assert raised.value.message.count("later") == 3
@@ -151,7 +151,12 @@ def test_a_share_of_a_renamed_resource_is_one_of_gpus() -> None:
     file = FileSettings(
         gpus=(NamePattern("*", "nvidia.com/big"),),
         sharing=Sharing(
-            (Share("mps", "nvidia.com/big", 2, origin="f:3"), Share("mps", "nvidia.com/gpu", 2, origin="f:4"))
+            (
+                Strategy(
+                    "mps",
+                    (Share("mps", "nvidia.com/big", 2, origin="f:3"), Share("mps", "nvidia.com/gpu", 2, origin="f:4")),
+                ),
+            )
         ),
     )
     with pytest.raises(ConfigError) as raised:
@@ -167,6 +172,14 @@ def test_answers_without_device_nodes_are_warned_about_where_nobody_adds_them(st
     variables = {"DEVICE_LIST_STRATEGY": strategy, "PASS_DEVICE_SPECS": "false"}
     notes = resolved(**variables).notes
     assert sum("PASS_DEVICE_SPECS: passDeviceSpecs false leaves device nodes" in note for note in notes) == count
+
+
+@pytest.mark.parametrize(
+    ("strategy", "count"), [("envvar", 0), ("volume-mounts", 0), ("cdi-cri", 1), ("envvar,cdi-annotations", 1)]
+)
+def test_cdi_names_come_with_what_containerd_1_7_needs_for_them(strategy: str, count: int) -> None:
+    notes = resolved(DEVICE_LIST_STRATEGY=strategy).notes
+    assert sum(note.startswith("DEVICE_LIST_STRATEGY: ") and "enable_cdi = true" in note for note in notes) == count
 
 
 def test_what_changes_nothing_is_noted_where_somebody_gave_it() -> None:

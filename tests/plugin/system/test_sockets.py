@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import shutil
 import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ def descriptors_on(start: str) -> int:
     """Count this process's descriptors by what they lead to; those of others come and go with the collector."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the one that lists the folder
+        with suppress(FileNotFoundError):  # the one that lists the folder
             found.append(str(link.readlink()))
     return sum(path.startswith(start) for path in found)
 
@@ -74,8 +76,6 @@ def test_a_folder_is_heard_of_though_those_above_it_come_first(tmp_path: Path) -
             await asyncio.wait_for(heard.wait(), 10)
         heard.clear()
         assert watch.renew()
-        await asyncio.wait_for(heard.wait(), 10)  # the kernel says that it forgets the folder above
-        heard.clear()
         (folder.parent / "pods").mkdir()
         await asyncio.sleep(0.05)
         assert not heard.is_set()
@@ -110,3 +110,92 @@ def test_changes_in_a_folder_and_in_its_successor_are_heard(tmp_path: Path) -> N
 
     asyncio.run(scenario())
     assert descriptors_on("anon_inode:inotify") == 0
+
+
+def test_a_folder_that_goes_right_after_the_look_is_noticed_though_a_socket_is_bound_in_it(tmp_path: Path) -> None:
+    """As long as the socket is open, the kernel does not tell that the folder itself is gone."""
+
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        folder = tmp_path / "device-plugins"
+        folder.mkdir()
+        with socket.socket(socket.AF_UNIX) as own:
+            own.bind(str(folder / "own.sock"))
+            watch = FolderWatch(folder, heard.set)
+            assert watch.renew()
+            (folder / "own.sock").unlink()
+            await asyncio.wait_for(heard.wait(), 10)
+            assert watch.renew()  # the look that this hint leads to, before the folder goes
+            heard.clear()
+            folder.rmdir()
+            await asyncio.wait_for(heard.wait(), 10)
+            heard.clear()
+            assert not watch.renew()
+            folder.mkdir()
+            await asyncio.wait_for(heard.wait(), 10)
+            assert watch.renew()
+        watch.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_whole_tree_that_goes_after_the_look_is_followed_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        folder = tmp_path / "lib/kubelet/device-plugins"
+        folder.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as own:
+            own.bind(str(folder / "own.sock"))
+            watch = FolderWatch(folder, heard.set)
+            assert watch.renew()
+            shutil.rmtree(tmp_path / "lib")
+            for place in (folder.parent.parent, folder.parent, folder):
+                await asyncio.wait_for(heard.wait(), 10)
+                assert not watch.renew()
+                heard.clear()
+                place.mkdir()
+            await asyncio.wait_for(heard.wait(), 10)
+            assert watch.renew()
+        watch.close()
+
+    asyncio.run(scenario())
+
+
+def test_every_end_and_return_of_a_folder_is_heard_whenever_it_comes(tmp_path: Path) -> None:
+    """Hints alone, without any look in between: a lost one would hang this test."""
+    folder, rounds = tmp_path / "kubelet/device-plugins", 300
+    goes_on = threading.Semaphore(0)
+
+    def kubelet() -> None:
+        for _ in range(rounds):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "kubelet.sock").write_text("")
+            goes_on.acquire()
+            shutil.rmtree(folder)
+            goes_on.acquire()
+
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        watch = FolderWatch(folder, heard.set)
+        watch.renew()
+        thread = threading.Thread(target=kubelet, daemon=True)
+        thread.start()
+        for _ in range(rounds):
+            while not (folder / "kubelet.sock").exists():
+                await asyncio.wait_for(heard.wait(), 30)
+                heard.clear()
+                watch.renew()
+            own = socket.socket(socket.AF_UNIX)
+            with suppress(FileNotFoundError):
+                own.bind(str(folder / "own.sock"))
+            goes_on.release()
+            while (folder / "kubelet.sock").exists():
+                await asyncio.wait_for(heard.wait(), 30)
+                heard.clear()
+                watch.renew()
+            goes_on.release()
+            own.close()
+        thread.join()
+        watch.close()
+
+    asyncio.run(scenario())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.context import ApplyContext
-from provision.apply.lock import Claim, be_only_apply
+from provision.apply.lock import Claim, lock_machines
 from provision.apply.playbooks import Playbooks
 from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
@@ -95,7 +95,7 @@ def lay_out(folder: Path) -> None:
 
 def main(folder: Path, plan: Planner) -> int:
     hosts = str(folder / "hosts")
-    with be_only_apply(CLAIM, {**os.environ, "XDG_STATE_HOME": str(folder)}) as environment:
+    with lock_machines(CLAIM, {**os.environ, "XDG_STATE_HOME": str(folder)}) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
         context = ApplyContext(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
         scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "state_file.json"))

@@ -102,7 +102,7 @@ def test_debug_shows_the_traceback_of_a_bug_that_spoiled_one_node(capsys: pytest
     assert shown.endswith("TypeError: \\x1b[2J\n")
 
 
-def test_what_is_expected_to_go_wrong_is_told_in_its_own_words() -> None:
+def test_what_is_expected_to_go_wrong_is_told_with_identity() -> None:
     failure = apply(nodes(), raise_for_n2(GrapnelError("it is too large")))["n2"].failure
     assert failure == Failure(Status.FAILED, "it is too large")
 

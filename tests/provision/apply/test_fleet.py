@@ -43,7 +43,7 @@ def apply(context: ApplyContext, fleet: FakeFleet, parallel: int = 1) -> dict[st
             FakeNode(deaf=True),
             Status.UNFINISHED,
             1,
-            "after 1 pass still to do: install driver and 1 more (declared)",
+            "after 1 pass, still to do: install driver and 1 more (declared)",
             id="a plan that applying does not change",
         ),
     ],
@@ -136,7 +136,7 @@ def test_cancel_ends_the_running_node_and_begins_no_other() -> None:
     assert results["n1"].failure is not None
     assert results["n1"].failure.task == "install driver"
     assert results["n3"].failure is not None
-    assert results["n3"].failure.message == "not begun"
+    assert results["n3"].failure.message == "not started"
 
 
 def test_what_was_canceled_converges_when_it_is_applied_again() -> None:

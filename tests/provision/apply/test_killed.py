@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.apply.lock import LEASH, Claim, be_only_apply
+from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.runner.processes import find_processes
 from tests.provision.apply.real_apply import CLAIM, lay_out
 
@@ -41,7 +41,7 @@ def wait_for_first_pass(process: subprocess.Popen[str]) -> None:
 
 
 def children(folder: Path) -> list[int]:
-    return find_processes(LEASH, str(folder / "grapnel" / "applies" / f"{CLAIM.key}.apply"))
+    return find_processes(APPLY_VARIABLE, str(folder / "grapnel" / "applies" / f"{CLAIM.key}.apply"))
 
 
 def wait_for_module(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
         output, _ = process.communicate(timeout=60)
         assert process.returncode == code, output
     if number is signal.SIGTERM:
-        assert "in swap: `grapnel apply` goes on from there" in " ".join(output.split())
+        assert "in swap: `grapnel apply` continues from there" in " ".join(output.split())
         assert "n1 stays out of service" in output
     entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
     assert (entry["record"]["phase"], entry["cordoned"]) == ("swap", True)
@@ -99,7 +99,7 @@ def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
     with start(tmp_path, "rollout") as process:
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    assert "n1  550.163.01  goes on from swap" in output
+    assert "n1  550.163.01  continues from swap" in output
     assert (tmp_path / "verbs").read_text().split() == ["release", "verify", "resume"], "nothing is done twice"
     entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
     assert (entry["record"]["phase"], entry.get("cordoned", False)) == ("done", False)
@@ -115,7 +115,7 @@ def test_what_a_killed_apply_left_running_is_ended_by_one_of_another_inventory_w
     orphans = children(tmp_path)
     assert orphans
     other = Claim("other inventory", {"first": ["gpu-1:22", "10.0.0.1:22"], "second": ["10.0.0.2:22"]})
-    with be_only_apply(other, {"XDG_STATE_HOME": str(tmp_path)}):
+    with lock_machines(other, {"XDG_STATE_HOME": str(tmp_path)}):
         assert children(tmp_path) == []
 
 

@@ -13,16 +13,16 @@ import pytest
 
 from provision.apply.errors import LockedError
 from provision.apply.interrupt import cancel_on_signals
-from provision.apply.lock import LEASH, Claim, applies_folder, be_only_apply
+from provision.apply.lock import APPLY_VARIABLE, Claim, applies_folder, lock_machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOLD = """
 import os, subprocess, sys
-from provision.apply.lock import Claim, be_only_apply
+from provision.apply.lock import Claim, lock_machines
 claim = Claim("/srv/theirs", {name: [spelling] for name, spelling in (one.split("=") for one in sys.argv[1:])})
-with be_only_apply(claim, os.environ) as environment:
+with lock_machines(claim, os.environ) as environment:
     child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
     sys.stdin.read()
@@ -60,13 +60,13 @@ def test_an_apply_of_a_machine_that_another_inventory_has_too_is_turned_away(sta
     with apply_of(state, "n1=10.0.0.1:22", "n2=10.0.0.2:22") as (other, _):
         ours = Claim("/srv/ours", {"n0": ["10.0.0.7:22"], "first": ["gpu-1:22", "10.0.0.1:22"]})
         message = rf"^first is being applied by process {other.pid} \(inventory /srv/theirs\)$"
-        with pytest.raises(LockedError, match=message), be_only_apply(ours, state):
+        with pytest.raises(LockedError, match=message), lock_machines(ours, state):
             pytest.fail("both have the machine")
 
 
 def test_an_apply_of_other_machines_goes_on_beside_it(state: dict[str, str]) -> None:
     with apply_of(state, "n1=10.0.0.1:22") as (other, child):
-        with be_only_apply(Claim("/srv/theirs", {"n1": ["10.0.0.1:2222"], "n2": ["10.0.0.2:22"]}), state):
+        with lock_machines(Claim("/srv/theirs", {"n1": ["10.0.0.1:2222"], "n2": ["10.0.0.2:22"]}), state):
             assert other.poll() is None
         assert is_running(child)
 
@@ -75,7 +75,7 @@ def test_of_several_machines_one_is_named_and_the_others_are_counted(state: dict
     with (
         apply_of(state, "a=h1:22", "b=h2:22"),
         pytest.raises(LockedError, match=r"^n1 and 1 more are being applied by"),
-        be_only_apply(Claim("ours", {"n1": ["h1:22"], "n2": ["h2:22"], "n3": ["h3:22"]}), state),
+        lock_machines(Claim("ours", {"n1": ["h1:22"], "n2": ["h2:22"], "n3": ["h3:22"]}), state),
     ):
         pytest.fail("both have the machines")
 
@@ -85,16 +85,16 @@ def test_an_apply_that_was_killed_blocks_nobody_and_what_it_left_is_ended(state:
         other.kill()
         other.wait()
         assert is_running(child)
-        with be_only_apply(Claim("ours", {"n3": ["10.0.0.3:22"]}), state):
+        with lock_machines(Claim("ours", {"n3": ["10.0.0.3:22"]}), state):
             assert is_running(child), "it works on none of these machines"
-        with be_only_apply(Claim("ours", {"second": ["10.0.0.2:22"]}), state):
+        with lock_machines(Claim("ours", {"second": ["10.0.0.2:22"]}), state):
             assert not is_running(child)
 
 
 def test_an_apply_that_ends_leaves_no_file(state: dict[str, str]) -> None:
     def fail() -> None:
-        with be_only_apply(Claim("ours", {"n1": ["h1:22"]}), state) as environment:
-            assert Path(environment[LEASH]).is_file()
+        with lock_machines(Claim("ours", {"n1": ["h1:22"]}), state) as environment:
+            assert Path(environment[APPLY_VARIABLE]).is_file()
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -107,8 +107,8 @@ def test_a_file_that_was_cut_off_blocks_nobody(state: dict[str, str]) -> None:
     applies_folder(state).mkdir(parents=True)
     (applies_folder(state) / f"{claim.key}.apply").write_text('{"pid":')
 
-    with be_only_apply(claim, state) as environment:
-        assert environment[LEASH].endswith(f"{claim.key}.apply")
+    with lock_machines(claim, state) as environment:
+        assert environment[APPLY_VARIABLE].endswith(f"{claim.key}.apply")
 
 
 def test_the_same_machines_have_the_same_key_whatever_they_are_called() -> None:
@@ -123,9 +123,9 @@ def test_a_fleet_of_thousands_is_kept_apart_as_well(state: dict[str, str]) -> No
         f"n{number}": [f"n{number}.example.org:22", f"10.1.{number >> 8}.{number & 255}:22"] for number in range(5000)
     }
     with (
-        be_only_apply(Claim("ours", fleet), state),
+        lock_machines(Claim("ours", fleet), state),
         pytest.raises(LockedError, match="last is being applied"),
-        be_only_apply(Claim("ours", {"last": ["10.1.19.135:22"]}), state),
+        lock_machines(Claim("ours", {"last": ["10.1.19.135:22"]}), state),
     ):
         pytest.fail("both have the machine")
 
@@ -133,8 +133,8 @@ def test_a_fleet_of_thousands_is_kept_apart_as_well(state: dict[str, str]) -> No
 def test_a_state_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "grapnel").write_text("in the way")
     with (
-        pytest.raises(LockedError, match=r"applies cannot be kept apart in .*: not a directory"),
-        be_only_apply(Claim("ours", {}), {"XDG_STATE_HOME": str(tmp_path)}),
+        pytest.raises(LockedError, match=r"the locks of applies in .*: not a directory"),
+        lock_machines(Claim("ours", {}), {"XDG_STATE_HOME": str(tmp_path)}),
     ):
         pytest.fail("there is no lock")
 

@@ -40,10 +40,10 @@ def apply(fleet: FakeFleet, cluster: FakeCluster, *, check: bool = False) -> int
 
 PLAN = f"""\
 rollout (cluster test): 1 at a time, at most 1 of 3 nodes out
- 1.  n1  {NEW}  evicts shop/web-1, shop/alone (nothing starts it again)
- 2.  n3  {NEW}  no pod has a GPU of it
+ 1.  n1  {NEW}  evicts shop/web-1, shop/alone (nothing restarts it)
+ 2.  n3  {NEW}  no pod has one of its GPUs
 
-RuntimeClass nvidia is created on cluster test"""
+RuntimeClass nvidia will be created on cluster test"""
 
 
 def test_plan_shows_who_goes_out_of_service_in_which_order_and_whose_work(
@@ -106,7 +106,7 @@ def test_a_failed_node_is_told_with_what_to_do_next(
     assert apply(fleet, cluster) == 1
     output = " ".join(capsys.readouterr().out.split())
     assert "n1 failed, stays out of service: 3 of 4 GPUs answer" in output
-    assert "n1 stays out of service: repair what is said above, then `grapnel apply` goes on" in output
+    assert "n1 stays out of service: fix what is reported above, then run `grapnel apply` again" in output
     assert "waiting" in output
     assert "stopped: n1 failed in verify" in output
     assert fleet.nodes["n3"].packages == []
@@ -127,7 +127,7 @@ def test_a_node_that_is_in_no_cluster_is_refused_and_the_others_go_on(
     cluster.nodes["n3"].problem = "n3 is not a node of cluster test"
     assert apply(fleet, cluster) == 1
     output = " ".join(capsys.readouterr().out.split())
-    assert "refused: it has to be drained first and cannot be: n3 is not a node of cluster test" in output
+    assert "refused: it has to be drained first, but cannot be: n3 is not a node of cluster test" in output
     assert fleet.applied() == ["n1"]
 
 
@@ -154,7 +154,7 @@ def test_a_plan_that_another_apply_overtook_is_not_carried_out(fleet: FakeFleet,
             cluster.nodes["n3"].record = record(Phase.DONE)
 
     cluster.on_observe = overtake
-    with pytest.raises(GrapnelError, match="n3 was moved by another apply"):
+    with pytest.raises(GrapnelError, match="another apply changed the state of n3"):
         apply(fleet, cluster)
     assert fleet.applied() == []
 
@@ -179,7 +179,7 @@ def test_a_runtime_class_alone_is_something_to_do(cluster: FakeCluster, capsys: 
     cluster.classes = []
     fleet = FakeFleet({name: FakeNode(["driver"]) for name in cluster.nodes})
     assert apply(fleet, cluster) == 0
-    assert "RuntimeClass nvidia is created on cluster test" in capsys.readouterr().out
+    assert "RuntimeClass nvidia will be created on cluster test" in capsys.readouterr().out
     assert cluster.classes == ["nvidia"]
 
 

@@ -101,7 +101,7 @@ def arguments(verb: object, *words: str) -> argparse.Namespace:
 def test_apply_without_a_terminal_needs_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/null").open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        with pytest.raises(UsageError, match="nobody to ask"):
+        with pytest.raises(UsageError, match="standard input is not a terminal"):
             apply_verb.run(arguments(apply_verb))
 
 

@@ -117,7 +117,7 @@ def test_a_proxy_that_answers_in_its_place_is_suspected(code: int) -> None:
     page = Answer(code=code, body=b"<html>please log in</html>", headers={})
 
     with pytest.raises(
-        RefusedError, match=r"does not answer as a Kubernetes API server does|answers 404: without a reason"
+        RefusedError, match=r"does not answer as a Kubernetes API server does|answers 404: no reason given"
     ):
         api_of(ScriptedServer(page)).call(GET, Node)
 

@@ -63,7 +63,7 @@ def test_then_the_one_at_home_and_then_none(tmp_path: Path) -> None:
 def test_what_was_named_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match=f"kubeconfig {tmp_path} is not a file"):
         find_kubeconfig(tmp_path, {})
-    with pytest.raises(KubeconfigError, match="KUBECONFIG names /nowhere, which is not there"):
+    with pytest.raises(KubeconfigError, match="KUBECONFIG names /nowhere, which does not exist"):
         find_kubeconfig(None, {"KUBECONFIG": "/nowhere"})
 
 
@@ -126,22 +126,22 @@ def test_neither_the_text_nor_the_name_of_it_shows_a_secret(tmp_path: Path) -> N
             config("a") | {"clusters": None}, None, "context a of {path} has no cluster with a server", id="no cluster"
         ),
         pytest.param(
-            config("a") | {"users": []}, None, "context a of {path} names user a, who is not there", id="no user"
+            config("a") | {"users": []}, None, "context a of {path} names user a, who does not exist", id="no user"
         ),
         pytest.param(f"a: b\ntoken: {SECRET}: {SECRET}\n", None, "kubeconfig {path}:2 is not YAML", id="not YAML"),
         pytest.param(
-            f"token {SECRET}", None, "kubeconfig {path} is not one: expected `object`, got `str`", id="a word"
+            f"token {SECRET}", None, "kubeconfig {path} is malformed: expected `object`, got `str`", id="a word"
         ),
         pytest.param(
             config("a") | {"users": [SECRET]},
             None,
-            "kubeconfig {path} is not one: expected `object`, got `str` - at `$.users[0]`",
+            "kubeconfig {path} is malformed: expected `object`, got `str` - at `$.users[0]`",
             id="a user that is a word",
         ),
         pytest.param(
             config("a") | {"contexts": {"a": 1}},
             None,
-            "kubeconfig {path} is not one: expected `array | null`, got `object` - at `$.contexts`",
+            "kubeconfig {path} is malformed: expected `array | null`, got `object` - at `$.contexts`",
             id="contexts that are no list",
         ),
     ],

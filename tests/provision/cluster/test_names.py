@@ -99,31 +99,31 @@ def test_a_machine_is_found(name: str, known: Machine, expected: str) -> None:
         pytest.param(
             "n1",
             machine(hostname="n2"),
-            "n1 seems to be node n1 of cluster x, and calls itself n2",
+            "n1 seems to be node n1 of cluster x, but calls itself n2",
             id="by name, with another node's hostname",
         ),
         pytest.param(
             "n1",
             machine("172.16.0.1", machine_id=ID2),
-            f"n1 seems to be node n1 of cluster x, and has machine id {ID2}, not {ID1}",
+            f"n1 seems to be node n1 of cluster x, but has machine id {ID2}, not {ID1}",
             id="by name, with another machine id",
         ),
         pytest.param(
             "seven",
             machine("10.0.0.7", machine_id=ID2),
-            f"seven seems to be node gpu-07 of cluster x, and has machine id {ID2}, not {ID7}",
+            f"seven seems to be node gpu-07 of cluster x, but has machine id {ID2}, not {ID7}",
             id="by address, with another machine id",
         ),
         pytest.param(
             "seven",
             machine("10.0.0.7", hostname="n2", machine_id=ID7),
-            "seven seems to be node gpu-07 of cluster x, and calls itself n2",
+            "seven seems to be node gpu-07 of cluster x, but calls itself n2",
             id="by address, with another's hostname",
         ),
         pytest.param(
             "one",
             machine("10.0.1.1", machine_id="c" * 32),
-            "one seems to be node clone-a of cluster x, and has the machine id of nodes clone-a, clone-b",
+            "one seems to be node clone-a of cluster x, but has the machine id of nodes clone-a, clone-b",
             id="by address, with a machine id that two nodes have",
         ),
         pytest.param(

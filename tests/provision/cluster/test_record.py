@@ -29,7 +29,7 @@ WORDS = {
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
-    "time-at-the-end-of-all-days": "9999-12-31 is not a day of an upgrade",
+    "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
     "time-without-zone": "expected `datetime` with a timezone component - at `$.began`",
     "without-schema": "object missing required field `schema`",

@@ -98,10 +98,10 @@ def test_a_value_out_of_bounds_is_named_by_its_path(changed: Callable[[], Docume
         pytest.param(b'{"z":NaN}', "", id="not a number"),
         pytest.param(b'{"z":1e999}', "", id="infinite"),
         pytest.param(b'{"z":' + b"9" * 5000 + b"}", "", id="5,000 digits"),
-        pytest.param(b"[" + b" " * MAX_BYTES + b"]", "at most 4,194,304 are read", id="large"),
+        pytest.param(b"[" + b" " * MAX_BYTES + b"]", "more than the limit of 4,194,304", id="large"),
         pytest.param(b"\xef\xbb\xbf{}", "", id="a byte order mark"),
-        pytest.param({"schema": float("nan")}, "not a document of JSON", id="parsed elsewhere, not a number"),
-        pytest.param({"schema": object()}, "not a document of JSON", id="parsed elsewhere, an object"),
+        pytest.param({"schema": float("nan")}, "not a JSON document", id="parsed elsewhere, not a number"),
+        pytest.param({"schema": object()}, "not a JSON document", id="parsed elsewhere, an object"),
     ],
 )
 def test_what_is_no_document_is_an_error_of_that_node(data: bytes | Document, reason: str) -> None:

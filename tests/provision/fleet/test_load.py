@@ -67,7 +67,10 @@ def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> Non
     assert [node.name for node in load_folder(folder, limit="canary").nodes] == ["n2"]
     with pytest.raises(InventoryError) as caught:
         load_folder(folder, limit="n1,canry")
-    assert (caught.value.message, caught.value.hint) == ("no host matches 'canry' of --limit", "did you mean canary?")
+    assert (caught.value.message, caught.value.hint) == (
+        "no host matches --limit 'canry'",
+        "did you mean canary?",
+    )
 
 
 def test_a_broken_variable_file_is_named_with_its_line(folder: Path) -> None:
@@ -151,7 +154,7 @@ def test_rules_are_judged_on_what_the_levels_add_up_to(tmp_path: Path) -> None:
     assert (
         words(caught, tmp_path)
         == """\
-grapnel.yaml:3:1: error: spec.runtime.entitlement: no kubelet drives podman
+grapnel.yaml:3:1: error: spec.runtime.entitlement: podman does not work with a kubelet
     3 | spec:
       | ^^^^
       = nodes: n1

@@ -83,6 +83,43 @@ def test_drift_is_put_right_with_no_more_than_it_needs(
     assert steps(plan(edit_file(configured(), path, content), STACK).items) == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        pytest.param("/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", None, id="CRI-O's own folder"),
+        pytest.param("/etc/containers/oci/hooks.d/gpu.json", None, id="the folder that our drop-in adds"),
+        pytest.param("/opt/hooks/gpu.json", ["/opt/hooks"], id="a folder that the configuration names"),
+    ],
+)
+@pytest.mark.parametrize("before", ["bare", "configured"])
+def test_a_leftover_hook_file_of_nvidias_is_a_problem_with_its_remedy(
+    before: str, path: str, named: list[str] | None
+) -> None:
+    facts = bare() if before == "bare" else configured()
+    if named:
+        facts = edit_file(facts, "/etc/crio/crio.conf", f"[crio.runtime]\nhooks_dir = {named}\n")
+
+    result = plan(edit_file(facts, path, '{"hook": {"path": "/usr/bin/nvidia-container-runtime-hook"}}'), STACK)
+
+    (problem,) = result.problems
+    assert problem.code == "engine-config"
+    assert problem.message.startswith(f"{path}: starts NVIDIA's hook for containers of CRI-O")
+    assert problem.hint.startswith("remove it")
+    assert result.roles.runtime is None
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("/opt/hooks/gpu.json", '{"hook": {"path": "/x/nvidia"}}', id="a folder that is not read"),
+        pytest.param("/usr/share/containers/oci/hooks.d/a.json", '{"hook": {"path": "/x/other"}}', id="another hook"),
+        pytest.param(HOOK_FILE_PATH, '{"hook": {"path": "/x/nvidia"}}', id="our own, which is put right"),
+    ],
+)
+def test_any_other_hook_file_is_no_problem(path: str, text: str) -> None:
+    assert not plan(edit_file(configured(), path, text), STACK).problems
+
+
 def test_a_layout_of_our_own_file_is_written_without_a_restart() -> None:
     facts = configured()
     text = facts.content(DROP_IN_PATH)
@@ -96,7 +133,7 @@ def test_crios_own_complaint_stands_in_the_way_once_nothing_of_ours_could_be_the
 
     (problem,) = plan(facts, STACK).problems
 
-    assert (problem.code, problem.hint) == ("engine-config", "put it right, then plan again; to see it: crio config")
+    assert (problem.code, problem.hint) == ("engine-config", "fix it, then plan again; to see it: crio config")
     assert problem.message == "crio on n1 refuses its configuration: level=fatal"
     assert not plan(bare(config_error="level=fatal"), STACK).problems
 

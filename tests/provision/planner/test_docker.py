@@ -120,6 +120,18 @@ def test_a_node_without_docker_gets_the_distributions_first() -> None:
     assert steps(plan(facts, DOCKER).items) == [("write", MAIN_PATH), ("reload", UNIT)]
 
 
+@pytest.mark.parametrize("folder", ["/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"])
+def test_a_leftover_hook_file_of_nvidias_is_a_problem_for_podman(folder: str) -> None:
+    facts = make_facts(engines={"podman": Engine(binary="/usr/bin/podman", version="5.4.2")})
+    path = f"{folder}/oci-nvidia-hook.json"
+    text = '{"hook": {"path": "/usr/bin/nvidia-container-runtime-hook"}}'
+
+    (problem,) = plan(edit_file(facts, path, text), PODMAN).problems
+
+    assert problem.message.startswith(f"{path}: starts NVIDIA's hook for containers of Podman")
+    assert plan(edit_file(configured(), path, text), DOCKER).is_empty  # Docker reads no hook files
+
+
 def test_podman_needs_two_files_and_no_service() -> None:
     facts = make_facts(engines={"podman": Engine(binary="/usr/bin/podman", version="5.4.2")})
 

@@ -40,7 +40,7 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
     "a hold that was taken off": (
         lambda facts: edit_package(facts, "libcuda1", hold=False),
         [("hold", "driver packages")],
-        "libcuda1: would be moved by any upgrade of the system",
+        "libcuda1: not held: any system upgrade would change them",
         Disruption.NONE,
     ),
     "a pin that was edited": (
@@ -52,13 +52,13 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
     "a pin that was removed": (
         lambda facts: edit_file(facts, PIN_PATH, None),
         [("write", PIN_PATH)],
-        "nothing keeps apt at driver 550.163.01-2",
+        "nothing pins the driver to 550.163.01-2",
         Disruption.NONE,
     ),
     "a pin for another driver": (
         lambda facts: edit_file(facts, PIN_PATH, "Package: src:nvidia-graphics-drivers\nPin: version 1\n"),
         [("write", PIN_PATH)],
-        "the pin is for another driver",
+        "the pin is for another driver version",
         Disruption.NONE,
     ),
     "a package that is half configured": (
@@ -70,13 +70,13 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
     "an interrupted dpkg": (
         lambda facts: edit_package_manager(facts, interrupted=True),
         [("repair", "dpkg")],
-        "dpkg was interrupted and has to be finished before anything else is installed",
+        "dpkg was interrupted and has to finish before anything else is installed",
         Disruption.NONE,
     ),
     "a daemon that was disabled": (
         lambda facts: edit_service(facts, "grapnel-node.service", enabled="disabled", active="inactive"),
         [("enable", "grapnel-node.service")],
-        "grapnel-node.service is not enabled: it would not start with the machine",
+        "grapnel-node.service is not enabled: it would not start at boot",
         Disruption.NONE,
     ),
     "a daemon that failed": (
@@ -154,13 +154,13 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
     "an engine restart that was cut off": (
         lambda facts: edit_file(facts, "/run/grapnel/restart/containerd.service", ""),
         [("restart", "containerd.service")],
-        "an earlier apply changed its configuration and was stopped before the restart",
+        "an earlier apply changed its configuration and was interrupted before the restart",
         Disruption.RESTART_RUNTIME,
     ),
     "a daemon restart that was cut off": (
         lambda facts: edit_file(facts, "/run/grapnel/restart/grapnel-node.service", ""),
         [("restart", "grapnel-node.service")],
-        "an earlier apply changed what the daemon reads and was stopped before the restart",
+        "an earlier apply changed what the daemon reads and was interrupted before the restart",
         Disruption.NONE,
     ),
 }

@@ -129,7 +129,7 @@ WRONG = {
     "lost at the next start": (
         NEW,
         OLD,
-        "n1 has 535.309.01 on disk, which the next start of the machine would load, and 550.163.01 loaded",
+        "n1 has 535.309.01 on disk, which the next boot would load, and 550.163.01 loaded",
     ),
 }
 
@@ -144,7 +144,7 @@ def test_a_node_that_would_end_with_two_versions_is_refused_as_a_whole(
     assert [(each.code, each.message) for each in result.problems] == [
         ("module-not-on-disk", f"driver 550.163.01 needs kernel module 550.163.01: {found}")
     ]
-    assert "put 550.163.01 on the node's disk for kernel 6.12.107+deb13-amd64 first" in result.problems[0].hint
+    assert "install 550.163.01 for kernel 6.12.107+deb13-amd64 first" in result.problems[0].hint
     assert "or declare driver.version: 535.309.01" in result.problems[0].hint
     assert result.items == ()
     assert result.roles.driver is None

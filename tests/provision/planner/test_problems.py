@@ -47,7 +47,7 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         lambda facts: replace(facts, node=replace(facts.node, architecture="aarch64")),
         {},
         "unsupported-os",
-        "n1 is a machine of architecture aarch64, which is not supported yet",
+        "n1 has architecture aarch64, which is not supported yet",
     ),
     "a kernel module": (
         lambda facts: facts,
@@ -117,7 +117,7 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         lambda facts: facts,
         {"runtime": {"engine": "crio"}},
         "engine-missing",
-        "n1 has no crio, and no package of debian brings it",
+        "n1 has no crio, and debian has no package of it",
     ),
     "no package of the engine": (
         lambda facts: replace(
@@ -170,7 +170,7 @@ ENGINE_PROBLEMS: dict[str, tuple[Change, str, str]] = {
     "a main file that is too large": (
         lambda facts: edit_file_state(facts, MAIN_PATH, content=None),
         "engine-config",
-        f"{MAIN_PATH} is not text of a reasonable size",
+        f"{MAIN_PATH} is not text, or is too large",
     ),
     "an engine without a service": (
         lambda facts: replace(facts, services={"containerd.service": Service()}),

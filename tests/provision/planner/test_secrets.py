@@ -152,7 +152,7 @@ def test_no_message_quotes_a_secret_file(broken: str) -> None:
 
 PROBLEMS = {
     "an invalid mode": ({MAIN_PATH: {"mode": "rwx"}}, f"{MAIN_PATH} has mode rwx, which is not four octal digits"),
-    "a drop-in that is no text": ({SITE: {"content": None}}, f"{SITE} is not text of a reasonable size"),
+    "a drop-in that is no text": ({SITE: {"content": None}}, f"{SITE} is not text, or is too large"),
 }
 
 

@@ -52,6 +52,24 @@ def test_a_main_file_that_cannot_be_edited_is_refused_with_what_to_add() -> None
             render(f"version = 2\n{head}", "")
 
 
+@pytest.mark.parametrize(
+    ("engine", "command"),
+    [
+        pytest.param("1.6.20", "containerd config dump", id="1.6"),
+        pytest.param("1.7.24", "containerd config dump", id="1.7"),
+        pytest.param("2.2.1", "containerd --config FILE config migrate", id="2.2"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("main", "site"), [("", "x = 1"), ('version = 2\nimports = ["conf.d/*.toml"]\n', f"version = 3\n{CRI}]\n")]
+)
+def test_a_hint_names_a_command_that_this_containerd_has(engine: str, command: str, main: str, site: str) -> None:
+    with pytest.raises(EngineConfigError) as raised:
+        render(main or "root = '/x'\n", site, engine=engine)
+
+    assert raised.value.hint.endswith(f": {command}")
+
+
 @pytest.mark.parametrize(("main", "site"), [(2, 3), (3, 2), (4, 3)])
 def test_settings_of_plugins_in_two_versions_are_refused(main: int, site: int) -> None:
     importing = f'version = {main}\nimports = ["conf.d/*.toml"]\n'
@@ -73,7 +91,10 @@ def test_a_drop_in_that_the_engine_does_not_read_stays_out_of_force() -> None:
 def test_what_an_imported_file_imports_is_read_too() -> None:
     main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
 
-    with pytest.raises(EngineConfigError, match=f"{SITE} imports /opt/more.toml, which may hold CRI settings"):
+    with pytest.raises(
+        EngineConfigError,
+        match=f"{SITE} imports /opt/more.toml, which grapnel does not read and which may hold CRI settings",
+    ):
         render(main, 'imports = ["/opt/more.toml"]\n')
 
 

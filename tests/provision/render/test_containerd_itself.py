@@ -12,6 +12,7 @@ import pytest
 from lab.cri.engine import packages, unpack
 from provision.render.base_spec import base_spec
 from provision.render.containerd import BASE_SPEC_PATH, render_containerd
+from provision.render.errors import EngineConfigError
 from tests.provision.samples import DEBIAN_CONFIG
 
 if TYPE_CHECKING:
@@ -89,6 +90,20 @@ def test_only_the_handler_is_new(main: str, programs: Path, tmp_path: Path) -> N
     assert after == before
     assert runtimes_after["runc"]["runtime_type"] == runtimes_before["runc"]["runtime_type"]
     assert runtimes_after["runc"]["options"] == runtimes_before["runc"]["options"]
+
+
+def test_the_command_of_a_hint_prints_an_older_file_in_the_version_that_it_says(programs: Path, tmp_path: Path) -> None:
+    old = '[plugins.cri.containerd.runtimes.site]\nruntime_type = "io.containerd.runc.v2"\n'
+    (tmp_path / "config.toml").write_text(old)
+    with pytest.raises(EngineConfigError) as raised:
+        render_containerd(main=old, drop_ins={}, handler="nvidia", engine_version=engine_version(programs))
+    assert "bring it to version 2, " in raised.value.hint
+    command = raised.value.hint.rpartition(": containerd ")[2].split()
+
+    printed = tomllib.loads(output_of(programs / "containerd", "--config", tmp_path / "config.toml", *command))
+
+    assert printed["version"] == 2
+    assert "site" in printed["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
 
 
 def test_the_base_specification_hides_and_mounts_what_the_engine_s_own_does(programs: Path) -> None:

@@ -141,14 +141,14 @@ def test_what_was_rendered_before_is_no_reason_against_itself() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a version that cannot tell the hook": (
         {"engine": "1.31.9"},
-        "CRI-O 1.31.9 cannot tell the hook which pods are of",
+        "CRI-O 1.31.9 cannot tell the hook which pods use",
     ),
     "no version": ({"engine": ""}, "CRI-O of an unknown version cannot tell"),
     "a main file that is no TOML": ({"main": "["}, f"{MAIN_PATH}: "),
     "a drop-in that is no TOML": ({"_10_site": "x ="}, f"{DROP_IN_FOLDER}/10-site.conf: "),
     "a handler of that name": (
         {"_50_gpu": "[crio.runtime.runtimes.nvidia]\n"},
-        f"'nvidia' is in {DROP_IN_FOLDER}/50-gpu.conf already",
+        f"'nvidia' is already in {DROP_IN_FOLDER}/50-gpu.conf",
     ),
     "a later file with other folders": (
         {"_99_z": 'crio.runtime.hooks_dir = ["/a"]'},

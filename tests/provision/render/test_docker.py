@@ -69,7 +69,7 @@ def test_a_second_rendering_changes_no_byte(version: str) -> None:
         pytest.param("{", "daemon.json: not JSON: expecting property name", id="half a file"),
         pytest.param("[]", "is not a JSON object", id="a list"),
         pytest.param('{"runtimes": []}', "daemon.json: runtimes is a list, not an object", id="a list of runtimes"),
-        pytest.param('{"runtimes": {"nvidia": {"path": "/x"}}}', "was not made by grapnel", id="another runtime"),
+        pytest.param('{"runtimes": {"nvidia": {"path": "/x"}}}', "grapnel did not create it", id="another runtime"),
         pytest.param('{"runtimes": {"nvidia": "runc"}}', "runtimes.nvidia is a string, not an object", id="no entry"),
     ],
 )

@@ -39,7 +39,7 @@ def render_docker(main: str) -> str:
 
 CONTAINERD_ODD = {
     "imports = 5": "imports is a number, not a list of strings",
-    "imports = [5]": "imports has something else than strings in it",
+    "imports = [5]": "imports holds values that are not strings",
     'imports = "x"': "imports is a string, not a list of strings",
     "plugins = 1": "plugins is a number, not a table",
     "version = [2]": "version is a list, not a whole number",
@@ -83,7 +83,7 @@ CRIO_ODD = {
     "crio = 1": "crio is a number, not a table",
     "crio.runtime = []": "crio.runtime is a list, not a table",
     "crio.runtime.hooks_dir = 5": "crio.runtime.hooks_dir is a number, not a list of strings",
-    "crio.runtime.hooks_dir = [[]]": "crio.runtime.hooks_dir has something else than strings in it",
+    "crio.runtime.hooks_dir = [[]]": "crio.runtime.hooks_dir holds values that are not strings",
     "crio.runtime.default_runtime = []": "crio.runtime.default_runtime is a list, not a string",
     "crio.runtime.runtimes = 1": "crio.runtime.runtimes is a number, not a table",
     "crio.runtime.runtimes.crun = 1": "crio.runtime.runtimes.crun is a number, not a table",
@@ -111,7 +111,7 @@ DOCKER_ODD = {
     '{"features": []}': "features is a list, not an object",
     "[" * 100_000: "",
     '{"a": ' + "[" * 50 + "]" * 50 + "}": "nested more than 32 levels deep",
-    '{"a": NaN}': "not JSON: naN and infinity are no JSON",
+    '{"a": NaN}': "not JSON: it holds NaN or infinity",
     '{"a": 1e999}': "not JSON: a number is too large",
     '{"a": ' + "9" * 5000 + "}": "not JSON: exceeds the limit",
 }

@@ -80,7 +80,7 @@ def test_containerds_handler_inherits_the_plain_runtime_beside_another(program: 
 
 
 def test_a_wrapper_of_an_unknown_name_is_nothing_to_inherit_for_containerd() -> None:
-    with pytest.raises(EngineConfigError, match="the runtime 'default' runs /opt/site/wrap, which may give devices"):
+    with pytest.raises(EngineConfigError, match="the runtime 'default' runs /opt/site/wrap, which may inject devices"):
         of_containerd("/opt/site/wrap")
 
 

@@ -68,7 +68,7 @@ n1, n2                                                6 changes, restart-runtime
     install    libcuda1               550.163.01-2
     upgrade    nvidia-alternative     535.261.03-1 → 550.163.01-2
   runtime: no hook
-    release    /usr/lib/grapnel/hook  3f3f3f3f3f3f
+    deploy     /usr/lib/grapnel/hook  3f3f3f3f3f3f
   runtime: handler nvidia is not configured
     write      /etc/containerd/conf.d/99-nvidia.toml    after installation
     restart    containerd.service                       restart-runtime
@@ -92,8 +92,8 @@ n1                                                                     1 problem
 n2                                                               1 change, drain
   driver: declared
     install    libcuda1  1  drain
-  refused: it has to be drained first and cannot be: n2 is not a node of cluster
-  test
+  refused: it has to be drained first, but cannot be: n2 is not a node of
+  cluster test
 
 n3  unreachable: no route to host
 n4  failed in 'gather facts': apt is locked
@@ -111,7 +111,7 @@ def test_what_stands_in_the_way_is_told() -> None:
         "n3": Failure(Status.UNREACHABLE, "no route to host"),
         "n4": Failure(Status.FAILED, "apt is locked", "gather facts"),
     }
-    lost = "it has to be drained first and cannot be: n2 is not a node of cluster test"
+    lost = "it has to be drained first, but cannot be: n2 is not a node of cluster test"
     assert shown(answers, refused={"n2": Failure(Status.REFUSED, lost)}) == OBSTACLES
 
 

@@ -26,7 +26,7 @@ STORY: list[RolloutProgress] = [
     NodeWaits("n3", "waits for n1: cordon"),
     PhaseEntered("n1", Phase.DRAIN),
     NodeWaits("n2", "waits for n1: drain"),
-    NodeWaits("n1", "pod shop/web-1 (budget web) still there", is_out=True),
+    NodeWaits("n1", "pod shop/web-1 (budget web) still on the node", is_out=True),
     PhaseEntered("n1", Phase.SWAP),
     NodeTask(TaskStarted("n1", "install the packages", "grapnel.node.driver"), gathering=False),
 ]
@@ -54,7 +54,7 @@ LOG = """\
    6.0s n2  waits for n1: cordon
    8.0s n3  waits for n1: cordon
   10.0s n1  drain: pods with a GPU leave
-  12.0s n1  waits: pod shop/web-1 (budget web) still there
+  12.0s n1  waits: pod shop/web-1 (budget web) still on the node
   14.0s n1  swap: the driver is exchanged
   16.0s n1  failed, stays out of service: verify: 3 of 4 GPUs answer
   18.0s n2  stopped: n1 failed in verify
@@ -82,7 +82,7 @@ def test_a_terminal_shows_the_phase_and_who_waits_for_what() -> None:
     for progress in STORY[:7]:
         view(progress)
     first, second, third, footer = picture(view)
-    assert "n1 drain  waits: pod shop/web-1 (budget web) still there" in first
+    assert "n1 drain  waits: pod shop/web-1 (budget web) still on the node" in first
     assert first.endswith("2s, out for 8s")
     assert [" ".join(line.split()) for line in (second, third)] == ["n2 waits for n1: drain", "n3 waits for n1: cordon"]
     assert footer.startswith("0 of 3 done, 1 running, 2 waiting")
@@ -104,7 +104,7 @@ def test_a_large_fleet_that_waits_does_not_fill_the_terminal() -> None:
     for name in names:
         view(NodeWaits(name, "waits for n0: swap"))
     assert len(picture(view)) == 8
-    assert "and 94 more that wait" in picture(view)[-2]
+    assert "and 94 more waiting" in picture(view)[-2]
 
 
 RESULTS = """\
@@ -121,8 +121,8 @@ n3, n4: stopped: n2 failed in verify
 n2: output of 'check the driver'
   nvidia-smi
 
-n2 stays out of service: repair what is said above, then `grapnel apply` goes on
-there first
+n2 stays out of service: fix what is reported above, then run `grapnel apply`
+again: it begins there
 
 5 nodes: 1 unchanged, 1 converged, 2 waiting, 1 failed in 2m00s"""
 
@@ -150,20 +150,20 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        pytest.param(state("n1"), "no pod has a GPU of it", id="idle"),
+        pytest.param(state("n1"), "no pod has one of its GPUs", id="idle"),
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
-            "no pod has a GPU of it",
+            "no pod has one of its GPUs",
             id="a DaemonSet's pod stays",
         ),
-        pytest.param(state("n1", view("n1", record(Phase.SWAP))), "goes on from swap; ", id="unfinished"),
+        pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(
             state("n1", view("n1", record(Phase.FAILED, failed_in=Phase.VERIFY))),
-            "failed in verify, tried again; ",
+            "failed in verify, is retried; ",
             id="failed",
         ),
-        pytest.param(state("n1", view("n1", is_cordoned=True)), "is cordoned, stays so at the end; ", id="cordoned"),
+        pytest.param(state("n1", view("n1", is_cordoned=True)), "is cordoned, and stays so; ", id="cordoned"),
         pytest.param(state("n1", view("n1", is_ready=False)), "is not ready; ", id="not ready"),
     ],
 )

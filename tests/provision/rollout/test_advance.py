@@ -71,20 +71,20 @@ def test_a_step_of_another_phase_says_nothing_about_this_one() -> None:
 
 def test_pods_are_evicted_before_the_daemon_lets_go() -> None:
     stays, goes = pod("daemon", is_mirror_or_daemon=True), pod("web-1")
-    assert move(Phase.DRAIN, gpu_pods=(stays, goes)) == (Evict("n1", (goes,)), "pod shop/web-1 still there")
+    assert move(Phase.DRAIN, gpu_pods=(stays, goes)) == (Evict("n1", (goes,)), "pod shop/web-1 still on the node")
     action, _ = move(Phase.DRAIN, gpu_pods=(stays,))
     assert action.record.phase is Phase.RELEASE
 
 
 def test_terminating_pods_are_waited_for() -> None:
     action, held = move(Phase.DRAIN, gpu_pods=(pod("web-1", is_terminating=True),))
-    assert (action, held) == (None, "pod shop/web-1 (terminating) still there")
+    assert (action, held) == (None, "pod shop/web-1 (terminating) still on the node")
 
 
 def test_a_blocked_pod_is_tried_again_and_its_budget_is_named() -> None:
     action, held = move(Phase.DRAIN, gpu_pods=(pod("web-1"),), blocked={"uid-web-1": "budget web"})
     assert action == Evict("n1", (pod("web-1"),))
-    assert held == "pod shop/web-1 (budget web) still there"
+    assert held == "pod shop/web-1 (budget web) still on the node"
 
 
 def test_a_node_that_somebody_uncordoned_is_cordoned_before_pods_are_evicted() -> None:
@@ -111,7 +111,7 @@ def test_a_held_gpu_is_asked_for_again_after_a_while() -> None:
         pytest.param(
             Phase.DRAIN,
             {"gpu_pods": (pod("web-1"), pod("web-2")), "blocked": {"uid-web-2": "budget web"}},
-            "after 5 minutes: pod shop/web-1, pod shop/web-2 (budget web) still there",
+            "after 5 minutes: pod shop/web-1, pod shop/web-2 (budget web) still on the node",
             id="pods that stay",
         ),
         pytest.param(

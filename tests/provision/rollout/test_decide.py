@@ -132,7 +132,7 @@ def test_nothing_begins_in_the_moment_in_which_a_node_fails() -> None:
 def test_an_unfinished_node_that_cannot_be_asked_stops_the_rollout() -> None:
     stuck = state("n1", view("n1", record(Phase.SWAP)), obstacle="no route to host")
     decision = at(stuck, state("n2"))
-    assert decision.stop == "n1 is out of service in swap and cannot go on: no route to host"
+    assert decision.stop == "n1 is out of service in swap and cannot continue: no route to host"
     assert (decision.actions, decision.is_over) == ((), True)
     assert decision.waiting == {"n1": "no route to host", "n2": f"stopped: {decision.stop}"}
 
@@ -158,7 +158,7 @@ def test_a_date_to_come_holds_nobody_up() -> None:
 def test_what_soaks_has_to_stay_healthy() -> None:
     sick = done("n1", since=NOW - MINUTE, is_ready=False)
     decision = at(sick, state("n2"), soak=5 * MINUTE, still_since=NOW - STILL)
-    assert (decision.stop, decision.is_over) == ("n1 is not ready since it was changed", True)
+    assert (decision.stop, decision.is_over) == ("n1 has not been ready since it was changed", True)
 
 
 def test_nothing_is_left_to_do_after_the_last_node_even_if_it_soaks() -> None:

@@ -93,7 +93,7 @@ def test_budgets_are_respected_and_named() -> None:
     assert statuses(results) == ["failed", "waiting"]
     assert cluster.evicted == ["n1-a"]
     assert results["n1"].failure is not None
-    message = "after 5 minutes: pod shop/n1-b (budget web allows no more) still there"
+    message = "after 5 minutes: pod shop/n1-b (budget web allows no more) still on the node"
     assert results["n1"].failure.message == message
 
 
@@ -164,9 +164,9 @@ def test_cancel_ends_the_running_step_and_keeps_the_record() -> None:
     results = Rollout(cluster, steps=FakeSteps(cluster, meet=interrupt)).run()
     assert statuses(results) == ["canceled", "canceled"]
     assert results["n1"].failure is not None
-    assert results["n1"].failure.message == "in swap: `grapnel apply` goes on from there"
+    assert results["n1"].failure.message == "in swap: `grapnel apply` continues from there"
     assert results["n2"].failure is not None
-    assert results["n2"].failure.message == "not begun"
+    assert results["n2"].failure.message == "not started"
     assert cluster.nodes["n1"].record is not None
     assert cluster.nodes["n1"].record.phase is Phase.SWAP
     assert statuses(Rollout(cluster).run()) == ["converged", "converged"]
@@ -242,7 +242,7 @@ def test_a_bug_in_a_step_fails_its_node_and_ends_no_other(bug: type[Exception]) 
     assert statuses(results) == ["converged", "failed", "converged"]
     failed = results["n2"].failure
     assert failed is not None
-    assert failed.message.startswith(f"a bug while carrying out swap on n2: {bug.__name__}: it broke")
+    assert failed.message.startswith(f"a bug while running swap on n2: {bug.__name__}: it broke")
     assert failed.message.endswith("run it again with --debug and report what it prints")
     assert not rollout.cancel.is_set()
 

@@ -66,7 +66,7 @@ def test_swap_looks_once_more_whether_the_gpus_are_free() -> None:
     node = FakeNode(holders=[{"pid": 7, "command": "train"}])
     outcome = run_step(node, Phase.SWAP)
     assert outcome.failure is not None
-    assert outcome.failure.message == "to install driver needs the GPUs to be free, and they are held by train (7)"
+    assert outcome.failure.message == "to install driver, the GPUs have to be free, but GPUs are held by train (7)"
     assert node.packages == []
 
 

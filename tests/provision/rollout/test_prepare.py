@@ -62,7 +62,7 @@ def test_a_node_that_is_in_no_cluster_is_not_drained() -> None:
     assert prepared.refusals == {
         "n1": Failure(
             Status.REFUSED,
-            "it has to be drained first and cannot be: n1 is not a node of cluster test (`--no-cluster`)",
+            "it has to be drained first, but cannot be: n1 is not a node of cluster test (`--no-cluster`)",
         )
     }
     assert (prepared.in_place, prepared.rollout, prepared.states) == (("n2",), (), ())

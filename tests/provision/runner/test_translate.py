@@ -116,7 +116,7 @@ def test_a_second_answer_is_a_failure_of_its_node() -> None:
     assert isinstance(first, TaskDone)
     assert isinstance(second, TaskDone)
     assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.FAILED)
-    assert "does not run on it" in second.message
+    assert "that it was not running" in second.message
     assert second.values == {}
 
 

@@ -1,38 +1,27 @@
-"""What the runtime's command line tells of a container whose bundle the state calls ``/``."""
+"""What the runtime's command line tells: the bundle, where the state calls it ``/``, and that it restores."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.bundle import State
-from runtime_hook.engines.runtimecall import check_root, read_runtime_call, with_bundle
 from runtime_hook.errors import StateError
-from tests.runtime_hook.containers import HOOK, REPOSITORY
+from runtime_hook.runtimecall import find_bundle, is_restore, read_runtime_call
+from tests.runtime_hook.containers import HOOK, REPOSITORY, as_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-STATE = State("c1", 7, "/", "rootfs")
 CONMON = "/usr/bin/crun --systemd-cgroup --root=/run/crun create --bundle /run/b --pid-file /run/b/pidfile c1"
 
 
-def as_runtime(folder: Path, words: list[str], child: list[str], stdin: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run a program below a shell that has a runtime's command line: its verb is the script that the shell runs."""
-    (folder / words[1]).write_text(f"{shlex.join(child)}\nexit $?\n")
-    with_words = [sys.executable, "-c", f"import os; os.execv('/bin/bash', {words!r})"]
-    return subprocess.run(with_words, cwd=folder, input=stdin.encode(), capture_output=True, check=False)
-
-
 def test_conmon_calls_crun_with_the_bundle() -> None:
-    assert with_bundle(STATE, tuple(CONMON.split())) == State("c1", 7, "/run/b", "rootfs")
+    assert find_bundle(tuple(CONMON.split()), "c1") == "/run/b"
 
 
 @pytest.mark.parametrize(
@@ -51,22 +40,25 @@ def test_conmon_calls_crun_with_the_bundle() -> None:
 )
 def test_a_call_that_does_not_tell_refuses(line: str) -> None:
     with pytest.raises(StateError, match="names no bundle but /"):
-        with_bundle(STATE, tuple(line.split()))
+        find_bundle(tuple(line.split()), "c1")
 
 
-def test_a_configuration_about_another_root_is_refused() -> None:
-    found = State("c1", 7, "/run/b", "/var/lib/merged")
-    check_root(found, "/var/lib/merged")
-    check_root(State("c1", 7, "/run/b", "rootfs"), "/run/b/rootfs")
-    with pytest.raises(StateError, match="is about the root /run/b/rootfs"):
-        check_root(found, "/run/b/rootfs")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("runc --root /r restore --image-path /i --bundle /b c1", True, id="a restore"),
+        pytest.param("runc --of-2030 restore --bundle /b c1", True, id="behind a flag that nobody knows"),
+        pytest.param(CONMON, False, id="a creation"),
+        pytest.param("runc --root /run/restore create c1", False, id="a folder of that name"),
+    ],
+)
+def test_a_restore_is_told_from_a_creation(line: str, expected: bool) -> None:  # noqa: FBT001 - a table's column
+    assert is_restore(tuple(line.split())) is expected
 
 
 def test_the_parents_command_line_is_read(tmp_path: Path) -> None:
     words = ["crun", "create", "--bundle", "/run/\u00f6 b", "", "c1"]
-    ask = (
-        "import json; from runtime_hook.engines.runtimecall import read_runtime_call as read; print(json.dumps(read()))"
-    )
+    ask = "import json; from runtime_hook.runtimecall import read_runtime_call as read; print(json.dumps(read()))"
     done = as_runtime(
         tmp_path, words, [sys.executable, "-c", f"import sys; sys.path[:0] = {[str(REPOSITORY)]!r}; {ask}"]
     )
@@ -86,11 +78,15 @@ def test_the_hosts_own_config_json_is_nobodys(configure: Callable[..., list[str]
     content = {"root": {"path": "rootfs"}, "process": {"env": []}, "linux": {}}
     (bundle / "config.json").write_text(json.dumps(content))
     state = json.dumps({"id": "c1", "pid": 1, "bundle": "/", "root": "rootfs"})
+    other = state.replace("rootfs", "/var/lib/merged")
     hook = ["/usr/bin/python3", "-IS", str(HOOK), "prestart", *configure()]
 
     told = as_runtime(tmp_path, ["crun", "create", "--bundle", str(bundle), "c1"], hook, state)
     untold = as_runtime(tmp_path, ["crun", "create", "--bundle", str(bundle), "c2"], hook, state)
+    about_another = as_runtime(tmp_path, ["crun", "create", "--bundle", str(bundle), "c1"], hook, other)
 
     assert (told.returncode, told.stderr) == (0, b"")
     assert untold.returncode == 1
     assert b"names no bundle but /" in untold.stderr
+    assert about_another.returncode == 1
+    assert b"is about the root" in about_another.stderr

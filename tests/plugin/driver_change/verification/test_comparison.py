@@ -88,6 +88,18 @@ HINT = "a reload or reboot forgets mig devices: run nvidia-mig-parted, or nvidia
             id="declared otherwise than before",
         ),
         pytest.param(
+            replace(NOBODY_KNOWS, mig={UUID: (MigDevice("1c.1g.5gb"), MigDevice("1g.5gb+me"))}),
+            (MigDevice("1g.5gb", 0, 1), MigDevice("1c.1g.5gb+me", 1, 1)),
+            (True, ""),
+            id="a compute instance of all slices is the whole instance",
+        ),
+        pytest.param(
+            replace(NOBODY_KNOWS, mig={UUID: (MigDevice("1c.3g.20gb"),)}),
+            (MigDevice("3g.20gb", 0, 4),),
+            (False, f"3g.20gb at 0:4, expected: 1c.3g.20gb; {HINT}"),
+            id="a compute instance of one slice of three is not",
+        ),
+        pytest.param(
             replace(NOBODY_KNOWS, mig={UUID: None}),
             HALVES,
             (False, f"3g.20gb at 0:4, 3g.20gb at 4:4, expected: mig is off; {HINT}"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, END_HEADERS, PADDED, ACK = 0x1, 0x4, 0x8, 0x1
+FRAME_SIZE_ERROR = 0x6
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"", length: int | None = None) -> bytes:
@@ -211,6 +212,13 @@ def test_a_header_list_that_is_too_long_ends_the_connection(served: Served) -> N
     long = bytes(encoder.encode([*REQUEST, ("a", "x" * 4000)])) + bytes(encoder.encode([("a", "x" * 4000)])) * 10
     received = exchange(served, HELLO + frame(HEADERS, END_HEADERS, 1, long))
     assert GOAWAY in kinds(received)
+    assert_alive(served)
+
+
+@pytest.mark.parametrize("length", [(1 << 14) + 1, (1 << 24) - 1], ids=["one byte too many", "16 MiB"])
+def test_a_frame_that_is_too_long_ends_the_connection_before_it_has_come(served: Served, length: int) -> None:
+    received = exchange(served, HELLO + OPEN + frame(DATA, 0, 1, length=length))
+    assert received.endswith(frame(GOAWAY, 0, 0, struct.pack(">II", 1, FRAME_SIZE_ERROR)))
     assert_alive(served)
 
 

@@ -79,7 +79,7 @@ def test_a_node_that_costs_too_much_fails_alone(limits: Limits, message: str) ->
 
 def test_a_plan_that_is_too_large_is_not_read() -> None:
     made = planner(Limits(answer_bytes=1000))
-    with pytest.raises(PlanningError, match="planning n1 gave a plan of more than"):
+    with pytest.raises(PlanningError, match="planning n1 returned a plan of more than"):
         plan(made, "n1", make_facts())
     assert plan(made, "n2", configured()).is_empty
 

@@ -1,0 +1,63 @@
+"""Compares what containerd would run with, before and after: two dumps of its configuration, key by key.
+
+Which file is read last, and in which version, decides what happens to settings that stand in a third one. Nobody has to
+know these rules of every containerd to see that a value is another one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BASE_SPEC_PATH = "/etc/grapnel/containerd/base-spec.json"  # of our handler, and of no other one
+
+_ABOUT_FILES = {("imports",), ("version",)}
+# containerd 1.7 fills this in where it is empty, when it starts: in a dump a runtime has either.
+_SAME_AS_EMPTY = {"sandbox_mode": "podsandbox", "sandboxer": "podsandbox"}
+_SECRET = re.compile(r"auth|cred|header|key|pass|secret|token|user|env|args|registry", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z0-9_./:-]{1,80}")
+_MOST = 3
+
+
+def foreign_differences(before: str, after: str) -> str | None:
+    """Return which settings that are not ours would change, from what to what; None when none would."""
+    try:
+        import tomllib  # noqa: PLC0415 - Python 3.11; Debian 12 has it
+    except ImportError:
+        return "the comparison needs Python 3.11"
+    try:
+        was, becomes = (dict(_settings(tomllib.loads(text))) for text in (before, after))
+    except (ValueError, RecursionError):
+        return "what it prints is not TOML"
+    names = sorted(name for name in {*was, *becomes} if was.get(name) != becomes.get(name))
+    if not names:
+        return None
+    told = [f"{_name(name)} would go from {_value(name, was)} to {_value(name, becomes)}" for name in names[:_MOST]]
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return f"{', '.join(told)}{more}"
+
+
+def _settings(tree: dict[str, Any], keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every setting by its keys; what is empty is as if it were not there, as it is in Go."""
+    for key, value in tree.items():
+        path = (*keys, key)
+        if isinstance(value, dict):
+            if value.get("base_runtime_spec") != BASE_SPEC_PATH:
+                yield from _settings(value, path)
+        elif value and path not in _ABOUT_FILES and _SAME_AS_EMPTY.get(key) != value:
+            yield path, value
+
+
+def _name(keys: tuple[str, ...]) -> str:
+    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else ascii(key) for key in keys)
+
+
+def _value(keys: tuple[str, ...], settings: dict[tuple[str, ...], Any]) -> str:
+    value = settings.get(keys)
+    if value is None:
+        return "nothing"
+    is_plain = isinstance(value, (bool, int, float)) or (isinstance(value, str) and _PLAIN.fullmatch(value))
+    return str(value) if is_plain and not any(map(_SECRET.search, keys[1:])) else "(not shown)"

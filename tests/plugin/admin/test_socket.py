@@ -276,11 +276,11 @@ def test_a_socket_that_cannot_be_removed_does_not_keep_the_daemon_from_ending(tm
 import asyncio, subprocess, sys
 from pathlib import Path
 from plugin.admin.server import AdminServer
-from plugin.log import Journal
+from plugin.log import Logger
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
 async def main():
-    server = AdminServer(folder / "node.sock", None, Journal())
+    server = AdminServer(folder / "node.sock", None, Logger())
     await server.start()
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
     await server.close()

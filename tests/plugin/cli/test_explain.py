@@ -10,7 +10,7 @@ import pytest
 
 from plugin.cli import main
 from plugin.errors import ConfigError
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import KEYS
 from plugin.settings.table import SETTINGS
 
@@ -97,22 +97,22 @@ def test_the_file_of_the_command_line_wins_over_the_one_of_node_json(
 def test_the_standard_file_need_not_be_there(node_json: str) -> None:
     standard = Path(node_json).with_name("standard.yaml")
     Path(node_json).write_text(json.dumps({"nvidiaConfigFile": str(standard)}))
-    given = Given(Path(node_json), {}, {})
-    assert not load(given, default_path=standard).has_file
+    invocation = Invocation(Path(node_json), {}, {})
+    assert not load(invocation, default_path=standard).has_file
     with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
-        load(given)
+        load(invocation)
     standard.write_text("flags: {migStrategy: single}")
-    assert load(given, default_path=standard).settings["flags.migStrategy"].value == "single"
+    assert load(invocation, default_path=standard).settings["flags.migStrategy"].value == "single"
 
 
 def test_a_file_that_is_named_must_be_there(node_json: str, tmp_path: Path) -> None:
     standard = tmp_path / "standard.yaml"
-    for given in (
-        Given(Path(node_json), {"config-file": ("--config-file", str(standard))}, {}),
-        Given(Path(node_json), {}, {"CONFIG_FILE": str(standard)}),
+    for invocation in (
+        Invocation(Path(node_json), {"config-file": ("--config-file", str(standard))}, {}),
+        Invocation(Path(node_json), {}, {"CONFIG_FILE": str(standard)}),
     ):
         with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
-            load(given, default_path=standard)
+            load(invocation, default_path=standard)
 
 
 def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: str, file: Path) -> None:

@@ -62,7 +62,9 @@ def test_bad_explanations_do_not_fit_the_schema(path: Path) -> None:
     [
         pytest.param(b"\xff\n", "utf-8|not json", id="not text"),
         pytest.param(b"{", "schema is not", id="cut off in the first line"),
-        pytest.param(render_start().encode() + b"[" * 100_000 + b"\n", "line 2: not json", id="nested without end"),
+        pytest.param(
+            render_start().encode() + b"[" * 100_000 + b"\n", "line 2: not valid json", id="nested without end"
+        ),
         pytest.param(render_start().encode() + b"{\n{}\n", "line 2", id="half a line in the middle"),
         pytest.param(b" " * (MAX_BYTES + 1), "larger than", id="too large"),
     ],

@@ -12,7 +12,7 @@ import yaml
 
 from plugin.allocation.answer import DeviceList
 from plugin.errors import ConfigError
-from plugin.settings.load import Given, Loaded, load
+from plugin.settings.load import Invocation, Loaded, load
 from plugin.settings.resolve import HINT as LATER_HINT
 from plugin.settings.table import HINT, SETTINGS
 
@@ -32,7 +32,7 @@ def node_json(tmp_path: Path) -> Path:
 
 
 def load_with(node_json: Path, file: Path) -> Loaded:
-    return load(Given(node_json, {"config-file": ("--config-file", str(file))}, {}))
+    return load(Invocation(node_json, {"config-file": ("--config-file", str(file))}, {}))
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)

@@ -24,6 +24,7 @@ def say(lines: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [
@@ -42,6 +43,7 @@ def test_what_the_hot_paths_use_is_there_and_the_same(expression: str) -> None:
     assert say(f"{same}print(mine == {expression})").split() == ["False", "False", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "answer"),
     [

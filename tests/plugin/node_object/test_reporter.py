@@ -77,6 +77,7 @@ def test_an_outage_is_one_line_and_then_the_latest_state_is_there(running: Runni
     assert len(running.logger.lines("connection refused")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "line"),
     [
@@ -134,6 +135,7 @@ def test_a_kubeconfig_that_comes_later_is_found(server: ApiServer, tmp_path: Pat
     running.node.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_makes_nobody_wait(running: Running) -> None:
     running.server.state.standing["nodes"] = Failure(wait_s=5.0)
     running.node.show(observed(""))
@@ -162,6 +164,7 @@ def test_bad_labels_are_left_out_and_told(running: Running) -> None:
     assert running.logger.lines("labels that cannot be applied: other.example/x, nvidia.com/bad")
 
 
+@pytest.mark.slow
 def test_events_of_an_outage_are_bounded(running: Running) -> None:
     running.server.state.standing["/"] = Failure(503)
     for number in range(2000):

@@ -98,6 +98,7 @@ def kinds(received: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -156,6 +157,7 @@ def test_an_odd_request_is_answered_with_a_status(served: Served, headers: dict[
     assert_alive(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -229,6 +231,7 @@ def test_more_calls_at_once_than_allowed_end_the_connection(served: Served) -> N
     assert_alive(served)
 
 
+@pytest.mark.slow
 def test_streams_that_are_opened_and_reset_at_once_leave_nothing(served: Served) -> None:
     encoder = hpack.Encoder()
     calls = [
@@ -240,6 +243,7 @@ def test_streams_that_are_opened_and_reset_at_once_leave_nothing(served: Served)
     assert_alive(served)
 
 
+@pytest.mark.slow
 def test_a_peer_that_asks_and_never_reads_is_not_listened_to(served: Served) -> None:
     pings = frame(PING, 0, 0, bytes(8)) * 200_000
     with socket.socket(socket.AF_UNIX) as connection:
@@ -267,6 +271,7 @@ FRAMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(data=st.lists(FRAMES, max_size=8).map(b"".join), has_preface=st.sampled_from([True, True, True, False]))
 def test_no_bytes_harm_the_server(served: Served, data: bytes, has_preface: bool) -> None:  # noqa: FBT001 - drawn
@@ -277,6 +282,7 @@ def test_no_bytes_harm_the_server(served: Served, data: bytes, has_preface: bool
 VALID = HELLO + OPEN + frame(DATA, END_STREAM, 1, BODY) + frame(PING, 0, 0, bytes(8))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(position=st.integers(len(PREFACE), len(VALID) - 1), value=st.integers(0, 255), cut=st.integers(0, len(VALID)))
 def test_no_changed_byte_harms_the_server(served: Served, position: int, value: int, cut: int) -> None:

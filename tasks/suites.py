@@ -63,7 +63,7 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
     suites = ("trixie", "bookworm")
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
-    programs = ("kubernetes", "containerd") if with_go else ()
+    programs = ("kubernetes", "containerd", "runc") if with_go else ()
     return [
         *(
             session.python(f"{program} from Go modules", "-m", "lab", "golang", program, cores=2)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "not-to-be-seen"  # noqa: S105 - stands for one
-GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=2.0)
+GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=60.0)
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -157,7 +157,7 @@ class Kubelet:
         """Return the connection that a resource has now."""
         return self._endpoints[resource]
 
-    def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 10.0) -> list[str]:
+    def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 60.0) -> list[str]:
         """Wait until a resource has so many healthy devices and return them."""
         if self.registry.wait_for(lambda: len(self.healthy(resource)) == healthy, timeout_s):
             return self.healthy(resource)

@@ -294,6 +294,7 @@ def killed_at(machine: Machine, number: int) -> Host:
     return Host(machine.root, run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(40))
 def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True, more=("gdrdrv",))

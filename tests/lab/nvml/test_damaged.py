@@ -78,6 +78,7 @@ def _region(text: bytes, *, generation: int = 2, length: int | None = None, chec
     return (header.ljust(64, b"\0") + text).ljust(STATE_SIZE, b"\0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -110,6 +111,7 @@ def _mutated(chance: random.Random) -> bytes:
     return bytes(text).replace(b"\xff", b"")
 
 
+@pytest.mark.slow
 def test_mutated_texts_do_not_confuse_the_parser(run: Callable[[str], str], tmp_path: Path) -> None:
     chance = random.Random(20)  # noqa: S311 - repeatable, not secret
     (tmp_path / "texts").write_bytes(b"\xff".join(_mutated(chance) for _ in range(500)))

@@ -89,6 +89,7 @@ def give(node: Node, evidence: str) -> None:
         node.look()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("xid", "enough"),
     [

@@ -84,6 +84,7 @@ def test_units_are_those_of_dcgm(field: str, measured: int, name: str, shown: fl
     assert list(found.of(f"DCGM_FI_DEV_{name}").values()) == [shown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [*GPU_METRICS, *ACCELERATOR_METRICS], ids=lambda row: row.metric.name)
 def test_what_is_not_measured_is_absent_and_alone(row: object) -> None:
     everything = GpuTelemetry(gpu(0).uuid, **dict.fromkeys(MEASURED_FIELDS, 7))

@@ -26,6 +26,7 @@ FAMILIES = st.builds(
 PAGES = st.lists(FAMILIES, max_size=5, unique_by=lambda family: family.name)
 
 
+@pytest.mark.slow
 @given(PAGES)
 def test_what_is_rendered_is_read_back_the_same(families: list[Family]) -> None:
     page = read_page(render(families))
@@ -36,6 +37,7 @@ def test_what_is_rendered_is_read_back_the_same(families: list[Family]) -> None:
     }
 
 
+@pytest.mark.slow
 @given(PAGES, st.randoms(use_true_random=False))
 def test_the_order_of_families_does_not_change_the_page(families: list[Family], random: object) -> None:
     shuffled = list(families)

@@ -86,6 +86,7 @@ def test_after_hours_without_the_api_the_state_is_right_and_the_journal_has_one_
     assert len(node.logger.lines("resolved")) == 1
 
 
+@pytest.mark.slow
 def test_a_storm_of_events_does_not_flood_the_api() -> None:
     node = running()
     before = len(node.calls)
@@ -233,6 +234,7 @@ ACTIONS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 def test_whatever_happened_the_node_ends_as_it_should_be(  # noqa: C901 - a case for each thing that can happen

@@ -100,7 +100,7 @@ class Stage:
         self.set_pod_status(pod, {"phase": "Running", "conditions": READY})
 
 
-def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     """Wait; fail with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not is_true():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "not-to-be-seen"  # noqa: S105 - stands for one
-GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=2.0)
+GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=60.0)
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -225,6 +225,7 @@ def test_somebody_listens_who_is(behaviour: str, reason: str) -> None:
             transport.send(Request(method="GET", path="/", timeout_s=0.5))
 
 
+@pytest.mark.slow
 def test_something_answers_that_is_not_tls(server: ThreadingHTTPServer) -> None:
     with pytest.raises(UnreachableError, match="does not answer: "):
         Transport(kubeconfig(f"https://127.0.0.1:{server.server_port}")).send(GET)

@@ -249,6 +249,7 @@ def test_versions_are_up_to_three_numbers(text: str, version: tuple[int, ...]) -
     assert parse_version(text) == version
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_whatever_bytes_are_changed_the_library_is_read_in_bounds(data: st.DataObject) -> None:

@@ -72,6 +72,7 @@ def test_not_met_names_the_term_the_gpu_and_the_value(text: str, words: str) -> 
     assert caught.value.requirement.startswith("NVIDIA_REQUIRE_CUDA: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,6 +55,7 @@ def test_nobody_busy_is_a_use_of_0(tmp_path: Path) -> None:
     assert processes_of(tmp_path, with_processes(Process(7, MIB))) == [[7, MIB, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "code", "processes"),
     [

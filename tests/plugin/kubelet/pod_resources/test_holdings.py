@@ -105,6 +105,7 @@ def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
     assert node.admit(pod("second")) == (A,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists_ended_pods", [False, True], ids=["since 1.34", "before 1.34"])
 @pytest.mark.parametrize(
     "case",

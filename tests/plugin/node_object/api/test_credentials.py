@@ -102,6 +102,7 @@ def test_secrets_are_in_no_representation() -> None:
     assert base64.b64encode(SECRET.encode()).decode() not in shown
 
 
+@pytest.mark.slow
 def test_yaml_is_read_and_one_that_is_none_is_not_quoted(
     tmp_path: Path, certificates: Certificates, server: ApiServer
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_token_that_is_no_header_is_refused_unseen(tmp_path: Path, server: Api
     assert SECRET not in raised.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -32,7 +32,7 @@ def pods_in_words(api: Api, namespace: str) -> Iterator[str]:
 
 
 def nodes_in_words(api: Api, nodes: Sequence[GpuNode]) -> Iterator[str]:
-    """Yield conditions, resources and, of the laboratory's nodes, the ends of the journals."""
+    """Yield conditions, resources and, of the lab's nodes, the ends of the journals."""
     for gpu_node in nodes:
         node = api.node(gpu_node.name)
         conditions = ", ".join(f"{each.type}={each.status}" for each in node.status.conditions)

@@ -1,7 +1,7 @@
 """What an engine gave runc for a container, cut down to what decides about GPUs and freed of what differs every time.
 
 Pure. ``docs/contracts/allocation/engines`` holds one such sample for each engine and visitor; its README says what is
-in one. Numbers of devices become those of NVIDIA's driver: the laboratory's nodes have stand-ins.
+in one. Numbers of devices become those of NVIDIA's driver: the lab's nodes have stand-ins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the tests run: nodes that offer GPUs in a cluster, which is the laboratory's or a person's own.
+"""Where the tests run: nodes that offer GPUs in a cluster, which is the lab's or a person's own.
 
 In a person's cluster there is only the API: what needs to look into a node, or to break one, is skipped there.
 """
@@ -40,7 +40,7 @@ CONFIGS = {
 
 
 class LabNode:
-    """A node of the laboratory from the inside: units, files, the kubelet's own books, the simulated GPUs."""
+    """A lab node from the inside: units, files, the kubelet's own books, the simulated GPUs."""
 
     def __init__(self, node: Node, engine: str = "containerd") -> None:
         self.node = node
@@ -175,7 +175,7 @@ class GpuNode:
 
 @dataclass(frozen=True)
 class Stage:
-    """The cluster of this session; ``operator`` is who may change the laboratory's nodes."""
+    """The cluster of this session; ``operator`` is who may change the lab's nodes."""
 
     api: Api
     nodes: tuple[GpuNode, ...]

@@ -201,7 +201,7 @@ def loader_cache(data: bytes) -> None:
     try:
         after = LoaderCache(merge(cache, ENTRIES)).entries()
     except CacheError as reason:  # an image's cache may be too odd to add to, but what is written must be one
-        raise AssertionError(f"a merged cache is none: {reason}") from reason
+        raise AssertionError(f"a merged cache is invalid: {reason}") from reason
     assert {(one.name, one.path) for one in before} <= {(one.name, one.path) for one in after}
     assert {(one.name, one.path) for one in ENTRIES} <= {(one.name, one.path) for one in after}
     assert len(after) <= len(before) + len(ENTRIES)
@@ -332,7 +332,7 @@ def mounts(data: bytes) -> None:
     for parse in (lambda: is_mounted_outside(table, "2", "1"), lambda: locate_group(groups, table)):
         try:
             found = parse()
-        except (HookError, ValueError):  # the kernel writes these: a line that is none refuses the container
+        except (HookError, ValueError):  # the kernel writes these: an invalid line refuses the container
             continue
         if isinstance(found, Group):
             assert ".." not in found.path.split("/") or ".." in table

@@ -1,4 +1,4 @@
-"""The client against a real containerd with real runc, and the images of the laboratory."""
+"""The client against a real containerd with real runc, and the images of the lab."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_a_plugin_whose_socket_goes_is_disconnected_by_its_resource(watching: Ku
     plugin.stop()
 
 
-def test_a_plugin_in_a_folder_that_was_made_anew_is_found_after_a_restart(watching: Kubelet) -> None:
+def test_a_plugin_in_a_folder_that_was_recreated_is_found_after_a_restart(watching: Kubelet) -> None:
     shutil.rmtree(watching.plugins_folder)
     time.sleep(0.3)  # several rounds: the folder is missed
     watching.plugins_folder.mkdir()

@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_named(key: str) -> None:
         pytest.param({"token": f"{SECRET}\nX: y"}, id="a token with a line break"),
         pytest.param({"token": f"{SECRET}\N{SNOWMAN}"}, id="a token beyond latin-1"),
         pytest.param({"exec": SECRET}, id="a plugin that is a word"),
-        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="a certificate that is none"),
+        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="an invalid certificate"),
     ],
 )
 def test_credentials_of_no_use_are_an_error_that_does_not_show_them(user: dict[str, Any]) -> None:

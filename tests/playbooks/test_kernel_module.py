@@ -116,7 +116,7 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something that has no node of it open"):
+    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without a device node open"):
         exchange(machine)
 
     assert changes(machine) == []
@@ -200,7 +200,7 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
         exchange(machine)
 
     assert str(raised.value).startswith(
-        "kernel module 550.163.01 cannot be loaded, and none is now: "
+        "kernel module 550.163.01 cannot be loaded, so none is loaded now: "
         "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service; "
         "systemctl start nvidia-persistenced.service: Job for"
     )

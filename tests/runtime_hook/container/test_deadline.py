@@ -108,7 +108,7 @@ def test_an_alarm_while_another_failure_is_undone_changes_nothing(behind: int) -
 
 
 def test_an_alarm_while_an_optional_step_is_undone_loses_no_step() -> None:
-    """The alarm could once strike between taking an entry from the journal and undoing it."""
+    """The alarm could once strike between taking an entry from the undo_log and undoing it."""
     number = _calls().index("attach nvidia-smi")
     first = all_lines(number) // 2
     for line in range(first, all_lines(number)):

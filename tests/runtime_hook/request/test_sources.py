@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig
-from runtime_hook.entitlement import Claim, NoClaim, find_claim
+from runtime_hook.request.claim import Claim, Nothing
+from runtime_hook.request.entitlement import find_claim
 from tests.runtime_hook.nodes import container
 
 ENV = "NVIDIA_VISIBLE_DEVICES"
@@ -88,7 +89,7 @@ def test_request(settings: HookConfig, env: list[str], parts: dict[str, Any], so
 )
 def test_no_request(settings: HookConfig, env: list[str], parts: dict[str, Any], words: str, *, traced: bool) -> None:
     found = find_claim(container(*env, **parts), settings)
-    assert isinstance(found, NoClaim)
+    assert isinstance(found, Nothing)
     assert words in found.reason
     assert found.is_traced == traced
 
@@ -113,4 +114,4 @@ def test_imex_channels(settings: HookConfig, env: list[str], parts: dict[str, An
 
 
 def test_channels_without_a_gpu_are_no_request() -> None:
-    assert isinstance(find_claim(container("NVIDIA_IMEX_CHANNELS=0"), config()), NoClaim)
+    assert isinstance(find_claim(container("NVIDIA_IMEX_CHANNELS=0"), config()), Nothing)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache.cache import (
+from runtime_hook.loader.cache import (
     MAGIC,
     TAG_HWCAPS,
     CacheEntry,
@@ -17,7 +17,7 @@ from runtime_hook.loadercache.cache import (
     merge,
     name_key,
 )
-from tests.runtime_hook.loadercache.oracle import HWCAPS, Placed, hwcap_name, listed, run_ldconfig
+from tests.runtime_hook.loader.oracle import HWCAPS, Placed, hwcap_name, listed, run_ldconfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
 from tests.runtime_hook.elfmaker import I386, X86_64
-from tests.runtime_hook.loadercache.oracle import FLAGS, HWCAPS, Placed, listed, print_cache, run_ldconfig
+from tests.runtime_hook.loader.oracle import FLAGS, HWCAPS, Placed, listed, print_cache, run_ldconfig
 
 OURS = "/usr/lib64"
 IMAGE_FOLDERS = ("/opt/lib", "/usr/local/lib", "/opt/lib/glibc-hwcaps/x86-64-v2", "/opt/lib/glibc-hwcaps/x86-64-v3")

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from runtime_hook.container.compatfolder import TreeFolder
 from runtime_hook.host.hosttree import HostTree
-from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.loadercache.cache import LoaderCache
-from runtime_hook.loadercache.compat import (
+from runtime_hook.loader.cache import LoaderCache
+from runtime_hook.loader.compat import (
     CompatNote,
     HostDriver,
     decide,
@@ -23,13 +22,14 @@ from runtime_hook.loadercache.compat import (
     parse_version,
     read_compat_note,
 )
+from runtime_hook.loader.platforms import PLATFORMS
 from tests.runtime_hook.elfmaker import AARCH64, I386, SHT_NOTE, Elf, Section, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
 T = TypeVar("T")
 PLATFORM = PLATFORMS["x86_64"]

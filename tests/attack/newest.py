@@ -32,7 +32,7 @@ SCRIPT = "#!/usr/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(ma
 
 
 def libraries() -> Path:
-    """Return the folder of the newest ansible-core and what it needs."""
+    """Return the folder of the newest ansible-core and its dependencies."""
     cached = CachedLibraries(ROOT / "requirements/newest.txt", cache_dir() / "libraries", os.environ)
     return cached.site(PYTHON)
 

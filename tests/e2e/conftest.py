@@ -113,7 +113,7 @@ def visits(stage: Stage) -> Iterator[Visits]:
 
 @pytest.fixture(scope="module")
 def shared_room(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Room]:
-    """A namespace of a whole file, for pods that run beside one another."""
+    """A namespace for a whole file, for pods that run at the same time."""
     yield from _room(stage, request.node.name)
 
 

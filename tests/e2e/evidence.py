@@ -1,4 +1,4 @@
-"""What helps to see why something did not happen: told with every wait that was in vain."""
+"""Collects evidence of why something did not happen, shown with every wait that timed out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNITS = ("grapnel-node", "kubelet", "containerd", "crio")
 
 
 def pods_in_words(api: Api, namespace: str) -> Iterator[str]:
-    """Yield how every pod of a namespace is, what it printed last, and the namespace's events."""
+    """Yield the state of every pod of a namespace, the end of its log, and the namespace's events."""
     if not namespace:
         return
     for pod in api.pods(namespace):

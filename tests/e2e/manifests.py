@@ -42,7 +42,7 @@ def container(  # noqa: PLR0913 - what a test says of a container, all but two b
     env: Mapping[str, str] | None = None,
     privileged: bool = False,
 ) -> Manifest:
-    """Return a container with so many GPUs that runs a shell script, or a command."""
+    """Return a container with this many GPUs that runs a shell script, or a command."""
     made: Manifest = {
         "name": name,
         "image": image,

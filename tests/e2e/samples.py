@@ -109,7 +109,7 @@ def reduce_config(config: Json, names: Names) -> Json:
 
 
 def _annotation(key: str, value: str, names: Names) -> str:
-    """Keep what is compared; the rest is somebody's name or id."""
+    """Keep what is compared; the rest are names and ids."""
     if key == CRIO_CONTAINER_ANNOTATIONS:
         own = {each: names.text(text) for each, text in json.loads(value).items() if each in KEPT_ANNOTATIONS}
         return json.dumps(own)

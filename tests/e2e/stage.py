@@ -89,7 +89,7 @@ class LabNode:
             return None
 
     def knows_its_devices(self, count: int) -> bool:
-        """Tell whether the kubelet runs and knows so many healthy GPUs: for a while after its start it knows none."""
+        """Whether the kubelet runs and knows this many healthy GPUs: for a while after its start it knows none."""
         known = self.known()
         return known is not None and len(known) == count
 
@@ -130,7 +130,7 @@ class LabNode:
         nvml_state.update(self.node.nvml_library, change)
 
     def grapnel_node(self, *arguments: str) -> str:
-        """Run the daemon's command line; return what it prints."""
+        """Run the daemon's command line; return its output."""
         return self.node.run(["/usr/lib/grapnel/node/grapnel-node", *arguments]).stdout
 
     @contextmanager
@@ -187,7 +187,7 @@ class Stage:
         return tuple(node.lab for node in self.nodes if node.lab is not None)
 
     def wait_for_gpus(self, node: str, count: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until a node offers exactly so many GPUs."""
+        """Wait until a node offers exactly this many GPUs."""
         wait_for(
             f"{node} offers {count} GPUs",
             lambda: self.api.allocatable(node) == count,

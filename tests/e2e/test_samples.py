@@ -1,4 +1,4 @@
-"""The stored samples of what engines hand over are what they hand over today, also in versions near to them.
+"""The stored samples match what engines pass on today, also in neighbouring versions.
 
 ``GRAPNEL_UPDATE_SAMPLES=1 make e2e`` rewrites them; review the difference.
 """

@@ -63,7 +63,7 @@ MODES = (
 
 
 def json_text(data: bytes) -> None:
-    """The C scanner and the public module agree: on what is JSON, and on what it says."""
+    """The C scanner and the public module agree on what is valid JSON, and on its value."""
     answers = []
     for scanner in (c_scanner(), public_scanner()):
         try:
@@ -144,7 +144,7 @@ def environment(data: bytes) -> None:
 
 
 def requirements(data: bytes) -> None:
-    """A requirement is met, not met or none; what refuses a container is what is told of the single factors."""
+    """A requirement is met, not met or absent; a refusal agrees with the report on the individual factors."""
     asked = {"NVIDIA_REQUIRE_CUDA": data.decode("utf-8", "surrogateescape")}
     try:
         findings = evaluate(asked, NODE, NODE.gpus)
@@ -200,7 +200,7 @@ def loader_cache(data: bytes) -> None:
 
 
 def elf(data: bytes) -> None:
-    """A library: what it is and what its note says, or None."""
+    """A library: its kind and the content of its note, or None."""
     with _File(data) as read_at:
         found = identify(read_at)
         read_compat_note(read_at)

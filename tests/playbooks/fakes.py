@@ -1,4 +1,4 @@
-"""A machine made of a folder and of commands that answer as they are told."""
+"""A fake machine: a folder, and commands that return prepared answers."""
 
 from __future__ import annotations
 

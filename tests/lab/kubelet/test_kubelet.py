@@ -1,4 +1,4 @@
-"""The stand-in behaves as the kubelet's device manager does, towards a plugin that is not ours."""
+"""The fake kubelet behaves like the real device manager, towards a plugin that is not ours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 class MinimalPlugin:
-    """A plugin of a few lines: offers what it is told and notes the calls it gets."""
+    """A minimal plugin: offers the given devices and records the calls it gets."""
 
     def __init__(self, folder: Path, *, prefers: bool, version: str = "v1beta1") -> None:
         self.calls: list[str] = []

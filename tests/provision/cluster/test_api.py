@@ -1,4 +1,4 @@
-"""Requests that fail: what is tried again, for how long, and what a person is told."""
+"""Failing requests: which are retried, for how long, and with which message."""
 
 from __future__ import annotations
 

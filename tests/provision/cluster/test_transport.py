@@ -1,4 +1,4 @@
-"""Credentials and connections: what a person is told when they fail, and that no secret is in it."""
+"""Credentials and connections: the messages when they fail, which contain no secret."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelec
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was asked; refuses every token that is not in ``accepted``."""
+    """Echoes requests; refuses every token that is not in ``accepted``."""
 
     accepted: frozenset[str] | None = None
 

@@ -1,4 +1,4 @@
-"""Documents are part of the product: what they point to is there."""
+"""Documents are part of the product: their links lead to existing files."""
 
 from __future__ import annotations
 

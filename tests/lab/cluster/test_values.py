@@ -1,4 +1,4 @@
-"""What is planned and read: command lines, files of nodes, states, refusals before anything starts."""
+"""Values of a cluster: command lines, node files, states, refusals before anything starts."""
 
 from __future__ import annotations
 

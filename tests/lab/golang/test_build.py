@@ -1,4 +1,4 @@
-"""What is built once, kept, and never taken for done before it is."""
+"""Programs are built once, kept, and never count as finished too early."""
 
 from __future__ import annotations
 

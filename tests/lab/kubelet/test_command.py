@@ -1,4 +1,4 @@
-"""`python3 -m lab.kubelet` beside the real daemon."""
+"""`python3 -m lab.kubelet` with the real daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`release`, a driver swap, `verify`: the verbs as they are shipped, against the laboratory's NVML and libcuda."""
+"""`release`, a driver swap, `verify`: the verbs as they are shipped, against the lab's NVML and libcuda."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class World:
         return changes
 
     def settle(self, step: Step) -> None:
-        """Begin the account of what was seen in this look anew."""
+        """Reset the record of what was observed in this look."""
         for uuid, seen in ((A, step.a), (B, step.b)):
             for cause in causes(seen):
                 self.accounts[uuid][cause] = Account(self.moment.uptime_s)

@@ -125,7 +125,7 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path, caplog: pytest.Log
         pytest.param(lambda path: path.write_bytes(b"x" * 4096), id="overwritten"),
     ],
 )
-def test_a_file_that_somebody_spoils_is_written_anew(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+def test_a_damaged_file_is_rewritten(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     async def life(keeper: HistoryKeeper) -> None:
         keeper.allocated(GPU, [A])
         await keeper.written()

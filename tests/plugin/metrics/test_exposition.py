@@ -90,7 +90,7 @@ def test_text_that_is_no_unicode_does_not_break_the_page() -> None:
         pytest.param("0a", "gauge", "l", id="a name that starts with a digit"),
         pytest.param("a b", "gauge", "l", id="a name with a blank"),
         pytest.param("a\n", "gauge", "l", id="a name that ends a line"),
-        pytest.param("a", "speed", "l", id="a kind that is none"),
+        pytest.param("a", "speed", "l", id="an invalid kind"),
         pytest.param("a", "gauge", "l-m", id="a label with a hyphen"),
         pytest.param("a", "gauge", "__name__", id="a label that is Prometheus' own"),
     ],

@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-c", "import sys; from provision.cli import main; sy
 
 @dataclass
 class FakeVerb:
-    """A verb that ends as it is told."""
+    """A verb with a given outcome."""
 
     end: BaseException | int
     SUMMARY: str = "a verb for tests"

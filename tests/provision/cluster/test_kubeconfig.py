@@ -1,4 +1,4 @@
-"""Which kubeconfig is meant, and what it says; no value of a user is ever repeated."""
+"""Choosing and reading a kubeconfig; no value of a user is ever repeated."""
 
 from __future__ import annotations
 

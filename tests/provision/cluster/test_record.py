@@ -1,4 +1,4 @@
-"""How a record is written down, and what is not believed."""
+"""Writing a record, and refusing invalid ones."""
 
 from __future__ import annotations
 

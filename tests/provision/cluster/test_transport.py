@@ -1,4 +1,4 @@
-"""Credentials and connections: what a person is told when they fail, and that no secret is in it."""
+"""Credentials and connections: the messages when they fail, which contain no secret."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelec
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was asked; refuses every token that is not in ``accepted``."""
+    """Echoes requests; refuses every token that is not in ``accepted``."""
 
     accepted: frozenset[str] | None = None
 
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_named(key: str) -> None:
         pytest.param({"token": f"{SECRET}\nX: y"}, id="a token with a line break"),
         pytest.param({"token": f"{SECRET}\N{SNOWMAN}"}, id="a token beyond latin-1"),
         pytest.param({"exec": SECRET}, id="a plugin that is a word"),
-        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="a certificate that is none"),
+        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="an invalid certificate"),
     ],
 )
 def test_credentials_of_no_use_are_an_error_that_does_not_show_them(user: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Facts are written by whoever is root of a node: they are facts within limits, or an error about that node."""
+"""Facts are under the control of root on a node: they are within limits, or an error about that node."""
 
 from __future__ import annotations
 

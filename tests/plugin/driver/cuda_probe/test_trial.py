@@ -1,4 +1,4 @@
-"""An allocation through libcuda, against the laboratory's: it works, it fails, it hangs, it lies."""
+"""An allocation through libcuda, against the lab's: it works, it fails, it hangs, it lies."""
 
 from __future__ import annotations
 

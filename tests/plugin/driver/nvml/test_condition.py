@@ -1,4 +1,4 @@
-"""Readings and events against the laboratory's C library. Each case runs in a process of its own."""
+"""Readings and events against the lab's C library. Each case runs in a process of its own."""
 
 from __future__ import annotations
 

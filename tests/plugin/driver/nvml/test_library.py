@@ -1,4 +1,4 @@
-"""The NVML seam against the laboratory's C library: a driver that answers, fails, and is replaced.
+"""The NVML seam against the lab's C library: a driver that answers, fails, and is replaced.
 
 Each case runs in a process of its own, as the loader's search path is fixed when a process starts.
 """

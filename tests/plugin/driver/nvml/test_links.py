@@ -1,4 +1,4 @@
-"""What is read of the connections between GPUs, from the laboratory's C library.
+"""What is read of the connections between GPUs, from the lab's C library.
 
 Each case runs in a process of its own, as the loader's search path is fixed when a process starts.
 """

@@ -1,4 +1,4 @@
-"""Processes and MIG instances, against the laboratory's C library; in processes of their own, as in `test_library`."""
+"""Processes and MIG instances, against the lab's C library; in processes of their own, as in `test_library`."""
 
 from __future__ import annotations
 

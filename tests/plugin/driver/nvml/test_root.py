@@ -1,4 +1,4 @@
-"""A driver below another root, with the laboratory's C library: found there and nowhere else, and let go of."""
+"""A driver below another root, with the lab's C library: found there and nowhere else, and let go of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, against the laboratory's C library; in processes of their own, as in `test_library`."""
+"""What is measured, against the lab's C library; in processes of their own, as in `test_library`."""
 
 from __future__ import annotations
 

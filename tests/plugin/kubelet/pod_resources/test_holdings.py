@@ -129,7 +129,7 @@ def test_a_pod_is_admitted_where(case: Callable[[NodeOfPods], None], *, lists_en
 
 
 def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another() -> None:
-    """Books that are made up anew in the middle of an allocation forget it (`UpdateAllocatedDevices` in List)."""
+    """Recomputing during an allocation forgets it (`UpdateAllocatedDevices` in List)."""
     with NodeOfPods(2) as node:
         old = pod("old")
         node.admit(old)

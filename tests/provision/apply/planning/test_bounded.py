@@ -88,7 +88,7 @@ def test_a_plan_that_is_too_large_is_not_read() -> None:
 
 
 class Impatient(threading.Event):
-    """An event that somebody sets after it was looked at a few times."""
+    """An event that is set after it was checked a few times."""
 
     looks = 0
 

@@ -1,4 +1,4 @@
-"""Limits of one process: what they end, and that they are gone afterwards."""
+"""Limits of one process: what they stop, and that they are lifted afterwards."""
 
 from __future__ import annotations
 

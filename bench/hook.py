@@ -29,6 +29,7 @@ from bench.starts import bundles, history, images, nvidia, verdict
 from bench.starts.driver import GPUS, build_driver
 from bench.starts.machine import commit, machine
 from bench.starts.measuring import Cost, build_peak_wrapper, measure, read_peaks
+from runtime_hook.explain import Sources, explain
 from tests.runtime_hook.releases import PYTHON, install_release
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ HERE = Path(__file__).resolve().parent
 HISTORY = HERE / "history/hook.jsonl"
 WARM_UP = 3
 PEAK_ROUNDS = 5
+# All but 32-bit libraries, which NVIDIA's specification does not have either.
+CAPABILITIES = ["compute", "utility", "video", "graphics", "display", "ngx"]
 
 
 class Scene:
@@ -50,7 +53,8 @@ class Scene:
         build_driver(folder / "host")
         self.hook = install_release(folder / "hook")
         settings = folder / "hook.json"
-        settings.write_text(json.dumps({"inventory": str(folder / "inventory.json"), "log": "none"}))
+        content = {"inventory": str(folder / "inventory.json"), "log": "none"}
+        settings.write_text(json.dumps({**content, "supportedDriverCapabilities": CAPABILITIES}))
         self.arguments = ["--config", str(settings), "--root", str(folder / "host")]
         self.images = {name: images.image(name) for name in images.ENTRIES}
         programs = nvidia.tools()
@@ -66,15 +70,18 @@ class Scene:
             verdict.OURS_ALL: self._with_ours(GPUS),
         }
         if self.specification is not None:
+            found[verdict.OURS_SAME] = self._with_ours(1, has_every_capability=True)
             found["NVIDIA's edits, no hook"] = self._with_theirs(["0"], with_hooks=False)
             found[verdict.THEIRS] = self._with_theirs(["0"])
             found["NVIDIA, 8 GPUs"] = self._with_theirs([str(index) for index in range(GPUS)])
         return found
 
-    def _with_ours(self, gpus: int) -> Configure:
+    def _with_ours(self, gpus: int, *, has_every_capability: bool = False) -> Configure:
         def configure(config: dict[str, Any]) -> None:
             if gpus:
                 bundles.with_gpus(config, gpus)
+            if has_every_capability:
+                bundles.with_every_capability(config)
             bundles.with_hook(config, self.hook, self.arguments)
 
         return configure
@@ -82,6 +89,20 @@ class Scene:
     def _with_theirs(self, devices: list[str], *, with_hooks: bool = True) -> Configure:
         edits = nvidia.edits_of(self.specification or {}, devices)
         return partial(bundles.with_edits, edits=edits, with_hooks=with_hooks)
+
+    def check_same_files(self) -> int:
+        """Return how many files both mount where every capability is asked for; SystemExit if they differ."""
+        config = bundles.plain(self.images["small"])
+        self.variants()[verdict.OURS_SAME](config)
+        bundles.write(self.folder / "explained", config)
+        _, settings, _, root = self.arguments
+        told: Any = explain(Sources(str(self.folder / "explained"), config_path=settings, driver_root=root))
+        binds = (words for words in told["operations"] if words.startswith("bind "))
+        ours = {words.partition(" on ")[2].partition(",")[0] for words in binds}
+        theirs = nvidia.mounted(nvidia.edits_of(self.specification or {}, ["0"]))
+        if ours != theirs:
+            raise SystemExit(f"not the same files are mounted: {sorted(ours ^ theirs)}")
+        return len(ours)
 
     @contextmanager
     def root(self, image: str) -> Iterator[Path]:
@@ -172,13 +193,13 @@ def show_growth(scene: Scene, restarts: int) -> bool:
 
 def show(samples: dict[str, list[Cost]]) -> None:
     """Print the table."""
-    print(f"{'ms: min med max':30} {'wall':>23} {'CPU':>23}   CPU over no hook")
+    print(f"{'ms: min med max':39} {'wall':>23} {'CPU':>23}   CPU over no hook")
     for name, costs in samples.items():
         wall, cpu = (Spread.of(figures) for figures in zip(*((cost.wall, cost.cpu) for cost in costs), strict=True))
         image, _, variant = name.partition(": ")
         is_start = image in images.ENTRIES and variant != verdict.NO_HOOK
         over = f"{verdict.added_cpu(samples, image, variant):+8.1f}" if is_start else ""
-        print(f"{name:30} {wall.show(1, 7)} {cpu.show(1, 7)}   {over}".rstrip())
+        print(f"{name:39} {wall.show(1, 7)} {cpu.show(1, 7)}   {over}".rstrip())
 
 
 def entry_of(lines: list[verdict.Line], samples: dict[str, list[Cost]], rounds: int) -> dict[str, Any]:
@@ -210,6 +231,8 @@ def main() -> int:
         scene = Scene(Path(folder))
         if scene.specification is None:
             print("go is not on PATH: nothing of NVIDIA's stands beside")
+        else:
+            print(f"with every capability both mount the same {scene.check_same_files()} files")
         samples = sample(rows(scene), options.rounds)
         print(f"{options.rounds} rounds, load {os.getloadavg()[0]:.1f}, {machine(PYTHON)}")
         show(samples)

@@ -5,13 +5,12 @@ With ``-I`` Python puts neither the script's folder nor the current one on ``sys
 by its real path, once, so that a release that is replaced meanwhile is not mixed with the next.
 """
 
-import posix  # not os: see runtime_hook.leanos
+import os
 import sys
 
-script = posix.readlink(f"/proc/self/fd/{posix.open(__file__, posix.O_PATH)}")
+script = os.readlink(f"/proc/self/fd/{os.open(__file__, os.O_PATH)}")
 sys.path.insert(0, script.rsplit("/", 2)[0])
 
-import runtime_hook.leanos  # noqa: E402, F401 - it takes the place of os, so it is the first
 from runtime_hook.cli import run  # noqa: E402 - found by what stands above
 
 run(sys.argv[1:])

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import socket
 
     from runtime_hook.bundle import ContainerConfig
-    from runtime_hook.entitlement import Claim
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.request.grant import Grant
 else:
     import _socket as socket  # the C half; the Python half costs 5 ms
 
@@ -45,22 +44,21 @@ def report(target: str, decision: str, fields: dict[str, str], container: Contai
     return False
 
 
-def grant_fields(allotment: Allotment, notes: tuple[str, ...]) -> dict[str, str]:
+def grant_fields(grant: Grant, notes: tuple[str, ...]) -> dict[str, str]:
     """Return what the line of a grant says of it."""
-    channels = (f"imex{number}" for number in allotment.imex_channels)
+    channels = (f"imex{number}" for number in grant.imex_channels)
     return {
-        "source": allotment.source,
-        "gpus": ",".join(allotment.names) or "none",
-        "capabilities": ",".join(allotment.capabilities) or "none",
-        "extras": ",".join((*allotment.extras, *channels)),
-        "notes": "; ".join(note for note in (allotment.note, *notes) if note),
+        "source": grant.source,
+        "gpus": ",".join(grant.names) or "none",
+        "capabilities": ",".join(grant.capabilities) or "none",
+        "extras": ",".join((*grant.extras, *channels)),
+        "notes": "; ".join(note for note in (grant.note, *notes) if note),
     }
 
 
-def refusal_fields(claim: Claim, refusal: Exception) -> dict[str, str]:
+def refusal_fields(source: str, refusal: Exception) -> dict[str, str]:
     """Return what the line of a refusal says of it."""
     requirement = refusal.requirement if isinstance(refusal, RequirementError) else ""
-    source = claim.source or ("devices" if claim.devices else "annotation")
     return {"source": source, "requirement": requirement, "reason": describe_refusal(refusal)}
 
 

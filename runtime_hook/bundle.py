@@ -68,7 +68,8 @@ class ContainerConfig:
 
     ``mount_requests`` are the names of mounts that ask for devices; ``user`` is the process's user id as the host
     has it; ``has_cdi_hook`` whether the hook of our CDI file is among the container's; ``cgroup`` is as the engine
-    wrote it; ``is_restored`` that its annotations come from a checkpoint image, not from the kubelet.
+    wrote it; ``is_restored`` that its annotations come from a checkpoint image, not from the kubelet. ``engine_user``
+    stands in no file: it is the user who runs a rootless engine, None for root's.
     """
 
     rootfs: str
@@ -82,6 +83,7 @@ class ContainerConfig:
     has_cdi_hook: bool = False
     cgroup: str = ""
     is_restored: bool = False
+    engine_user: int | None = None
 
 
 def read_state(descriptor: int) -> State:
@@ -115,7 +117,7 @@ def parse_state(data: bytes) -> State:
     return state
 
 
-def read_container(state: State) -> ContainerConfig:
+def read_container(state: State, engine_user: int | None = None) -> ContainerConfig:
     """Read the configuration of the container that this hook was started for.
 
     crun (1.8 to 1.29 at least; containers/crun pull request 2263) reports its working directory as the bundle, and
@@ -123,10 +125,10 @@ def read_container(state: State) -> ContainerConfig:
     """
     bundle = state.bundle
     if bundle == _NO_BUNDLE:
-        from runtime_hook.engines.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
+        from runtime_hook.runtimecall import find_bundle, read_runtime_call  # noqa: PLC0415 - start-up budget
 
         bundle = find_bundle(read_runtime_call(), state.id)
-    container = read_container_file(f"{bundle}/config.json", bundle)
+    container = read_container_file(f"{bundle}/config.json", bundle, engine_user)
     if bundle != state.bundle and container.rootfs != os.path.join(bundle, state.root):
         raise StateError(f"{bundle}/config.json is about the root {container.rootfs}, the runtime about {state.root}")
     return _with_restore(container) if _may_be_a_checkpoints(container) else container
@@ -144,26 +146,28 @@ def _may_be_a_checkpoints(container: ContainerConfig) -> bool:
 
 
 def _with_restore(container: ContainerConfig) -> ContainerConfig:
-    from runtime_hook.engines.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
+    from runtime_hook.runtimecall import is_restore, read_runtime_call  # noqa: PLC0415 - start-up budget
 
     if not is_restore(read_runtime_call()):
         return container
     return ContainerConfig(**{**vars(container), "is_restored": True})
 
 
-def read_container_file(path: str, bundle: str) -> ContainerConfig:
+def read_container_file(path: str, bundle: str, engine_user: int | None = None) -> ContainerConfig:
     """Read a configuration file whose relative root path counts from the bundle."""
     try:
         data = read_regular(path, CONFIG_LIMIT_BYTES, StateError)
     except FileNotFoundError:
         raise StateError(f"{path} does not exist") from None
     try:
-        return parse_container(loads(data), bundle, path)
+        return parse_container(loads(data), bundle, path, engine_user)
     except ValueError as reason:
         raise StateError(f"{path}: {reason}") from reason
 
 
-def parse_container(content: object, bundle: str, where: str = "config.json") -> ContainerConfig:
+def parse_container(
+    content: object, bundle: str, where: str = "config.json", engine_user: int | None = None
+) -> ContainerConfig:
     """Turn a parsed ``config.json`` into what the hook needs of it."""
     document = Document(content, where, StateError)
     process = document.child("process")
@@ -186,6 +190,7 @@ def parse_container(content: object, bundle: str, where: str = "config.json") ->
         user=_host_user(process.child("user").number("uid", 0), linux),
         has_cdi_hook=any(_is_cdi_hook(entry) for entry in document.child("hooks").children("createRuntime")),
         cgroup=linux.text("cgroupsPath", ""),
+        engine_user=engine_user,
     )
 
 

@@ -13,10 +13,11 @@ from runtime_hook.errors import EXIT_OK, EXIT_USAGE, InventoryError, ReleaseErro
 from runtime_hook.explain import Sources, explain
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import missing_node
-from runtime_hook.host.store import check_versions, refresh
+from runtime_hook.host.store import refresh
 from runtime_hook.jsonfast import dumps
 from runtime_hook.packing import find_release, pack_if_missing, write_pack
 from runtime_hook.reading import describe_error
+from runtime_hook.request.grant import check_versions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,16 +13,12 @@ from runtime_hook.jsonfast import loads
 from runtime_hook.reading import read_regular, read_trusted
 from runtime_hook.values import value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from runtime_hook.policy import Rule
-
 CONFIG_PATH = "/etc/grapnel/hook.json"
 CONFIG_SCHEMA = "grapnel.dev/hook-config/v1alpha1"
 INVENTORY_PATH = "/run/grapnel/inventory.json"
 ENTITLEMENT_KUBELET = "kubelet"
 ENTITLEMENT_ENV = "env"
-ENTITLEMENT_CDI = "cdi"  # never in the file: the argument of a hook that a CDI file added
+ENTITLEMENT_CDI = "cdi"  # never in the file: an option of the hook that our CDI file adds
 LOG_WORDS = ("auto", "journal", "syslog", "none")
 # NVIDIA's names, in the order in which they are reported.
 DRIVER_CAPABILITIES = ("compute", "utility", "video", "graphics", "display", "ngx", "compat32")
@@ -48,12 +44,33 @@ _KEYS = (
     "timeoutS",
     "cdi",
 )
+_RULE_DECISIONS = ("allow", "deny")
+_RULE_KEYS = (
+    "decision",
+    "namespaces",
+    "users",
+    "capabilities",
+    "acceptEnvvarUnprivileged",
+    "acceptVolumeMounts",
+)
 _LIMIT_BYTES = 1 << 20
 
 
 @value
+class Rule:
+    """One rule; None leaves open what the node's own settings say, or matches every container."""
+
+    allows: bool
+    namespaces: tuple[str, ...] | None = None
+    users: tuple[int, ...] | None = None
+    capabilities: tuple[str, ...] | None = None
+    accept_envvar_unprivileged: bool | None = None
+    accept_volume_mounts: bool | None = None
+
+
+@value
 class HookConfig:
-    """Settings of one node; ``policy.settle`` makes of them what holds for one container.
+    """Settings of one node; ``policy.apply_rules`` makes of them what holds for one container.
 
     ``denial`` says why this container may have nothing, "" where it may.
     """
@@ -73,6 +90,11 @@ class HookConfig:
     log: str = "auto"
     timeout_s: int = DEFAULT_TIMEOUT_S
     cdi_path: str = ""
+    driver_root: str = "/"
+
+    def host_path(self, path: str) -> str:
+        """Return where the host sees a path of the driver's files."""
+        return path if self.driver_root == "/" else self.driver_root + path
 
 
 def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
@@ -90,9 +112,9 @@ def load_config(path: str = CONFIG_PATH, *, trusted: bool = True) -> HookConfig:
         raise ConfigError(f"{path}: {reason}", "the file must be one JSON object") from reason
 
 
-def entitled_by_cdi(config: HookConfig) -> HookConfig:
-    """Return the settings for a container whose hook a CDI file added."""
-    return HookConfig(**{**vars(config), "entitlement": ENTITLEMENT_CDI})
+def with_changes(config: HookConfig, **changes: object) -> HookConfig:
+    """Return settings of which some are others."""
+    return HookConfig(**{**vars(config), **changes})
 
 
 def parse_config(content: object, where: str) -> HookConfig:
@@ -155,11 +177,49 @@ def _variables(document: Document, key: str) -> tuple[str, ...]:
 
 
 def _rules(document: Document) -> tuple[Rule, ...]:
-    if "rules" not in document.content:
-        return ()
-    from runtime_hook.policy import parse_rule  # noqa: PLC0415 - start-up budget: only where there are rules
-
     return tuple(parse_rule(entry) for entry in document.children("rules"))
+
+
+def parse_rule(entry: Document) -> Rule:
+    """Read one rule of the configuration; unknown keys, null and wrong types are refused."""
+    entry.only(_RULE_KEYS)
+    for key, found in entry.content.items():
+        if found is None:
+            raise entry.wrong(key, "set")
+    decision = entry.text("decision")
+    if decision not in _RULE_DECISIONS:
+        raise ConfigError(f"{entry.where}: decision {decision} is unknown", f"known are {', '.join(_RULE_DECISIONS)}")
+    given = entry.content
+    if decision == "deny" and set(given) - {"decision", "namespaces", "users"}:
+        raise ConfigError(f"{entry.where}: a rule that denies has nothing else to say")
+    return Rule(
+        allows=decision == "allow",
+        namespaces=_namespaces(entry) if "namespaces" in given else None,
+        users=_users(entry) if "users" in given else None,
+        capabilities=read_capabilities(entry, "capabilities") if "capabilities" in given else None,
+        accept_envvar_unprivileged=_flag(entry, "acceptEnvvarUnprivileged"),
+        accept_volume_mounts=_flag(entry, "acceptVolumeMounts"),
+    )
+
+
+def _namespaces(entry: Document) -> tuple[str, ...]:
+    names = entry.texts("namespaces")
+    if "" in names:
+        raise ConfigError(f"{entry.where}: namespaces holds an empty name")
+    return tuple(names)
+
+
+def _users(entry: Document) -> tuple[int, ...]:
+    users = []
+    for user in entry.items("users"):
+        if not isinstance(user, int) or isinstance(user, bool) or user < 0:
+            raise entry.wrong("users", "a list of user ids")
+        users.append(user)
+    return tuple(users)
+
+
+def _flag(entry: Document, key: str) -> bool | None:
+    return entry.flag(key, default=False) if key in entry.content else None
 
 
 def _cuda_compat(document: Document) -> str:

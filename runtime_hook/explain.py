@@ -1,25 +1,24 @@
-"""``grapnel-hook explain``: what the hook would do for a container, and why. Changes nothing, needs no root."""
+"""Shows what the hook would decide for a container, and why (``grapnel-hook explain``). Needs no root."""
 
 from __future__ import annotations
 
 import os
 
 from runtime_hook.bundle import read_container_file
-from runtime_hook.config import CONFIG_PATH, entitled_by_cdi, load_config
+from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, load_config, with_changes
 from runtime_hook.container.compatfolder import TreeFolder
-from runtime_hook.entitlement import REQUIRE_PREFIX, VISIBLE_DEVICES, NoClaim, find_claim
+from runtime_hook.decision import Granted, Refused, decide
 from runtime_hook.errors import HookError
 from runtime_hook.host.hosttree import HostTree
-from runtime_hook.host.platforms import this_platform
-from runtime_hook.host.store import check_nodes, check_versions, current_inventory, read_inventory
-from runtime_hook.loadercache.compat import HostDriver, examine
+from runtime_hook.host.store import current_inventory, read_inventory
+from runtime_hook.loader.compat import HostDriver, examine
+from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout, with_compat
+from runtime_hook.loader.platforms import this_platform
 from runtime_hook.origin import find_origin
-from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout, wants_compat, with_compat
-from runtime_hook.plan.planner import Planner
-from runtime_hook.policy import settle
-from runtime_hook.request import requirements
-from runtime_hook.request.allotment import EXTRA_VARIABLES, allot, gpus_of
 from runtime_hook.request.capabilities import CAPABILITIES_VARIABLE
+from runtime_hook.request.claim import REQUIRE_PREFIX, VISIBLE_DEVICES, Nothing
+from runtime_hook.request.grant import EXTRA_VARIABLES
+from runtime_hook.request.requirements import DISABLE_VARIABLE
 from runtime_hook.request.sources import CDI_ANNOTATION_PREFIX, IMEX_CHANNELS
 from runtime_hook.request.visible import name_of_mig
 from runtime_hook.values import value
@@ -28,8 +27,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runtime_hook.bundle import ContainerConfig
     from runtime_hook.config import HookConfig
+    from runtime_hook.decision import Decision
     from runtime_hook.host.inventory import Inventory
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.loader.layout import Layout
 
 _GROUNDS = {
     "devices": "NVIDIA device nodes are among linux.devices of an unprivileged container",
@@ -54,14 +54,9 @@ class Sources:
 
 def explain(sources: Sources) -> dict[str, object]:
     """Explain one bundle or one ``config.json``; HookError when it cannot be read at all."""
-    is_bundle = os.path.isdir(sources.target)
-    bundle = os.path.abspath(sources.target if is_bundle else os.path.dirname(sources.target) or ".")
-    path = bundle + "/config.json" if is_bundle else sources.target
-    container = read_container_file(path, bundle)
+    container = _gather_container(sources)
+    config = _gather_config(sources, container)
     origin = find_origin(container.annotations, container.cgroup)
-    config = settle(_load_policy(sources), container, origin, sources.owner)
-    if container.has_cdi_hook:
-        config = entitled_by_cdi(config)
     answer: dict[str, object] = {
         "entitled": False,
         "entitlement": config.entitlement,
@@ -78,84 +73,86 @@ def explain(sources: Sources) -> dict[str, object]:
         "operations": [],
         "refused": None,
     }
-    try:
-        _decide(sources, container, config, answer)
-    except HookError as refusal:
-        answer["refused"] = answer["reason"] = str(refusal)
-    return answer
+    decision = decide(
+        container,
+        config,
+        lambda: _read_inventory(sources, config),
+        lambda inventory: _find_layout(container.rootfs, inventory),
+    )
+    return {**answer, **_show(decision)}
 
 
-def _load_policy(sources: Sources) -> HookConfig:
-    return load_config(sources.config_path or CONFIG_PATH, trusted=sources.config_path is None)
+def _gather_container(sources: Sources) -> ContainerConfig:
+    is_bundle = os.path.isdir(sources.target)
+    bundle = os.path.abspath(sources.target if is_bundle else os.path.dirname(sources.target) or ".")
+    return read_container_file(bundle + "/config.json" if is_bundle else sources.target, bundle, sources.owner)
 
 
-def _request(container: ContainerConfig, config: HookConfig) -> dict[str, object]:
-    """Return what the container's own configuration asks for, whether or not it counts."""
-    environment = container.environment
-    further = {*EXTRA_VARIABLES, *config.swarm_resources, IMEX_CHANNELS, "CUDA_VERSION", requirements.DISABLE_VARIABLE}
-    asked: dict[str, object] = {name: environment.get(name) for name in (VISIBLE_DEVICES, CAPABILITIES_VARIABLE)}
-    asked |= {name: text for name, text in environment.items() if name in further or name.startswith(REQUIRE_PREFIX)}
-    annotations = {name: text for name, text in container.annotations.items() if name.startswith(CDI_ANNOTATION_PREFIX)}
-    return {**asked, "mounts": list(container.mount_requests), "cdiAnnotations": annotations}
+def _gather_config(sources: Sources, container: ContainerConfig) -> HookConfig:
+    config = load_config(sources.config_path or CONFIG_PATH, trusted=sources.config_path is None)
+    config = with_changes(config, driver_root=os.path.abspath(sources.driver_root))
+    return with_changes(config, entitlement=ENTITLEMENT_CDI) if container.has_cdi_hook else config
 
 
-def _decide(sources: Sources, container: ContainerConfig, config: HookConfig, answer: dict[str, object]) -> None:
-    """Fill in the answer step by step, so that a refusal leaves what was decided before it."""
-    claim = find_claim(container, config)
-    if isinstance(claim, NoClaim):
-        answer["reason"] = claim.reason
-        return
-    tree = HostTree(sources.driver_root)
-    inventory = _inventory(sources, config, tree)
-    allotment = allot(claim, container, config, inventory)
-    if isinstance(allotment, NoClaim):
-        answer["reason"] = allotment.reason
-        return
-    check_versions(inventory)
-    check_nodes(inventory, container.devices)
-    found = requirements.find_requirements(container.environment, is_disabled=config.disable_require)
-    gpus = gpus_of(allotment, inventory)
-    answer["requirements"] = [dict(vars(each)) for each in requirements.evaluate(found, inventory, gpus)]
-    notes = requirements.check_requirements(found, inventory, gpus)
-    answer.update(_granted(allotment, container, config, inventory, tree))
-    answer["reason"] = "; ".join(part for part in (_GROUNDS[allotment.source], allotment.note, *notes) if part)
-
-
-def _inventory(sources: Sources, config: HookConfig, tree: HostTree) -> Inventory:
+def _read_inventory(sources: Sources, config: HookConfig) -> Inventory:
     if sources.inventory_path is None:
-        return current_inventory(config.inventory_path, tree, write=False)
+        return current_inventory(config.inventory_path, HostTree(config.driver_root), write=False)
     inventory = read_inventory(sources.inventory_path, trusted=False)
     if inventory is None:
         raise HookError(f"inventory {sources.inventory_path} does not exist")
     return inventory
 
 
-def _granted(
-    allotment: Allotment, container: ContainerConfig, config: HookConfig, inventory: Inventory, tree: HostTree
-) -> dict[str, object]:
-    platform = this_platform()
-    root = HostTree(container.rootfs)
-    layout = choose_layout(platform, root.has)
-    if wants_compat(allotment, config) and root.has(COMPAT_FOLDER):
-        host = HostDriver(inventory.driver_version, inventory.cuda_version)
-        layout = with_compat(layout, examine(TreeFolder(root, COMPAT_FOLDER), host, platform))
-    planner = Planner(inventory, platform, tree.host_path)
-    plan = planner.plan(allotment, layout, container.device_rules, container.devices)
+def _find_layout(rootfs: str, inventory: Inventory | None) -> Layout:
+    """Find the layout as ``container.root`` does, in a root that nothing runs in."""
+    root = HostTree(rootfs)
+    layout = choose_layout(this_platform(), root.has)
+    if inventory is None or not root.has(COMPAT_FOLDER):
+        return layout
+    host = HostDriver(inventory.driver_version, inventory.cuda_version)
+    return with_compat(layout, examine(TreeFolder(root, COMPAT_FOLDER), host, layout.platform))
+
+
+def _request(container: ContainerConfig, config: HookConfig) -> dict[str, object]:
+    """Return what the container's own configuration asks for, whether or not it counts."""
+    environment = container.environment
+    further = {*EXTRA_VARIABLES, *config.swarm_resources, IMEX_CHANNELS, "CUDA_VERSION", DISABLE_VARIABLE}
+    asked: dict[str, object] = {name: environment.get(name) for name in (VISIBLE_DEVICES, CAPABILITIES_VARIABLE)}
+    asked |= {name: text for name, text in environment.items() if name in further or name.startswith(REQUIRE_PREFIX)}
+    annotations = {name: text for name, text in container.annotations.items() if name.startswith(CDI_ANNOTATION_PREFIX)}
+    return {**asked, "mounts": list(container.mount_requests), "cdiAnnotations": annotations}
+
+
+def _show(decision: Decision) -> dict[str, object]:
+    if isinstance(decision, Nothing):
+        return {"reason": decision.reason}
+    requirements = [dict(vars(finding)) for finding in decision.findings]
+    if isinstance(decision, Refused):
+        if not isinstance(decision.error, HookError):
+            raise decision.error
+        reason = str(decision.error)
+        return {"reason": reason, "refused": reason, "requirements": requirements}
+    return {**_show_grant(decision), "requirements": requirements}
+
+
+def _show_grant(granted: Granted) -> dict[str, object]:
+    grant = granted.grant
     return {
         "entitled": True,
-        "source": allotment.source,
-        "devices": _devices(allotment, inventory),
-        "extras": list(allotment.extras),
-        "imexChannels": list(allotment.imex_channels),
-        "capabilities": list(allotment.capabilities),
-        "operations": [operation.describe() for operation in plan],
+        "source": grant.source,
+        "reason": "; ".join(part for part in (_GROUNDS[grant.source], grant.note, *granted.notes) if part),
+        "devices": _devices(granted),
+        "extras": list(grant.extras),
+        "imexChannels": list(grant.imex_channels),
+        "capabilities": list(grant.capabilities),
+        "operations": [operation.describe() for operation in granted.plan],
     }
 
 
-def _devices(allotment: Allotment, inventory: Inventory) -> list[dict[str, object]]:
-    paths = {gpu.uuid: gpu.path for gpu in inventory.gpus}
-    whole: list[dict[str, object]] = [{"uuid": gpu.uuid, "path": gpu.path} for gpu in allotment.gpus]
+def _devices(granted: Granted) -> list[dict[str, object]]:
+    paths = {gpu.uuid: gpu.path for gpu in granted.inventory.gpus}
+    whole: list[dict[str, object]] = [{"uuid": gpu.uuid, "path": gpu.path} for gpu in granted.grant.gpus]
     return whole + [
         {"uuid": name_of_mig(mig), "path": paths.get(mig.gpu_uuid, ""), "nodes": [node.path for node in mig.nodes]}
-        for mig in allotment.mig
+        for mig in granted.grant.mig
     ]

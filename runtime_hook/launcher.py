@@ -9,7 +9,7 @@ Short, as this is the one file that is compiled at every start.
 """
 
 import gc
-import posix  # not os, which costs 1.3 ms: see runtime_hook.leanos
+import os
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 from marshal import loads
@@ -23,8 +23,8 @@ sys.dont_write_bytecode = True  # a release is compiled where it is installed, n
 def use_pack() -> bool:
     """Take modules from the pack; False where there is none that this interpreter can read."""
     try:
-        pack = posix.open(f"{__file__}.{sys.implementation.cache_tag}", posix.O_RDONLY)
-        magic, importer, index = loads(posix.read(pack, HEAD_BYTES))  # noqa: S302 - root's own file, as a .pyc is
+        pack = os.open(f"{__file__}.{sys.implementation.cache_tag}", os.O_RDONLY)
+        magic, importer, index = loads(os.read(pack, HEAD_BYTES))  # noqa: S302 - root's own file, as a .pyc is
     except (OSError, EOFError, ValueError, TypeError):
         return False
     if magic != MAGIC_NUMBER:
@@ -36,10 +36,9 @@ def use_pack() -> bool:
 
 
 if not use_pack():
-    script = posix.readlink(f"/proc/self/fd/{posix.open(__file__, posix.O_PATH)}")
+    script = os.readlink(f"/proc/self/fd/{os.open(__file__, os.O_PATH)}")
     sys.path.insert(0, script.rpartition("/")[0])
 
-import runtime_hook.leanos  # noqa: E402, F401 - it takes the place of os, so it is the first
 from runtime_hook.cli import run  # noqa: E402 - found by what stands above
 
 run(sys.argv[1:])

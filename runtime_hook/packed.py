@@ -10,7 +10,7 @@ import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
 from marshal import loads
-from posix import R_OK, access, pread
+from os import R_OK, access, pread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,17 +28,13 @@ LAUNCHER = "grapnel-hook"
 _PACKAGE = "runtime_hook"
 # What is imported by name where it is first needed: by every container, and by one with a GPU.
 _HOT_PATHS = (
-    (f"{_PACKAGE}.leanos", f"{_PACKAGE}.cli", f"{_PACKAGE}.prestart"),
+    (f"{_PACKAGE}.cli", f"{_PACKAGE}.prestart"),
     (
         f"{_PACKAGE}.host.hosttree",
         f"{_PACKAGE}.host.store",
-        f"{_PACKAGE}.request.allotment",
-        f"{_PACKAGE}.request.placed",
-        f"{_PACKAGE}.container.injection",
-        f"{_PACKAGE}.container.kernel",
-        f"{_PACKAGE}.container.procmask",
-        f"{_PACKAGE}.host.platforms",
-        f"{_PACKAGE}.plan.layout",
+        f"{_PACKAGE}.request.grant",
+        f"{_PACKAGE}.request.devicenodes",
+        f"{_PACKAGE}.container.root",
         f"{_PACKAGE}.plan.planner",
         f"{_PACKAGE}.audit",
     ),

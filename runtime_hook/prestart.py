@@ -1,4 +1,4 @@
-"""The prestart hook: from the state on stdin to a container that has its GPU files, or is refused.
+"""Runs the hook on one container: gathers the facts, decides, applies. What is decided is ``decision``'s alone.
 
 A container without any claim leaves here without having imported ctypes, sockets or the inventory.
 """
@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.config import CONFIG_PATH, HookConfig, entitled_by_cdi, load_config
+from runtime_hook.config import CONFIG_PATH, ENTITLEMENT_CDI, HookConfig, load_config, with_changes
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S, Deadline
-from runtime_hook.entitlement import Claim, NoClaim, find_claim
-from runtime_hook.errors import InventoryError
+from runtime_hook.decision import Refused, decide
+from runtime_hook.request.claim import Nothing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from runtime_hook.bundle import ContainerConfig, State
-    from runtime_hook.container.injection import Namespaces, Outcome
-    from runtime_hook.host.hosttree import HostTree
+    from runtime_hook.container.root import ContainerRoot
+    from runtime_hook.decision import Granted
     from runtime_hook.host.inventory import Inventory
-    from runtime_hook.plan.layout import Layout
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.loader.layout import Layout
 
 
 def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int = 0, *, is_cdi: bool = False) -> None:
@@ -30,7 +31,7 @@ def prestart(config_path: str = CONFIG_PATH, driver_root: str = "/", stdin: int 
     os.chdir("/")
     os.umask(0o022)
     try:
-        _decide(_gather(config_path, driver_root, stdin, deadline, is_cdi=is_cdi))
+        _gather(config_path, driver_root, stdin, deadline, is_cdi=is_cdi).finish()
     finally:
         deadline.stop()
 
@@ -45,124 +46,85 @@ def _gather(config_path: str, driver_root: str, stdin: int, deadline: Deadline, 
             deadline.start(config.timeout_s)
         state = read_state(stdin)
         name = state.id
-        container = read_container(state)
+        container = read_container(state, _engine_user(config))
     except Exception as refusal:
         deadline.stop()
         from runtime_hook.audit import describe_refusal, report  # noqa: PLC0415 - start-up budget: only where a line is due
 
         report(log, "refused", {"container": name, "reason": describe_refusal(refusal)})
         raise
-    return Run(state, container, entitled_by_cdi(config) if is_cdi else config, driver_root, deadline)
+    return Run(state, container, _with_options(config, driver_root, is_cdi=is_cdi), deadline)
+
+
+def _with_options(config: HookConfig, driver_root: str, *, is_cdi: bool) -> HookConfig:
+    if driver_root != config.driver_root:
+        config = with_changes(config, driver_root=os.path.abspath(driver_root))
+    return with_changes(config, entitlement=ENTITLEMENT_CDI) if is_cdi else config
+
+
+def _engine_user(config: HookConfig) -> int | None:
+    if not config.rules:
+        return None
+    from runtime_hook.origin import rootless_owner  # noqa: PLC0415 - start-up budget: only rules ask who it is
+
+    return rootless_owner()
 
 
 class Run:
-    """One run of the hook: what it was told, and its time limit."""
+    """One run of the hook: its container, and the facts about host and root that are gathered where they count."""
 
-    def __init__(
-        self,
-        state: State,
-        container: ContainerConfig,
-        config: HookConfig,
-        driver_root: str,
-        deadline: Deadline,
-    ) -> None:
-        self.state = state
-        self.container = container
-        self.config = config
-        self.driver_root = driver_root
-        self.deadline = deadline
+    def __init__(self, state: State, container: ContainerConfig, config: HookConfig, deadline: Deadline) -> None:
+        self._state = state
+        self._container = container
+        self._config = config
+        self._deadline = deadline
+        self._root: ContainerRoot | None = None
 
-    def report(self, decision: str, fields: dict[str, str]) -> None:
-        """Log a decision on this container."""
-        from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
+    def finish(self) -> None:
+        """Decide and do it; what refuses the container is logged, then raised."""
+        decision = decide(self._container, self._config, self._read_inventory, self._find_layout)
+        if isinstance(decision, Nothing):
+            if decision.is_traced:
+                self._report("nothing", {"reason": decision.reason})
+        elif isinstance(decision, Refused):
+            self._refuse(decision.error, decision.source)
+        else:
+            self._apply(decision)
 
-        report(self.config.log, decision, {"container": self.state.id, **fields}, self.container)
+    def _read_inventory(self) -> Inventory:
+        from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
+        from runtime_hook.host.store import current_inventory  # noqa: PLC0415 - start-up budget: only for a claim
 
+        return current_inventory(self._config.inventory_path, HostTree(self._config.driver_root), write=True)
 
-def _decide(run: Run) -> None:
-    claim = find_claim(run.container, run.config)
-    if run.config.rules and (not isinstance(claim, NoClaim) or claim.is_traced):
-        from runtime_hook.policy import settle_here  # noqa: PLC0415 - start-up budget: only for rules
+    def _find_layout(self, inventory: Inventory | None) -> Layout:
+        return self._open_root().find_layout(inventory)
 
-        run.config = settle_here(run.config, run.container)
-        claim = find_claim(run.container, run.config)
-    if isinstance(claim, NoClaim):
-        _pass_by(run, claim)
-        return
-    try:
-        _grant(run, claim)
-    except Exception as refusal:
-        run.deadline.stop()
+    def _open_root(self) -> ContainerRoot:
+        if self._root is None:
+            from runtime_hook.container.root import ContainerRoot  # noqa: PLC0415 - start-up budget: ctypes for a grant
+
+            self._root = ContainerRoot(self._state.pid, self._container.rootfs, self._deadline)
+        return self._root
+
+    def _apply(self, granted: Granted) -> None:
+        try:
+            outcome = self._open_root().apply(granted.plan)
+        except Exception as failure:  # noqa: BLE001 - raised again once it is logged
+            self._refuse(failure, granted.grant.source)
+        from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
+
+        done = {"driver": granted.inventory.driver_version, "operations": str(outcome.applied)}
+        self._report("granted", {**grant_fields(granted.grant, (*granted.notes, *outcome.notes)), **done})
+
+    def _refuse(self, error: Exception, source: str) -> NoReturn:
+        self._deadline.stop()  # the limit is for the work, not for the log
         from runtime_hook.audit import refusal_fields  # noqa: PLC0415 - start-up budget: only where a line is due
 
-        run.report("refused", refusal_fields(claim, refusal))
-        raise
+        self._report("refused", refusal_fields(source, error))
+        raise error
 
+    def _report(self, decision: str, fields: dict[str, str]) -> None:
+        from runtime_hook.audit import report  # noqa: PLC0415 - start-up budget: only where a line is due
 
-def _pass_by(run: Run, claim: NoClaim) -> None:
-    if claim.is_traced:
-        run.report("nothing", {"reason": claim.reason})
-
-
-def _grant(run: Run, claim: Claim) -> None:
-    from runtime_hook.host.hosttree import HostTree  # noqa: PLC0415 - start-up budget: only for a claim
-    from runtime_hook.host.store import check_nodes, check_versions, current_inventory  # noqa: PLC0415 - start-up budget
-    from runtime_hook.request.allotment import allot, check_image  # noqa: PLC0415 - start-up budget: only for a claim
-
-    tree = HostTree(run.driver_root)
-    try:
-        inventory = current_inventory(run.config.inventory_path, tree, write=True)
-    except InventoryError:
-        if claim.is_certain:
-            raise
-        return  # a container with some other device, on a node without a driver
-    allotment = allot(claim, run.container, run.config, inventory)
-    if isinstance(allotment, NoClaim):
-        _pass_by(run, allotment)
-        return
-    check_versions(inventory)
-    check_nodes(inventory, run.container.devices)
-    notes = check_image(allotment, run.container.environment, run.config, inventory)
-    outcome = _inject(run, allotment, inventory, tree)
-    from runtime_hook.audit import grant_fields  # noqa: PLC0415 - start-up budget: only where a line is due
-
-    done = {"driver": inventory.driver_version, "operations": str(outcome.applied)}
-    run.report("granted", {**grant_fields(allotment, (*notes, *outcome.notes)), **done})
-
-
-def _inject(run: Run, allotment: Allotment, inventory: Inventory, tree: HostTree) -> Outcome:
-    from runtime_hook.container.injection import carry_out, has_path  # noqa: PLC0415 - start-up budget
-    from runtime_hook.container.kernel import KernelSyscalls  # noqa: PLC0415 - start-up budget: ctypes after the decision
-    from runtime_hook.container.libc import kill_after  # noqa: PLC0415 - start-up budget: ctypes after the decision
-    from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
-    from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout, wants_compat  # noqa: PLC0415 - start-up budget
-    from runtime_hook.plan.planner import Planner  # noqa: PLC0415 - start-up budget
-
-    platform = this_platform()
-    kill_after(run.deadline.last_s())
-    syscalls = KernelSyscalls(run.state.pid, run.container.rootfs)
-    run.deadline.hold()  # an expiry on the way back would leave us there
-    try:
-        syscalls.enter()
-        layout = choose_layout(platform, lambda path: has_path(syscalls, path))
-        has_compat = wants_compat(allotment, run.config) and has_path(syscalls, COMPAT_FOLDER)
-    finally:
-        syscalls.leave()
-        run.deadline.release()
-    if has_compat:
-        layout = _add_compat(run, layout, syscalls, inventory)
-    os.umask(0)  # only now: whatever is written on the host is nobody else's to change
-    planner = Planner(inventory, platform, tree.host_path)
-    plan = planner.plan(allotment, layout, run.container.device_rules, run.container.devices)
-    return carry_out(plan, syscalls, run.deadline)
-
-
-def _add_compat(run: Run, layout: Layout, syscalls: Namespaces, inventory: Inventory) -> Layout:
-    from runtime_hook.container.compatfolder import ContainerFolder, examine_container  # noqa: PLC0415 - few images
-    from runtime_hook.host.platforms import this_platform  # noqa: PLC0415 - start-up budget
-    from runtime_hook.loadercache.compat import HostDriver  # noqa: PLC0415 - start-up budget: few images
-    from runtime_hook.plan.layout import COMPAT_FOLDER, with_compat  # noqa: PLC0415 - start-up budget
-
-    host = HostDriver(inventory.driver_version, inventory.cuda_version)
-    folder = ContainerFolder(syscalls, run.deadline, COMPAT_FOLDER)
-    return with_compat(layout, examine_container(folder, host, this_platform()))
+        report(self._config.log, decision, {"container": self._state.id, **fields}, self._container)

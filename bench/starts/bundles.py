@@ -65,6 +65,11 @@ def with_edits(config: dict[str, Any], edits: Sequence[dict[str, Any]], *, with_
     apply_edits(config, edits, with_hooks=with_hooks)
 
 
+def with_every_capability(config: dict[str, Any]) -> None:
+    """Ask for all that the driver has, as NVIDIA's edits give it."""
+    config["process"]["env"].append("NVIDIA_DRIVER_CAPABILITIES=all")
+
+
 def watched(config: dict[str, Any], wrapper: Path, log: Path) -> None:
     """Put a wrapper around every hook: it starts what stands in the first argument."""
     for hooks in config.get("hooks", {}).values():

@@ -85,6 +85,11 @@ def edits_of(specification: dict[str, Any], devices: Sequence[str]) -> list[dict
     return [by_name[name]["containerEdits"] for name in devices] + [specification["containerEdits"]]
 
 
+def mounted(edits: Sequence[dict[str, Any]]) -> set[str]:
+    """Return where edits mount something."""
+    return {entry["containerPath"] for edit in edits for entry in edit.get("mounts", [])}
+
+
 def apply_edits(config: dict[str, Any], edits: Sequence[dict[str, Any]], *, with_hooks: bool) -> None:
     """Carry edits into an OCI configuration, as an engine does (CDI specification, "OCI Edits")."""
     for edit in edits:

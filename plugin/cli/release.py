@@ -18,7 +18,7 @@ from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
 from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
 from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
@@ -106,7 +106,7 @@ def _inventory(config: NodeConfig) -> Inventory:
 def _driver_root(config_path: Path | None) -> Path:
     """Return where the driver is installed; settings that cannot be read do not keep a node from its release."""
     try:
-        return load(Given(config_path, {}, os.environ)).config.settings.driver_root
+        return load(Invocation(config_path, {}, os.environ)).config.settings.driver_root
     except ConfigError:
         return HOST
 

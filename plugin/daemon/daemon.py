@@ -29,14 +29,14 @@ from plugin.driver_change.release.record import remembered_inventory
 from plugin.errors import ConfigError, DriverNotReady
 from plugin.history.keeper import HistoryKeeper
 from plugin.kubelet.offering import Offering
-from plugin.kubelet.pod_resources.client import list_given
+from plugin.kubelet.pod_resources.client import list_assignments
 from plugin.labels.keeper import LabelKeeper
 from plugin.metrics.counters import Counters
 
 if TYPE_CHECKING:
     from plugin.daemon.dependencies import Dependencies
     from plugin.driver_change.release.record import Release
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.metrics.server import MetricsServer
     from plugin.settings.node_config import NodeConfig
 
@@ -63,7 +63,7 @@ class Daemon:
         self._node = OwnNode(config, logger)
         self._labels = LabelKeeper(logger)
         self._labels.on_change = self._node.label
-        self._history = HistoryKeeper(config.state_folder, self._list_given, logger)
+        self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._offering = Offering(
@@ -169,9 +169,9 @@ class Daemon:
         )
         self._service.say(line)
 
-    async def _list_given(self, deadline_s: float) -> tuple[Given, ...]:
+    async def _list_assignments(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         """Ask the kubelet who has which device; raises KubeletError."""
-        return await list_given(self._config.kubelet_root, deadline_s)
+        return await list_assignments(self._config.kubelet_root, deadline_s)
 
     async def _start_metrics(self, address: str) -> MetricsServer:
         from plugin.metrics.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
@@ -181,7 +181,7 @@ class Daemon:
             driver=self._driver,
             offering=self._offering,
             counters=self._counters,
-            list_given=self._list_given,
+            list_assignments=self._list_assignments,
             pace_s=lambda: self._config.refresh_s,
         )
         return await serve_metrics(address, sources, self._dependencies)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plugin.allocation.table import Holdings
     from plugin.devices.observer import Observation
     from plugin.history.model import Event
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.log import Logger
 
 _Result = TypeVar("_Result")
@@ -43,7 +43,7 @@ class HistoryKeeper:
     def __init__(
         self,
         folder: Path,
-        ask: Callable[[float], Awaitable[tuple[Given, ...]]],
+        ask: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         logger: Logger,
         long_bytes: int = LONG_BYTES,
     ) -> None:
@@ -229,7 +229,7 @@ class HistoryKeeper:
         self.ledger.note(what, reason, time.time())
         self._wake.set()
 
-    def _listed(self, given: tuple[Given, ...], asked_at: float) -> None:
-        self.ledger.listed(given, asked_at)
+    def _listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
+        self.ledger.listed(assignments, asked_at)
         if self.ledger.has_fresh:
             self._wake.set()

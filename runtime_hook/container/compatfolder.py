@@ -1,6 +1,7 @@
-"""An image's folder of CUDA forward compatibility as it is found: in a container, or in a root that is explained.
+"""An image's folder of CUDA forward compatibility: in a running container, or below a root that is explained.
 
-What is looked at is decided by ``loadercache.compat``; here are its two pairs of eyes.
+What is read in it, and what follows, is for ``loader.compat`` to say; here is how its files are reached: through
+descriptors inside a running container, through ordinary paths where nothing runs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from runtime_hook.loadercache.compat import Compat, examine
+from runtime_hook.loader.compat import Compat, examine
 from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     from runtime_hook.container.injection import Namespaces
     from runtime_hook.deadline import Deadline
-    from runtime_hook.host.elf import ReadAt
     from runtime_hook.host.hosttree import HostTree
-    from runtime_hook.host.platforms import Platform
-    from runtime_hook.loadercache.compat import HostDriver
+    from runtime_hook.loader.compat import HostDriver
+    from runtime_hook.loader.elf import ReadAt
+    from runtime_hook.loader.platforms import Platform
 
     T = TypeVar("T")
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import errno
 
-from runtime_hook.container.journal import Journal
+from runtime_hook.container.undo import UndoLog
 from runtime_hook.errors import InjectionError
 from runtime_hook.reading import describe_error
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Protocol
 
     from runtime_hook.container.operations.operation import Operation
@@ -61,15 +62,15 @@ def has_path(syscalls: Syscalls, path: str) -> bool:
         return False
 
 
-def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -> Outcome:
+def apply_plan(plan: Sequence[Operation], syscalls: Namespaces, deadline: Deadline) -> Outcome:
     """Stage and apply a plan; on any failure undo what was done and raise."""
     notes: list[str] = []
     staged = [operation for operation in plan if _stage(operation, syscalls, notes)]
-    journal = Journal(syscalls, deadline)
+    undo_log = UndoLog(syscalls, deadline)
     try:
-        _apply_all(staged, journal, syscalls, deadline, notes)
+        _apply_all(staged, undo_log, syscalls, deadline, notes)
     except BaseException as reason:  # the timer is off, or has gone off for its only time: undoing is not disturbed
-        left = journal.undo_to(0)
+        left = undo_log.undo_to(0)
         syscalls.leave()
         if left:
             raise InjectionError(f"{reason}; could not be undone: {', '.join(left)}") from reason
@@ -79,12 +80,12 @@ def carry_out(plan: list[Operation], syscalls: Namespaces, deadline: Deadline) -
 
 
 def _apply_all(
-    staged: list[Operation], journal: Journal, syscalls: Namespaces, deadline: Deadline, notes: list[str]
+    staged: list[Operation], undo_log: UndoLog, syscalls: Namespaces, deadline: Deadline, notes: list[str]
 ) -> None:
     try:
         syscalls.enter()
         for operation in staged:
-            _apply(operation, journal, notes)
+            _apply(operation, undo_log, notes)
         deadline.stop()
     except BaseException:
         deadline.stop()
@@ -100,13 +101,13 @@ def _stage(operation: Operation, syscalls: Syscalls, notes: list[str]) -> bool:
     return True
 
 
-def _apply(operation: Operation, journal: Journal, notes: list[str]) -> None:
-    mark = journal.mark()
+def _apply(operation: Operation, undo_log: UndoLog, notes: list[str]) -> None:
+    mark = undo_log.mark()
     try:
-        note = operation.apply(journal)
+        note = operation.apply(undo_log)
     except OSError as reason:
         if not operation.is_mandatory:
-            journal.undo_to(mark)
+            undo_log.undo_to(mark)
         _refuse_or_note(operation, reason, notes)
         return
     if note:

@@ -12,7 +12,20 @@ import os
 import stat
 
 from runtime_hook.container import libc
+from runtime_hook.container.libc import (
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    RESOLVE_BENEATH,
+    RESOLVE_IN_ROOT,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    RESOLVE_NO_XDEV,
+)
+from runtime_hook.container.mounttable import is_mounted_outside, is_shared_mount, mount_id, read_own
 from runtime_hook.container.namespaces import ContainerNamespaces
+from runtime_hook.container.procmask import mask_proc
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, Occupant
 from runtime_hook.container.writing import TemporaryNames, write_all
 from runtime_hook.errors import InjectionError
@@ -24,19 +37,9 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from runtime_hook.container.devicerules import DeviceRules
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
     T = TypeVar("T")
-
-RESOLVE_NO_XDEV = 0x01
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_NO_SYMLINKS = 0x04
-RESOLVE_BENEATH = 0x08
-RESOLVE_IN_ROOT = 0x10
-MOUNT_ATTR_RDONLY = 1
-MOUNT_ATTR_NOSUID = 2
-MOUNT_ATTR_NODEV = 4
-MOUNT_ATTR_NOEXEC = 8
 
 _INSIDE = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS
 _ONE_NAME = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
@@ -139,9 +142,7 @@ class KernelSyscalls:
         """Open the container's ``/dev``, which is a mount of its own but never the host's, or a folder of it."""
         if self._dev < 0:
             folder = libc.openat2(self._root, "dev", os.O_PATH | os.O_DIRECTORY, _INSIDE | RESOLVE_NO_SYMLINKS)
-            from runtime_hook.container.mounttable import is_mounted_outside  # noqa: PLC0415 - env mode only
-
-            is_volume = is_mounted_outside(_read_own("mountinfo"), _mount_id(folder), _mount_id(self._root))
+            is_volume = is_mounted_outside(read_own("mountinfo"), mount_id(folder), mount_id(self._root))
             if is_volume or os.fstat(folder).st_dev == self._host_dev:
                 raise OSError(errno.EXDEV, "/dev is a folder of the host", "/dev")
             self._dev = folder
@@ -223,8 +224,6 @@ class KernelSyscalls:
 
     def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
         """Cover a driver's folder in the container's procfs; return a handle, -1 where there is none to cover."""
-        from runtime_hook.container.procmask import mask_proc  # noqa: PLC0415 - it builds on this module
-
         return mask_proc(self._root, target, shown)
 
     def _take_tree(self, source: str) -> int:
@@ -331,25 +330,3 @@ class KernelSyscalls:
         """Take the rules that were added last away again."""
         if self._rules is not None:
             self._rules.deny(rules)
-
-
-def _read_own(name: str) -> str:
-    with open(f"/proc/self/{name}", encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-
-
-def _mount_id(descriptor: int) -> str:
-    """Return the number that mountinfo has for the mount behind a descriptor."""
-    lines = _read_own(f"fdinfo/{descriptor}").splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
-
-
-def is_shared_mount(descriptor: int) -> bool:
-    """Tell whether mounts below a descriptor's mount would propagate to another namespace."""
-    mount_id = _mount_id(descriptor)
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields = line.partition(" - ")[0].split()
-            if fields[0] == mount_id:
-                return any(field.startswith("shared:") for field in fields[6:])
-    return True

@@ -60,6 +60,15 @@ NR_openat2 = 437
 NR_mount_setattr = 442
 # (bpf, timer_create, timer_settime): older calls differ between architectures.
 _OLD_NUMBERS = {"x86_64": (321, 222, 223), "aarch64": (280, 107, 110)}
+RESOLVE_NO_XDEV = 0x01
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 AT_FDCWD = -100

@@ -1,4 +1,4 @@
-"""What ``/proc/self/mountinfo`` tells of a container's mounts. Pure.
+"""Tells of mounts what ``/proc/self/mountinfo`` and ``fdinfo`` say: which one it is, who else sees it.
 
 Source: proc_pid_mountinfo(5): mount id, parent's id, device of the file system, root in it, mount point, options.
 """
@@ -30,3 +30,26 @@ def _is_below(parents: dict[str, str], number: str, root_id: str) -> bool:
         seen.add(number)
         number = parents.get(number, number)
     return False
+
+
+def read_own(name: str) -> str:
+    """Return a file of this process's own folder in ``/proc``."""
+    with open(f"/proc/self/{name}", encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def mount_id(descriptor: int) -> str:
+    """Return the number that mountinfo has for the mount behind a descriptor."""
+    lines = read_own(f"fdinfo/{descriptor}").splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
+
+
+def is_shared_mount(descriptor: int) -> bool:
+    """Tell whether mounts below a descriptor's mount would propagate to another namespace."""
+    wanted = mount_id(descriptor)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.partition(" - ")[0].split()
+            if fields[0] == wanted:
+                return any(field.startswith("shared:") for field in fields[6:])
+    return True

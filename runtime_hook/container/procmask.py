@@ -12,7 +12,7 @@ import os
 import stat
 
 from runtime_hook.container import libc
-from runtime_hook.container.kernel import (
+from runtime_hook.container.libc import (
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
     MOUNT_ATTR_NOSUID,
@@ -21,8 +21,8 @@ from runtime_hook.container.kernel import (
     RESOLVE_IN_ROOT,
     RESOLVE_NO_SYMLINKS,
     RESOLVE_NO_XDEV,
-    is_shared_mount,
 )
+from runtime_hook.container.mounttable import is_shared_mount
 from runtime_hook.reading import read_descriptor
 
 PROC_SUPER_MAGIC = 0x9FA0

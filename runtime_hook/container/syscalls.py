@@ -1,6 +1,6 @@
 """What operations may do to a container: one interface, by descriptors and single names only.
 
-``kernel.KernelSyscalls`` is the real one; ``journal.Journal`` wraps any and remembers how to undo; tests record.
+``kernel.KernelSyscalls`` is the real one; ``undo.UndoLog`` wraps any and remembers how to undo; tests record.
 No method takes a path of the container except ``open_folder``, which the kernel resolves inside the root.
 All fail with OSError.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol, TypeVar
 
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
     T = TypeVar("T")
 

@@ -9,10 +9,11 @@ from runtime_hook.bundle import CONFIG_LIMIT_BYTES, HOOK_NAME, parse_container
 from runtime_hook.config import CONFIG_PATH, load_config
 from runtime_hook.document import Document
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.entitlement import NoClaim, find_claim
 from runtime_hook.errors import StateError
 from runtime_hook.jsonfast import dumps_compact, loads
 from runtime_hook.reading import read_regular
+from runtime_hook.request.claim import Nothing
+from runtime_hook.request.entitlement import find_claim
 from runtime_hook.writing import replace_file
 
 _STAGES = ("prestart", "createRuntime")
@@ -33,7 +34,7 @@ def add_hook(path: str, hook_path: str, config_path: str = "", driver_root: str 
     container = parse_container(content, os.path.dirname(path), path)
     config = load_config(config_path or CONFIG_PATH)
     claim = find_claim(container, config)  # before the node's rules: what they forbid is for the hook to say
-    if isinstance(claim, NoClaim) and not claim.is_traced:
+    if isinstance(claim, Nothing) and not claim.is_traced:
         return False
     document = Document(content, path, StateError)
     hooks = document.child("hooks")

@@ -14,8 +14,8 @@ from __future__ import annotations
 from runtime_hook.bundle import INJECTION_BY_CDI
 from runtime_hook.deadline import DEFAULT_TIMEOUT_S
 from runtime_hook.engines.entry import hook_entry
-from runtime_hook.entitlement import INJECTION_VARIABLE, VISIBLE_DEVICES
 from runtime_hook.errors import InventoryError
+from runtime_hook.request.claim import INJECTION_VARIABLE, VISIBLE_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

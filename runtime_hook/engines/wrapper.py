@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 
-from runtime_hook.engines.commandline import STARTING_VERBS, read_call
+from runtime_hook.commandline import STARTING_VERBS, read_call
 from runtime_hook.errors import EXIT_BUG, EXIT_FAILURE, HookError, one_line
 from runtime_hook.values import value
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from runtime_hook.engines.commandline import Call
+    from runtime_hook.commandline import Call
 else:
     import _signal as signal  # the C half; the Python half imports enum (3 ms)
 

@@ -20,7 +20,7 @@ from runtime_hook.host.libraries import (
     find_links,
 )
 from runtime_hook.host.nvmlfacts import merge_facts, read_facts
-from runtime_hook.host.platforms import this_platform
+from runtime_hook.loader.platforms import this_platform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

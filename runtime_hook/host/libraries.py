@@ -17,17 +17,17 @@ from runtime_hook.host.driverfiles import (
     OWN_VERSION_STEMS,
     SUBFOLDERS,
 )
-from runtime_hook.host.elf import identify
 from runtime_hook.host.fingerprint import is_number, module_version
 from runtime_hook.host.inventory import DriverLink, Library
-from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES, LoaderCache
+from runtime_hook.loader.cache import CACHE_LIMIT_BYTES, LoaderCache
+from runtime_hook.loader.elf import identify
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.host.elf import ElfIdentity
     from runtime_hook.host.hosttree import HostTree
-    from runtime_hook.host.platforms import Platform
+    from runtime_hook.loader.elf import ElfIdentity
+    from runtime_hook.loader.platforms import Platform
 
 LOADER_CACHE = "/etc/ld.so.cache"
 _ANCHORS = ("libnvidia-ml.so.1", "libcuda.so.1")

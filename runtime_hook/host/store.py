@@ -6,14 +6,13 @@ import os
 
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.fingerprint import is_fresh
-from runtime_hook.host.inventory import missing_node, parse_inventory, render_inventory
+from runtime_hook.host.inventory import parse_inventory, render_inventory
 from runtime_hook.jsonfast import dumps, loads
 from runtime_hook.reading import describe_error, read_regular, read_trusted
 from runtime_hook.writing import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import DeviceNode
     from runtime_hook.host.hosttree import HostTree
     from runtime_hook.host.inventory import Inventory
 
@@ -57,24 +56,6 @@ def refresh(path: str, tree: HostTree) -> Inventory:
         raise
     write_inventory(inventory, path)
     return inventory
-
-
-def check_versions(inventory: Inventory) -> None:
-    """Refuse when the loaded module and the libraries are of two versions: every call of the driver would fail."""
-    loaded = inventory.fingerprint.module_version
-    if loaded and loaded != inventory.driver_version:
-        raise InventoryError(
-            f"kernel module nvidia is {loaded}, the libraries are {inventory.driver_version}",
-            "reload the module or reboot to finish the driver change",
-        )
-
-
-def check_nodes(inventory: Inventory, devices: tuple[DeviceNode, ...]) -> None:
-    """Refuse when the engine gave a node whose major belongs to another driver by now: CUDA would not start."""
-    stale = {(node.path, node.major, node.minor) for node in inventory.stale}
-    for device in devices if stale else ():
-        if (device.path, device.major, device.minor) in stale:
-            raise missing_node(inventory, device.path)
 
 
 def write_inventory(inventory: Inventory, path: str) -> None:

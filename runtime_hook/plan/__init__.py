@@ -1,1 +1,1 @@
-"""From an allotment to the list of operations. Pure: what is planned can be shown before anything happens."""
+"""From an grant to the list of operations. Pure: what is planned can be shown before anything happens."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from runtime_hook.bundle import DeviceNode, DeviceRule
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import ControlDevice, Gpu, Inventory
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.request.grant import Grant
 
 DISPLAYING = ("graphics", "display")
 BY_PATH = "/dev/dri/by-path"
@@ -24,7 +24,7 @@ _NODE_HINTS = {
 
 
 def plan_devices(
-    allotment: Allotment, inventory: Inventory, rules: tuple[DeviceRule, ...], host_path: Callable[[str], str]
+    grant: Grant, inventory: Inventory, rules: tuple[DeviceRule, ...], host_path: Callable[[str], str]
 ) -> list[Operation]:
     """Return what makes the container's device nodes, links to them, and the rules that they still need.
 
@@ -35,26 +35,26 @@ def plan_devices(
     from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices  # noqa: PLC0415 - env mode alone
     from runtime_hook.container.operations.files import NoteAbsent  # noqa: PLC0415 - env mode alone
 
-    nodes = [*needed_nodes(allotment, inventory), *_further_nodes(allotment, inventory)]
+    nodes = [*needed_nodes(grant, inventory), *_further_nodes(grant, inventory)]
     present = {device.kind for device in inventory.control}
     operations: list[Operation] = [
         AddDeviceNode(node.path, node.major, node.minor, source=host_path(node.path)) for node in nodes
     ]
-    operations += link_drm(allotment, {(node.major, node.minor) for node in nodes})
-    operations += [NoteAbsent(f"{kind} devices") for kind in allotment.extras if kind not in present]
+    operations += link_drm(grant, {(node.major, node.minor) for node in nodes})
+    operations += [NoteAbsent(f"{kind} devices") for kind in grant.extras if kind not in present]
     numbers = dict.fromkeys((node.major, node.minor) for node in nodes)
     forbidden = tuple(number for number in numbers if not is_allowed(rules, *number))
     return [*operations, AllowDevices(forbidden)] if forbidden else operations
 
 
-def check_given(allotment: Allotment, inventory: Inventory, given: Iterable[DeviceNode]) -> None:
+def check_given(grant: Grant, inventory: Inventory, given: Iterable[DeviceNode]) -> None:
     """Refuse a container whose list of devices lacks one that its capabilities cannot do without.
 
     The engine made those nodes, and the hook may not add to them; NVIDIA's toolkit lets such a container start, in
     which ``nvidia-smi`` works and CUDA does not.
     """
     numbers = {(device.major, device.minor) for device in given}
-    for node in needed_nodes(allotment, inventory):
+    for node in needed_nodes(grant, inventory):
         if (node.major, node.minor) not in numbers:
             raise RequestError(
                 f"device node {node.path} {node.major}:{node.minor} was not given to the container with its GPU",
@@ -62,22 +62,22 @@ def check_given(allotment: Allotment, inventory: Inventory, given: Iterable[Devi
             )
 
 
-def needed_nodes(allotment: Allotment, inventory: Inventory) -> list[Node]:
-    """Return the nodes without which the allotment is not worth anything: GPUs, MIG capabilities, control nodes."""
-    nodes = [Node(gpu.path, gpu.major, gpu.minor) for gpu in (*allotment.gpus, *mig_parents(allotment, inventory))]
-    nodes += [node for device in allotment.mig for node in device.nodes]
+def needed_nodes(grant: Grant, inventory: Inventory) -> list[Node]:
+    """Return the nodes without which the grant is not worth anything: GPUs, MIG capabilities, control nodes."""
+    nodes = [Node(gpu.path, gpu.major, gpu.minor) for gpu in (*grant.gpus, *mig_parents(grant, inventory))]
+    nodes += [node for device in grant.mig for node in device.nodes]
     kinds = ["ctl"]
-    if "compute" in allotment.capabilities:
+    if "compute" in grant.capabilities:
         kinds.append("uvm")
-    if "display" in allotment.capabilities and allotment.adds_devices:
+    if "display" in grant.capabilities and grant.adds_devices:
         kinds.append("modeset")
     nodes += [_control_node(inventory, kind) for kind in kinds]
     return list(dict.fromkeys(nodes))
 
 
-def mig_parents(allotment: Allotment, inventory: Inventory) -> list[Gpu]:
-    """Return the GPUs of the allotted MIG devices."""
-    wanted = {device.gpu_uuid for device in allotment.mig}
+def mig_parents(grant: Grant, inventory: Inventory) -> list[Gpu]:
+    """Return the GPUs of the granted MIG devices."""
+    wanted = {device.gpu_uuid for device in grant.mig}
     parents = [gpu for gpu in inventory.gpus if gpu.uuid in wanted]
     missing = sorted(wanted - {gpu.uuid for gpu in parents})
     if missing:
@@ -85,14 +85,14 @@ def mig_parents(allotment: Allotment, inventory: Inventory) -> list[Gpu]:
     return parents
 
 
-def link_drm(allotment: Allotment, given: set[tuple[int, int]]) -> list[Operation]:
+def link_drm(grant: Grant, given: set[tuple[int, int]]) -> list[Operation]:
     """Return links by PCI path to the GPUs' DRM nodes among the given ones, as udev has them."""
-    if not any(word in DISPLAYING for word in allotment.capabilities):
+    if not any(word in DISPLAYING for word in grant.capabilities):
         return []
     from runtime_hook.container.operations.devices import LinkDevice  # noqa: PLC0415 - graphics alone
 
     operations: list[Operation] = []
-    for gpu in allotment.gpus:
+    for gpu in grant.gpus:
         for node in gpu.drm:
             if (node.major, node.minor) in given:
                 name = node.path.rpartition("/")[2]
@@ -114,15 +114,15 @@ def _node(device: ControlDevice) -> Node:
     return Node(device.path, device.major, device.minor)
 
 
-def _further_nodes(allotment: Allotment, inventory: Inventory) -> list[Node]:
+def _further_nodes(grant: Grant, inventory: Inventory) -> list[Node]:
     """Return nodes that are given as far as they are there: for profilers, displays, extras, IMEX channels."""
-    kinds = list(allotment.extras)
-    if "compute" in allotment.capabilities:
+    kinds = list(grant.extras)
+    if "compute" in grant.capabilities:
         kinds.append("uvm-tools")
     nodes = [_node(device) for kind in kinds for device in inventory.control if device.kind == kind]
-    if any(word in DISPLAYING for word in allotment.capabilities):
-        nodes += [node for gpu in allotment.gpus for node in gpu.drm]
-    return nodes + [_imex_node(inventory, channel) for channel in allotment.imex_channels]
+    if any(word in DISPLAYING for word in grant.capabilities):
+        nodes += [node for gpu in grant.gpus for node in gpu.drm]
+    return nodes + [_imex_node(inventory, channel) for channel in grant.imex_channels]
 
 
 def _imex_node(inventory: Inventory, channel: int) -> Node:

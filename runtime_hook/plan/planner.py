@@ -1,4 +1,4 @@
-"""Turns an allotment into operations. Pure: what is planned can be shown and compared before anything happens."""
+"""Turns an grant into operations. Pure: what is planned can be shown and compared before anything happens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET
 from runtime_hook.errors import InventoryError
 from runtime_hook.host.driverfiles import REQUIRED_SONAMES
-from runtime_hook.loadercache.cache import CacheEntry
+from runtime_hook.loader.cache import CacheEntry
 from runtime_hook.plan.devices import DISPLAYING, check_given, link_drm, mig_parents, plan_devices
-from runtime_hook.request.allotment import SOURCE_DEVICES
+from runtime_hook.request.claim import SOURCE_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from runtime_hook.bundle import DeviceNode, DeviceRule
     from runtime_hook.container.operations.operation import Operation
     from runtime_hook.host.inventory import DriverLink, Inventory, Library
-    from runtime_hook.host.platforms import Platform
-    from runtime_hook.plan.layout import Layout
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.loader.layout import Layout
+    from runtime_hook.loader.platforms import Platform
+    from runtime_hook.request.grant import Grant
 
 BINARY_FOLDER = "/usr/bin"
 COMPAT32 = "compat32"
@@ -45,7 +45,7 @@ class Planner:
 
     def plan(
         self,
-        allotment: Allotment,
+        grant: Grant,
         layout: Layout,
         rules: tuple[DeviceRule, ...],
         devices: tuple[DeviceNode, ...] | None = None,
@@ -54,9 +54,9 @@ class Planner:
 
         ``rules`` and ``devices`` are those of the container's configuration; None for devices that are not known.
         """
-        wanted = with_implied(allotment.capabilities)
+        wanted = with_implied(grant.capabilities)
         libraries = self._libraries(wanted, 64)
-        self._check_complete(libraries, allotment.capabilities)
+        self._check_complete(libraries, grant.capabilities)
         operations = self._give_libraries(libraries, layout.library_folder)
         entries = self._cache_entries(libraries, layout.library_folder, self._platform.cache_flags)
         if COMPAT32 in wanted and layout.library_folder_32:
@@ -72,8 +72,8 @@ class Planner:
         ]
         operations += self._give_binaries(wanted)
         operations += self._give_files(wanted)
-        operations += self._give_devices(allotment, rules, devices)
-        operations += self._hide_other_gpus(allotment)
+        operations += self._give_devices(grant, rules, devices)
+        operations += self._hide_other_gpus(grant)
         operations += plan_loader(entries, layout, self._platform)
         return operations
 
@@ -138,35 +138,35 @@ class Planner:
         return operations
 
     def _give_devices(
-        self, allotment: Allotment, rules: tuple[DeviceRule, ...], devices: tuple[DeviceNode, ...] | None
+        self, grant: Grant, rules: tuple[DeviceRule, ...], devices: tuple[DeviceNode, ...] | None
     ) -> list[Operation]:
         operations: list[Operation] = []
-        if allotment.adds_devices:
-            operations += plan_devices(allotment, self._inventory, rules, self._host_path)
+        if grant.adds_devices:
+            operations += plan_devices(grant, self._inventory, rules, self._host_path)
         elif devices is not None:
-            if allotment.source == SOURCE_DEVICES:
-                check_given(allotment, self._inventory, devices)
-            operations += link_drm(allotment, {(device.major, device.minor) for device in devices})
-        if "nvidia-fs" in allotment.extras:
+            if grant.source == SOURCE_DEVICES:
+                check_given(grant, self._inventory, devices)
+            operations += link_drm(grant, {(device.major, device.minor) for device in devices})
+        if "nvidia-fs" in grant.extras:
             for path, kind in _GDS_FILES:
                 folder, name = os.path.split(path)
                 operations.append(BindFile(self._host_path(path), folder, name, is_mandatory=False, kind=kind))
         return operations
 
-    def _hide_other_gpus(self, allotment: Allotment) -> list[Operation]:
+    def _hide_other_gpus(self, grant: Grant) -> list[Operation]:
         """Return what leaves only the container's own GPUs in procfs and in the sight of EGL."""
-        parents = mig_parents(allotment, self._inventory)
-        gpus = [*allotment.gpus, *parents]
+        parents = mig_parents(grant, self._inventory)
+        gpus = [*grant.gpus, *parents]
         shown = [f"gpus/{gpu.pci_address}" for gpu in gpus]
-        if "mig-config" in allotment.extras or "mig-monitor" in allotment.extras:
+        if "mig-config" in grant.extras or "mig-monitor" in grant.extras:
             shown.append("capabilities")
         else:
             minors = {gpu.uuid: gpu.minor_number for gpu in parents}
-            for device in allotment.mig:
+            for device in grant.mig:
                 instance = f"capabilities/gpu{minors[device.gpu_uuid]}/mig/gi{device.gpu_instance}"
                 shown += [f"{instance}/access", f"{instance}/ci{device.compute_instance}/access"]
         operations: list[Operation] = [MaskDriverProc(tuple(dict.fromkeys(shown)))]
-        if gpus and any(word in DISPLAYING for word in allotment.capabilities):
+        if gpus and any(word in DISPLAYING for word in grant.capabilities):
             text = render_profile({gpu.minor_number for gpu in gpus})
             operations.append(WriteText(_PROFILE_FOLDER, _PROFILE_NAME, text))
         return operations

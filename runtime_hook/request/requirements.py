@@ -8,8 +8,8 @@ describes; as there, terms behind the first that holds are not looked at.
 
 from __future__ import annotations
 
-from runtime_hook.entitlement import REQUIRE_PREFIX, is_legacy_image
 from runtime_hook.errors import RequestError, RequirementError, one_line
+from runtime_hook.request.claim import REQUIRE_PREFIX, is_legacy_image
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -65,18 +65,18 @@ def find_requirements(environment: dict[str, str], *, is_disabled: bool) -> dict
     return found
 
 
-def evaluate(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu, ...]) -> list[Finding]:
+def evaluate(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu, ...]) -> tuple[Finding, ...]:
     """Hold every requirement against every GPU; once against the driver alone where there is none.
 
     RequestError for a factor that is none.
     """
-    return list(_findings(requirements, inventory, gpus))
+    return tuple(_findings(requirements, inventory, gpus))
 
 
-def check_requirements(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
+def check_findings(findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """Refuse with RequirementError what is not met; return a note for each property that nobody knows."""
     notes: dict[str, None] = {}
-    for finding in _findings(requirements, inventory, gpus):
+    for finding in findings:
         if not finding.is_met:
             where = f" on {finding.gpu}" if finding.gpu else ""
             what = f"{one_line(finding.variable, 100)} is not met{where}: {finding.failed}"

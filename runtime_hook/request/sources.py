@@ -6,7 +6,7 @@ is there and accepted decides alone. Source: NVIDIA's container toolkit, ``inter
 
 from __future__ import annotations
 
-from runtime_hook.entitlement import VISIBLE_DEVICES, Claim, NoClaim, is_legacy_image
+from runtime_hook.request.claim import VISIBLE_DEVICES, Claim, Nothing, is_legacy_image
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ _CDI_PARTS = 3
 
 
 @value
-class _Wish:
+class _Request:
     """One source's request: device names, and the words that name the source in the log."""
 
     source: str
@@ -34,24 +34,24 @@ class _Wish:
     words: str
 
 
-def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | Nothing:
     """Return what the container asks for where that entitles it, or why it does not."""
-    wish = (
+    request = (
         _from_cdi_annotations(container, config)
         or _from_mounts(container, config)
         or _from_environment(container, config)
     )
-    if not wish.names and container.mount_requests and not config.accept_volume_mounts:
-        return NoClaim("volume mounts are not accepted on this node", is_traced=True)
-    if not wish.names:
-        return NoClaim(f"{wish.words} is not set", is_traced=False)
-    if "void" in wish.names:
-        return NoClaim(f"{wish.words} is void", is_traced=False)
-    if wish.source in {SOURCE_ENVIRONMENT, SOURCE_SWARM} and not accepts_environment(container, config):
-        return NoClaim(f"{wish.words} of unprivileged containers is not accepted", is_traced=True)
+    if not request.names and container.mount_requests and not config.accept_volume_mounts:
+        return Nothing("volume mounts are not accepted on this node", is_traced=True)
+    if not request.names:
+        return Nothing(f"{request.words} is not set", is_traced=False)
+    if "void" in request.names:
+        return Nothing(f"{request.words} is void", is_traced=False)
+    if request.source in {SOURCE_ENVIRONMENT, SOURCE_SWARM} and not accepts_environment(container, config):
+        return Nothing(f"{request.words} of unprivileged containers is not accepted", is_traced=True)
     if config.denial:
-        return NoClaim(config.denial, is_traced=True)
-    return Claim(visible=wish.names, imex=_imex_channels(container, config), source=wish.source)
+        return Nothing(config.denial, is_traced=True)
+    return Claim(request.source, visible=request.names, imex=_imex_channels(container, config))
 
 
 def accepts_environment(container: ContainerConfig, config: HookConfig) -> bool:
@@ -64,21 +64,21 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
-def _from_cdi_annotations(container: ContainerConfig, config: HookConfig) -> _Wish | None:
+def _from_cdi_annotations(container: ContainerConfig, config: HookConfig) -> _Request | None:
     """Return the request of CDI annotations (CDI specification, "Annotations"), in the order of their keys."""
     if not config.accept_cdi_annotations:
         return None
     found = sorted(item for item in container.annotations.items() if item[0].startswith(CDI_ANNOTATION_PREFIX))
     names = tuple(name for _, text in found for name in split_names(text))
-    return _Wish(SOURCE_CDI, names, "the CDI annotation") if names else None
+    return _Request(SOURCE_CDI, names, "the CDI annotation") if names else None
 
 
-def _from_mounts(container: ContainerConfig, config: HookConfig) -> _Wish | None:
+def _from_mounts(container: ContainerConfig, config: HookConfig) -> _Request | None:
     if not config.accept_volume_mounts:
         return None
     requests = [name for name in container.mount_requests if not name.startswith(_IMEX_MOUNT)]
     names = tuple(_cdi_name(name) if name.startswith(_CDI_MOUNT) else name for name in requests)
-    return _Wish(SOURCE_MOUNT, names, "the volume mount") if names else None
+    return _Request(SOURCE_MOUNT, names, "the volume mount") if names else None
 
 
 def _cdi_name(path: str) -> str:
@@ -90,16 +90,16 @@ def _cdi_name(path: str) -> str:
     return f"{parts[0]}/{parts[1]}={parts[2]}"
 
 
-def _from_environment(container: ContainerConfig, config: HookConfig) -> _Wish:
+def _from_environment(container: ContainerConfig, config: HookConfig) -> _Request:
     environment = container.environment
     swarm = [name for name in config.swarm_resources if name in environment]
     if swarm:
         names = tuple(name for variable in swarm for name in split_names(environment[variable]))
-        return _Wish(SOURCE_SWARM, names, ", ".join(swarm))
+        return _Request(SOURCE_SWARM, names, ", ".join(swarm))
     text = environment.get(VISIBLE_DEVICES)
     if text is None and is_legacy_image(environment):
         text = "all"
-    return _Wish(SOURCE_ENVIRONMENT, split_names(text or ""), VISIBLE_DEVICES)
+    return _Request(SOURCE_ENVIRONMENT, split_names(text or ""), VISIBLE_DEVICES)
 
 
 def _imex_channels(container: ContainerConfig, config: HookConfig) -> tuple[str, ...]:

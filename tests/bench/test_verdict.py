@@ -9,13 +9,16 @@ from bench.starts.verdict import Line, added_cpu, added_wall, judge, ratio_to_ba
 
 NOTHING = {"python3 -I -S -c pass": [Cost(5, 4), Cost(9, 8)], "hook: nothing asked": [Cost(6, 5), Cost(9, 10)]}
 
+BIG = ["big image, added CPU", "big image, added minimum wall", "big image, the same files"]
+
 
 def starts(ours: float, theirs: float | None = None) -> dict[str, list[Cost]]:
     """Return samples of both images in which the second round was twice as slow as the first."""
     found = dict(NOTHING)
     for image in ("small", "big"):
         added = {"no hook": 0.0, "our hook, 1 GPU": ours, "our hook, 8 GPUs": ours + 0.5}
-        added |= {"NVIDIA, 1 GPU": theirs} if theirs is not None else {}
+        if theirs is not None:
+            added |= {"NVIDIA, 1 GPU": theirs, "our hook, 1 GPU, NVIDIA's files": ours + 3}
         for variant, cost in added.items():
             found[f"{image}: {variant}"] = [Cost(20 + cost, 10 + cost), Cost(40 + 2 * cost, 20 + cost)]
     return found
@@ -33,8 +36,9 @@ def test_a_hook_costs_what_it_adds_within_its_round() -> None:
     ("ours", "theirs", "exceeded"),
     [
         pytest.param(10, 100, [], id="all is kept"),
-        pytest.param(30, 100, ["big image, added CPU", "big image, added minimum wall"], id="too slow on big images"),
-        pytest.param(40, 100, ["small", "small", "big", "big"], id="too slow on both"),
+        pytest.param(30, 100, BIG, id="too slow on big images"),
+        pytest.param(9, 45, BIG[2:], id="too slow with the same files"),
+        pytest.param(40, 100, ["small"] * 3 + ["big"] * 3, id="too slow on both"),
         pytest.param(90, None, [], id="without Go there is nothing to compare with"),
     ],
 )

@@ -10,30 +10,29 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from runtime_hook.bundle import parse_container, parse_state
+from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, parse_container, parse_state
+from runtime_hook.commandline import STARTING_VERBS, read_call
 from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig, parse_config
 from runtime_hook.container.devicerules import is_allowed
 from runtime_hook.container.devicerules.hierarchy import Group, locate_group, own_folders
 from runtime_hook.container.devicerules.program import extend, has_references
 from runtime_hook.container.mounttable import is_mounted_outside
-from runtime_hook.engines.commandline import STARTING_VERBS, read_call
-from runtime_hook.entitlement import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS, Claim, find_claim
+from runtime_hook.decision import Refused, decide
 from runtime_hook.errors import CacheError, HookError, RequestError, RequirementError, one_line
 from runtime_hook.host.devices import find_devices
-from runtime_hook.host.elf import identify
 from runtime_hook.host.fingerprint import module_version
 from runtime_hook.host.inventory import parse_inventory, render_inventory
 from runtime_hook.host.nvmlfacts import merge_facts, parse_facts
-from runtime_hook.host.platforms import PLATFORMS
 from runtime_hook.jsonfast import c_scanner, loads, public_scanner
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
-from runtime_hook.loadercache.compat import HostDriver, examine, parse_compat_note, read_compat_note
-from runtime_hook.loadercache.muslpath import add_folder
+from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.loader.compat import HostDriver, examine, parse_compat_note, read_compat_note
+from runtime_hook.loader.elf import identify
+from runtime_hook.loader.layout import COMPAT_FOLDER, choose_layout
+from runtime_hook.loader.muslpath import add_folder
+from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.origin import parse_owner
-from runtime_hook.plan.layout import COMPAT_FOLDER, choose_layout
-from runtime_hook.plan.planner import Planner
-from runtime_hook.request.allotment import Allotment, allot, check_image
-from runtime_hook.request.requirements import check_requirements, evaluate
+from runtime_hook.request.claim import Nothing
+from runtime_hook.request.requirements import check_findings, evaluate
 from tests.runtime_hook.nodes import inventory as inventory_of_a_node
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 NODE = inventory_of_a_node()
 PLATFORM = PLATFORMS["x86_64"]
+DEBIAN = choose_layout(PLATFORM, lambda path: path == "/etc/debian_version")
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_IMEX_CHANNELS")
 ENTRIES = tuple(
     CacheEntry(name, f"/usr/lib/x86_64-linux-gnu/{name}", PLATFORM.cache_flags)
@@ -63,7 +63,7 @@ MODES = (
 
 
 def json_text(data: bytes) -> None:
-    """The C scanner and the public module agree: on what is JSON, and on what it says."""
+    """The C scanner and the public module agree on what is valid JSON, and on its value."""
     answers = []
     for scanner in (c_scanner(), public_scanner()):
         try:
@@ -117,25 +117,17 @@ def configuration(data: bytes) -> None:
 
 def _decide(container: ContainerConfig) -> None:
     for settings in MODES:
-        try:
-            claim = find_claim(container, settings)
-            if not isinstance(claim, Claim):
-                continue
-            assert settings is not KUBELET or container.devices or container.annotations, "an image's word counted"
-            _give(claim, container, settings)
-        except HookError as refusal:
-            _assert_tidy(refusal)
-
-
-def _give(claim: Claim, container: ContainerConfig, settings: HookConfig) -> None:
-    allotment = allot(claim, container, settings, NODE)
-    if not isinstance(allotment, Allotment):
-        return
-    assert set(allotment.capabilities) <= set(settings.supported_capabilities)
-    check_image(allotment, container.environment, settings, NODE)
-    layout = choose_layout(PLATFORM, lambda path: path == "/etc/debian_version")
-    plan = Planner(NODE, PLATFORM, str).plan(allotment, layout, container.device_rules, container.devices)
-    assert all(operation.describe() for operation in plan)
+        decision = decide(container, settings, lambda: NODE, lambda _: DEBIAN)
+        if isinstance(decision, Nothing):
+            continue
+        assert settings is not KUBELET or container.devices or container.annotations, "an image's word counted"
+        if isinstance(decision, Refused):
+            if not isinstance(decision.error, HookError):
+                raise decision.error
+            _assert_tidy(decision.error)
+            continue
+        assert set(decision.grant.capabilities) <= set(settings.supported_capabilities)
+        assert all(operation.describe() for operation in decision.plan)
 
 
 def environment(data: bytes) -> None:
@@ -152,7 +144,7 @@ def environment(data: bytes) -> None:
 
 
 def requirements(data: bytes) -> None:
-    """A requirement is met, not met or none; what refuses a container is what is told of the single factors."""
+    """A requirement is met, not met or absent; a refusal agrees with the report on the individual factors."""
     asked = {"NVIDIA_REQUIRE_CUDA": data.decode("utf-8", "surrogateescape")}
     try:
         findings = evaluate(asked, NODE, NODE.gpus)
@@ -162,7 +154,7 @@ def requirements(data: bytes) -> None:
     assert len(findings) == len(NODE.gpus)
     is_refused = False
     try:
-        check_requirements(asked, NODE, NODE.gpus)
+        check_findings(findings)
     except RequirementError as reason:
         _assert_tidy(reason)
         is_refused = True
@@ -201,14 +193,14 @@ def loader_cache(data: bytes) -> None:
     try:
         after = LoaderCache(merge(cache, ENTRIES)).entries()
     except CacheError as reason:  # an image's cache may be too odd to add to, but what is written must be one
-        raise AssertionError(f"a merged cache is none: {reason}") from reason
+        raise AssertionError(f"a merged cache is invalid: {reason}") from reason
     assert {(one.name, one.path) for one in before} <= {(one.name, one.path) for one in after}
     assert {(one.name, one.path) for one in ENTRIES} <= {(one.name, one.path) for one in after}
     assert len(after) <= len(before) + len(ENTRIES)
 
 
 def elf(data: bytes) -> None:
-    """A library: what it is and what its note says, or None."""
+    """A library: its kind and the content of its note, or None."""
     with _File(data) as read_at:
         found = identify(read_at)
         read_compat_note(read_at)
@@ -332,7 +324,7 @@ def mounts(data: bytes) -> None:
     for parse in (lambda: is_mounted_outside(table, "2", "1"), lambda: locate_group(groups, table)):
         try:
             found = parse()
-        except (HookError, ValueError):  # the kernel writes these: a line that is none refuses the container
+        except (HookError, ValueError):  # the kernel writes these: an invalid line refuses the container
             continue
         if isinstance(found, Group):
             assert ".." not in found.path.split("/") or ".." in table

@@ -15,8 +15,11 @@ from runtime_hook.host.inventory import (
     MigDevice,
     Node,
 )
+from runtime_hook.loader.layout import choose_layout
+from runtime_hook.loader.platforms import PLATFORMS
 
 CAPS_MAJOR = 237
+LAYOUT = choose_layout(PLATFORMS["x86_64"], lambda path: path == "/etc/debian_version")
 
 
 def uuid(index: int) -> str:
@@ -82,4 +85,6 @@ def container(*env: str, **parts: Any) -> ContainerConfig:  # noqa: ANN401 - mem
     ]
     process = {"env": list(env), "capabilities": {"bounding": bounding}, "user": {"uid": parts.pop("uid", 0)}}
     linux = {"devices": nodes, **parts.pop("linux", {})}
-    return parse_container({"process": process, "mounts": mounts, "linux": linux, **parts}, "/bundle")
+    engine_user = parts.pop("engine_user", None)
+    content = {"process": process, "mounts": mounts, "linux": linux, **parts}
+    return parse_container(content, "/bundle", engine_user=engine_user)

@@ -17,7 +17,7 @@ SCRIPT = """#!/usr/bin/python3 -IS
 import os, sys
 sys.path.insert(0, {repository!r})
 from runtime_hook.bundle import read_container, read_state
-from runtime_hook.container.injection import carry_out
+from runtime_hook.container.injection import apply_plan
 from runtime_hook.container.kernel import KernelSyscalls
 from runtime_hook.container.operations.devices import AddDeviceNode, AllowDevices, LinkDevice
 from runtime_hook.container.operations.driverproc import MaskDriverProc
@@ -26,13 +26,13 @@ from runtime_hook.container.operations.loadercache import MergeLoaderCache
 from runtime_hook.container.operations.loaderpaths import ListCompatFolder, ListMuslFolder
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import HookError
-from runtime_hook.loadercache.cache import CacheEntry
+from runtime_hook.loader.cache import CacheEntry
 os.umask(0)
 os.chdir("/")
 state = read_state(0)
 syscalls = KernelSyscalls(state.pid, read_container(state).rootfs)
 try:
-    outcome = carry_out({plan}, syscalls, Deadline())
+    outcome = apply_plan({plan}, syscalls, Deadline())
 except HookError as refusal:
     sys.exit(f"refused: {{refusal}}")
 with open({notes!r}, "w") as file:

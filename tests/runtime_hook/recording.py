@@ -11,7 +11,7 @@ from runtime_hook.container.syscalls import KIND_FILE, Occupant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
 T = TypeVar("T")
 FILE, FOLDER, LINK, DEVICE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666

@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALLOCATED = [("/dev/nvidiactl", 62), ("/dev/nvidia-uvm", 60), ("/dev/nvidia0", 16)]
-# The interpreter's own: what it starts with, what stands in for os, and the C halves that are wanted.
+# The interpreter's own: what it starts with, os, and the C halves that are wanted.
 STARTED_WITH = {"_abc", "_codecs", "_frozen_importlib_external", "_io", "_signal", "abc", "codecs", "encodings"}
 STARTED_WITH |= {"encodings.aliases", "encodings.utf_8", "io", "marshal", "posix", "time", "zipimport"}
-PATHS = {"_stat", "stat", "genericpath", "posixpath"}
-NOTHING_ASKED = STARTED_WITH | PATHS | {"__future__", "_json", "errno"}
+OS = {"_collections_abc", "_stat", "genericpath", "os", "posixpath", "stat"}
+NOTHING_ASKED = STARTED_WITH | OS | {"__future__", "_json", "errno"}
 GPU_GIVEN = NOTHING_ASKED | {"_ctypes", "_struct", "struct", "_socket", "fcntl"}
 OWN_WAY_OF_NOTHING = {
-    "bundle", "cli", "config", "deadline", "document", "entitlement", "errors", "jsonfast", "leanos", "prestart",
-    "reading", "values",
+    "bundle", "cli", "config", "deadline", "decision", "document", "errors", "jsonfast", "prestart",
+    "reading", "request", "request.claim", "request.entitlement", "values",
 }  # fmt: skip
 # Never on the way of a GPU whose inventory is fresh.
 OFF_THE_WAY = {"commands", "explain", "packing"}
-OFF_THE_WAY |= {
-    f"host.{name}" for name in ("devices", "discovery", "elf", "files", "gpumodels", "libraries", "nvmlfacts")
+OFF_THE_WAY |= {f"host.{name}" for name in ("devices", "discovery", "files", "gpumodels", "libraries", "nvmlfacts")} | {
+    "loader.elf",
+    "loader.elfnotes",
 }
 
 

@@ -89,6 +89,16 @@ def test_a_denied_namespace_is_told(desk: Desk) -> None:
     assert nothing["reason"] == "rules[0] denies GPUs for namespace web"
 
 
+def test_another_device_on_a_node_without_a_driver_is_not_refused(desk: Desk) -> None:
+    """It was: ``explain`` and the hook decided for themselves."""
+    (desk.folder / "policy.json").write_text("{}")
+    fuse = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
+    (desk.folder / "config.json").write_text(json.dumps({"linux": {"devices": [fuse]}}))
+    told = explain(Sources(str(desk.folder), None, str(desk.folder / "policy.json"), str(desk.folder / "no-driver")))
+    assert (told["entitled"], told["refused"]) == (False, None)
+    assert "no NVIDIA driver libraries" in str(told["reason"])
+
+
 def test_what_is_asked_for_is_told_whether_or_not_it_counts(desk: Desk) -> None:
     mount = {"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/0"}
     told = desk.ask(
@@ -105,6 +115,7 @@ def test_what_is_asked_for_is_told_whether_or_not_it_counts(desk: Desk) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--policy", "--config"])
 @pytest.mark.parametrize("target", ["", "config.json"])
 def test_it_needs_neither_root_nor_the_node(desk: Desk, option: str, target: str) -> None:

@@ -7,13 +7,13 @@ import stat
 
 from runtime_hook.container.operations.operation import ensure_folder, occupied
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES, LoaderCache, merge
+from runtime_hook.loader.cache import CACHE_LIMIT_BYTES, LoaderCache, merge
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from runtime_hook.container.syscalls import Syscalls
-    from runtime_hook.loadercache.cache import CacheEntry
+    from runtime_hook.loader.cache import CacheEntry
 
 
 @value

@@ -6,7 +6,7 @@ import errno
 import stat
 
 from runtime_hook.container.operations.operation import ensure_folder, occupied
-from runtime_hook.loadercache.muslpath import PATH_LIMIT_BYTES, add_folder
+from runtime_hook.loader.muslpath import PATH_LIMIT_BYTES, add_folder
 from runtime_hook.values import value
 
 TYPE_CHECKING = False

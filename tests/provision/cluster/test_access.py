@@ -65,7 +65,7 @@ def operator(stage: Stage, name: str, *, without: Permission | None = None) -> P
 
 
 def user(stage: Stage, name: str, token: str) -> Path:
-    """Return a kubeconfig of somebody with that token."""
+    """Return a kubeconfig with that token."""
     config = json.loads(stage.control_plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     path = stage.control_plane.folder / f"{name}.kubeconfig"

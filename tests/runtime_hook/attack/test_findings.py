@@ -18,17 +18,18 @@ import pytest
 
 from runtime_hook.bundle import parse_container
 from runtime_hook.config import parse_config
-from runtime_hook.container.injection import carry_out
-from runtime_hook.container.journal import Journal
+from runtime_hook.container.injection import apply_plan
 from runtime_hook.container.mounttable import is_mounted_outside
+from runtime_hook.container.undo import UndoLog
 from runtime_hook.deadline import Deadline
-from runtime_hook.entitlement import Claim, find_claim
 from runtime_hook.errors import DeadlineError, InjectionError, RequestError
-from runtime_hook.host.elf import identify
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge, name_key
+from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge, name_key
+from runtime_hook.loader.elf import identify
 from runtime_hook.origin import Origin
-from runtime_hook.policy import settle
-from runtime_hook.request.allotment import allot
+from runtime_hook.request.claim import Claim
+from runtime_hook.request.entitlement import find_claim
+from runtime_hook.request.grant import resolve_claim
+from runtime_hook.request.policy import apply_rules
 from tests.runtime_hook.attack.watch import mounts_below
 from tests.runtime_hook.containers import run_hook
 from tests.runtime_hook.nodes import inventory as inventory_of_a_node
@@ -62,6 +63,7 @@ def test_a_name_without_end_in_a_cache_costs_no_gigabytes() -> None:
     assert peak < 30 * MEBIBYTE
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_a_number_without_end_in_a_name_costs_no_minutes() -> None:
     """A number of a million digits was multiplied digit by digit; C wraps it at 32 bits."""
@@ -140,7 +142,7 @@ def test_the_limit_striking_behind_a_failure_does_not_forget_the_undo() -> None:
     syscalls = RecordingSyscalls()
     before = syscalls.state()
     with pytest.raises((DeadlineError, InjectionError)):
-        carry_out([Failing()], syscalls, Once())
+        apply_plan([Failing()], syscalls, Once())
     assert syscalls.state() == before
 
 
@@ -154,10 +156,10 @@ def test_the_limit_striking_while_a_step_is_undone_does_not_forget_that_step() -
 
     syscalls = Slow()
     before = syscalls.state()
-    journal = Journal(syscalls, deadline)
-    journal.put_file(journal.open_folder("/"), "half-made", b"")
+    undo_log = UndoLog(syscalls, deadline)
+    undo_log.put_file(undo_log.open_folder("/"), "half-made", b"")
     with pytest.raises(DeadlineError):
-        journal.undo_to(0)
+        undo_log.undo_to(0)
     assert syscalls.state() == before
 
 
@@ -311,8 +313,8 @@ def test_an_image_cannot_evade_a_rule_by_speaking_of_cdi() -> None:
         "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]},
     }
     container = parse_container(content, "/bundle")
-    settled = settle(config, container, Origin(), None)
-    claim = find_claim(container, settled)
+    applied = apply_rules(config, container, Origin())
+    claim = find_claim(container, applied)
     assert isinstance(claim, Claim)
     with pytest.raises(RequestError, match="denies GPUs"):
-        allot(claim, container, settled, inventory_of_a_node())
+        resolve_claim(claim, container, applied, inventory_of_a_node())

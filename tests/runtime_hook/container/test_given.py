@@ -9,10 +9,10 @@ import pytest
 
 from runtime_hook.container.operations.files import BindFile, WriteText
 from runtime_hook.host.hosttree import HostTree
-from runtime_hook.host.platforms import this_platform
-from runtime_hook.plan.layout import Layout, choose_layout
+from runtime_hook.loader.layout import Layout, choose_layout
+from runtime_hook.loader.platforms import this_platform
 from runtime_hook.plan.planner import Planner
-from runtime_hook.request.allotment import Allotment
+from runtime_hook.request.grant import Grant
 from tests.runtime_hook.containers import Container, host_mounts, snapshot
 from tests.runtime_hook.inventories import FULL, MIG, VERSION, changed, gpu, make_files
 from tests.runtime_hook.planhook import with_plan
@@ -29,7 +29,7 @@ EVERYTHING = ("compute", "utility", "video", "graphics", "display", "ngx", "comp
 
 @pytest.fixture
 def start(tmp_path: Path, root: Path) -> Callable[..., tuple[str, str]]:
-    """Start a container with everything that an allotment brings; returns its output and the hook's notes."""
+    """Start a container with everything that an grant brings; returns its output and the hook's notes."""
     host = tmp_path / "host"
     make_files(FULL, host)
     count = 0
@@ -41,7 +41,7 @@ def start(tmp_path: Path, root: Path) -> Callable[..., tuple[str, str]]:
         host_tree = HostTree(str(host))
         inventory = changed(FULL, gpus=tuple(gpu(index) for index in range(8)))
         planner = Planner(inventory, this_platform(), host_tree.host_path)
-        plan = planner.plan(Allotment(capabilities=words or EVERYTHING, **given), layout, ())
+        plan = planner.plan(Grant(capabilities=words or EVERYTHING, **given), layout, ())
         made = Container(tmp_path / f"bundle{count}", root, ["/bin/sh", "-c", command])
         notes = with_plan(made, plan)
         before, mounts = snapshot(host), host_mounts()

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from runtime_hook.bundle import DeviceRule
-from runtime_hook.container.injection import carry_out, has_path
+from runtime_hook.container.injection import apply_plan, has_path
 from runtime_hook.deadline import Deadline
 from runtime_hook.errors import DeadlineError, InjectionError, InventoryError
 from runtime_hook.host.inventory import Inventory, parse_inventory
-from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
-from runtime_hook.plan.layout import choose_layout
+from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.loader.layout import choose_layout
+from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.plan.planner import Planner
-from runtime_hook.request.allotment import Allotment
+from runtime_hook.request.grant import Grant
 from tests.runtime_hook.recording import DEVICE, FILE, FOLDER, LINK, RecordingSyscalls
 
 SAMPLE = Path(__file__).resolve().parents[3] / "docs/contracts/inventory/good/debian-one-gpu.json"
@@ -36,17 +36,17 @@ def planned(
     *, adds_devices: bool = False, rules: tuple[DeviceRule, ...] = (), host: Inventory | None = None
 ) -> list[object]:
     host = host or inventory()
-    allotment = Allotment("devices", host.gpus, ("compute", "utility"), adds_devices=adds_devices)
-    return list(Planner(host, PLATFORM, lambda path: "/driver" + path).plan(allotment, LAYOUT, rules))
+    grant = Grant("devices", host.gpus, ("compute", "utility"), adds_devices=adds_devices)
+    return list(Planner(host, PLATFORM, lambda path: "/driver" + path).plan(grant, LAYOUT, rules))
 
 
 def carry(
     syscalls: RecordingSyscalls, *, adds_devices: bool = True, deadline: Deadline | None = None
 ) -> tuple[str, ...]:
     plan = Planner(inventory(), PLATFORM, str).plan(
-        Allotment("environment", inventory().gpus, ("compute", "utility"), adds_devices=adds_devices), LAYOUT, ()
+        Grant("environment", inventory().gpus, ("compute", "utility"), adds_devices=adds_devices), LAYOUT, ()
     )
-    return carry_out(plan, syscalls, deadline or Deadline()).notes
+    return apply_plan(plan, syscalls, deadline or Deadline()).notes
 
 
 @pytest.mark.parametrize(

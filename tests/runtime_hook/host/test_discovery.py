@@ -13,7 +13,8 @@ from runtime_hook.host.discovery import discover
 from runtime_hook.host.fingerprint import is_fresh, module_version
 from runtime_hook.host.hosttree import HostTree
 from runtime_hook.host.inventory import render_inventory
-from runtime_hook.host.store import check_versions, current_inventory, read_inventory, refresh, write_inventory
+from runtime_hook.host.store import current_inventory, read_inventory, refresh, write_inventory
+from runtime_hook.request.grant import check_versions
 from tests.runtime_hook.containers import HOOK, host_mounts, run_hook
 from tests.runtime_hook.drivertree import MAJOR, MULTIARCH, VERSION, DriverTree, uuid
 

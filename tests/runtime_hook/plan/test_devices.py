@@ -8,7 +8,7 @@ from runtime_hook.bundle import DeviceNode, DeviceRule
 from runtime_hook.errors import HookError, InventoryError, RequestError
 from runtime_hook.host.inventory import MigDevice
 from runtime_hook.plan.devices import check_given, link_drm, plan_devices
-from runtime_hook.request.allotment import Allotment
+from runtime_hook.request.grant import Grant
 from tests.runtime_hook.inventories import FULL, MIG, changed
 
 COMMON = ["/dev/nvidiactl"]
@@ -16,13 +16,13 @@ COMPUTE = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
 FIRST = {"gpus": FULL.gpus[:1]}
 
 
-def allotment(*words: str, **fields: object) -> Allotment:
-    return Allotment(**{"source": "environment", "capabilities": words, "adds_devices": True, **FIRST, **fields})
+def grant(*words: str, **fields: object) -> Grant:
+    return Grant(**{"source": "environment", "capabilities": words, "adds_devices": True, **FIRST, **fields})
 
 
 def made(*words: str, **fields: object) -> list[str]:
     """Return the paths of the nodes that are made, in order."""
-    described = [operation.describe() for operation in plan_devices(allotment(*words, **fields), FULL, (), str)]
+    described = [operation.describe() for operation in plan_devices(grant(*words, **fields), FULL, (), str)]
     return [line.split()[3] for line in described if line.startswith("make device node")]
 
 
@@ -69,27 +69,25 @@ def made(*words: str, **fields: object) -> list[str]:
         ),
     ],
 )
-def test_the_nodes_follow_from_the_allotment(
-    words: tuple[str, ...], fields: dict[str, object], nodes: list[str]
-) -> None:
+def test_the_nodes_follow_from_the_grant(words: tuple[str, ...], fields: dict[str, object], nodes: list[str]) -> None:
     assert made(*words, **fields) == nodes
 
 
 def test_rules_are_added_where_the_configuration_has_none() -> None:
     rules = (DeviceRule(allow=True, type="c", major=195, minor=-1, access="rw"),)
-    described = [operation.describe() for operation in plan_devices(allotment("compute"), FULL, rules, str)]
+    described = [operation.describe() for operation in plan_devices(grant("compute"), FULL, rules, str)]
     assert [line for line in described if line.startswith("allow")] == ["allow devices 510:0, 510:1 rw"]
 
 
 def test_links_by_pci_path_lead_to_the_nodes_that_are_given() -> None:
-    described = [operation.describe() for operation in link_drm(allotment("graphics"), {(226, 128)})]
+    described = [operation.describe() for operation in link_drm(grant("graphics"), {(226, 128)})]
     assert described == ["link /dev/dri/by-path/pci-0000:10:00.0-render to ../renderD128"]
-    assert link_drm(allotment("compute"), {(226, 128)}) == []
+    assert link_drm(grant("compute"), {(226, 128)}) == []
 
 
 def test_an_extra_that_the_host_has_not_is_said_and_no_refusal() -> None:
     described = [
-        operation.describe() for operation in plan_devices(allotment("utility", extras=("gdrdrv",)), FULL, (), str)
+        operation.describe() for operation in plan_devices(grant("utility", extras=("gdrdrv",)), FULL, (), str)
     ]
     assert "give gdrdrv devices" in described
 
@@ -107,7 +105,7 @@ def test_an_extra_that_the_host_has_not_is_said_and_no_refusal() -> None:
 def test_a_node_that_is_missing_on_the_host_is_named(kinds: set[str], fields: dict[str, object], path: str) -> None:
     host = changed(FULL, control=tuple(device for device in FULL.control if device.kind not in kinds))
     with pytest.raises(InventoryError, match=f"{path}.* is missing on this host"):
-        plan_devices(allotment("compute", "display", **fields), host, (), str)
+        plan_devices(grant("compute", "display", **fields), host, (), str)
 
 
 GIVEN = {"/dev/nvidia0": (195, 0), "/dev/nvidiactl": (195, 255), "/dev/nvidia-uvm": (510, 0)}
@@ -132,7 +130,7 @@ def test_nodes_that_the_engine_did_not_give_are_named(
     given = [DeviceNode(path, "c", *numbers) for path, numbers in GIVEN.items() if path != without]
     refusals: list[HookError] = []
     try:
-        check_given(allotment(*words, adds_devices=False, **fields), FULL, given)
+        check_given(grant(*words, adds_devices=False, **fields), FULL, given)
     except RequestError as refusal:
         refusals.append(refusal)
     assert [refusal.what for refusal in refusals] == (

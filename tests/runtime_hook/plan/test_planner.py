@@ -1,4 +1,4 @@
-"""What is planned for an allotment: libraries, programs and files by capability, and what hides the other GPUs."""
+"""What is planned for a grant: libraries, programs and files by capability, and what hides the other GPUs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_hook.errors import InventoryError
-from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.plan.layout import choose_layout
+from runtime_hook.loader.layout import choose_layout
+from runtime_hook.loader.platforms import PLATFORMS
 from runtime_hook.plan.planner import Planner, render_profile, with_implied
-from runtime_hook.request.allotment import Allotment
+from runtime_hook.request.grant import Grant
 from tests.runtime_hook.inventories import FULL, LIBRARIES, LIBRARIES_32, MIG, VERSION, changed
 
 if TYPE_CHECKING:
     from runtime_hook.host.inventory import Inventory
-    from runtime_hook.plan.layout import Layout
+    from runtime_hook.loader.layout import Layout
 
 PLATFORM = PLATFORMS["x86_64"]
 DEBIAN = choose_layout(PLATFORM, lambda path: path == "/etc/debian_version")
@@ -27,7 +27,7 @@ ALPINE = choose_layout(PLATFORM, lambda path: path.startswith("/lib/ld-musl"))
 def plan(*words: str, layout: Layout = DEBIAN, host: Inventory = FULL, **fields: object) -> list[str]:
     """Return a plan in words."""
     given = {"source": "devices", "gpus": FULL.gpus[:1], "capabilities": words, "adds_devices": False, **fields}
-    operations = Planner(host, PLATFORM, str).plan(Allotment(**given), layout, ())
+    operations = Planner(host, PLATFORM, str).plan(Grant(**given), layout, ())
     return [operation.describe() for operation in operations]
 
 
@@ -109,7 +109,7 @@ def test_graphics_brings_links_and_the_profile_of_its_gpus() -> None:
     described = plan("graphics", gpus=FULL.gpus)
     assert f"{LIBRARIES}/gbm/nvidia-drm_gbm.so" in targets(described, "link")
     assert f"{LIBRARIES}/libGLX_indirect.so.0" in targets(described, "link")
-    assert described[-1] == "merge 3 names into /etc/ld.so.cache", "the link in a folder of its own is none of them"
+    assert described[-1] == "merge 3 names into /etc/ld.so.cache", "the link in a separate folder is not among them"
     assert "write /etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf" in described
     assert not any("10-container.conf" in line for line in plan("compute", "utility"))
 

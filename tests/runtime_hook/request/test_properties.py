@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from runtime_hook.bundle import parse_container
 from runtime_hook.config import DRIVER_CAPABILITIES, HookConfig
-from runtime_hook.entitlement import Claim, find_claim
+from runtime_hook.decision import Refused, decide
 from runtime_hook.errors import RequestError
-from runtime_hook.request.allotment import Allotment, allot, check_image
 from runtime_hook.request.capabilities import parse_capabilities
-from runtime_hook.request.requirements import check_requirements, compare_versions
+from runtime_hook.request.claim import Nothing
+from runtime_hook.request.entitlement import find_claim
+from runtime_hook.request.requirements import check_findings, compare_versions, evaluate
 from runtime_hook.request.sources import split_names
 from runtime_hook.request.visible import select_visible
-from tests.runtime_hook.nodes import GPUS, MIG, container, inventory, uuid
+from tests.runtime_hook.nodes import GPUS, LAYOUT, MIG, container, inventory, uuid
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 NODE = inventory()
@@ -109,7 +110,7 @@ def test_versions_compare_as_lists_of_numbers(left: str, right: str) -> None:
 @given(REQUIREMENTS)
 def test_requirements_are_met_or_refused_in_words(text: str) -> None:
     try:
-        check_requirements({"NVIDIA_REQUIRE_CUDA": text}, NODE, GPUS)
+        check_findings(evaluate({"NVIDIA_REQUIRE_CUDA": text}, NODE, GPUS))
     except RequestError as refusal:
         assert_told_well(refusal, "NVIDIA_REQUIRE_CUDA")
 
@@ -117,7 +118,7 @@ def test_requirements_are_met_or_refused_in_words(text: str) -> None:
 @patient
 @given(REQUIREMENTS)
 def test_a_term_that_holds_in_front_meets_every_requirement(text: str) -> None:
-    assert check_requirements({"NVIDIA_REQUIRE_CUDA": f"cuda>=1 {text}"}, NODE, GPUS) == ()
+    assert check_findings(evaluate({"NVIDIA_REQUIRE_CUDA": f"cuda>=1 {text}"}, NODE, GPUS)) == ()
 
 
 @patient
@@ -130,16 +131,14 @@ def test_a_request_gives_devices_of_the_node_or_is_refused_in_words(
 ) -> None:
     env = [f"{name}={text}" for name, text in variables.items()]
     made = container(*env, requests=mounts, annotations=annotations, privileged=privileged)
-    claim = find_claim(made, ENV)
-    if not isinstance(claim, Claim):
+    decision = decide(made, ENV, lambda: NODE, lambda _: LAYOUT)
+    if isinstance(decision, Nothing):
         return
-    try:
-        found = allot(claim, made, ENV, NODE)
-        assert isinstance(found, Allotment)
-        check_image(found, made.environment, ENV, NODE)
-    except RequestError as refusal:
-        assert_told_well(refusal)
+    if isinstance(decision, Refused):
+        assert isinstance(decision.error, RequestError)
+        assert_told_well(decision.error)
         return
+    found = decision.grant
     assert set(found.gpus) <= set(GPUS)
     assert set(found.mig) <= set(MIG)
     assert privileged or not {"mig-config", "mig-monitor"} & set(found.extras)
@@ -155,7 +154,7 @@ def test_no_request_entitles_anybody_where_the_platform_decides(
 ) -> None:
     env = [f"{name}={text}" for name, text in variables.items()]
     made = container(*env, requests=mounts, annotations=annotations, privileged=privileged)
-    assert not isinstance(find_claim(made, KUBELET), Claim)
+    assert isinstance(find_claim(made, KUBELET), Nothing)
 
 
 JSON = st.recursive(

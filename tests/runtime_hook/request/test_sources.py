@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig
-from runtime_hook.entitlement import Claim, NoClaim, find_claim
+from runtime_hook.request.claim import Claim, Nothing
+from runtime_hook.request.entitlement import find_claim
 from tests.runtime_hook.nodes import container
 
 ENV = "NVIDIA_VISIBLE_DEVICES"
@@ -23,6 +24,7 @@ MOUNTS = config(accept_volume_mounts=True, accept_envvar_unprivileged=False)
 EVERYTHING = config(accept_volume_mounts=True, accept_cdi_annotations=True, swarm_resources=("RES_A", "RES_B"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "env", "parts", "source", "names"),
     [
@@ -66,6 +68,7 @@ def test_request(settings: HookConfig, env: list[str], parts: dict[str, Any], so
     assert (found.source, found.visible) == (source, tuple(names.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "env", "parts", "words", "traced"),
     [
@@ -88,7 +91,7 @@ def test_request(settings: HookConfig, env: list[str], parts: dict[str, Any], so
 )
 def test_no_request(settings: HookConfig, env: list[str], parts: dict[str, Any], words: str, *, traced: bool) -> None:
     found = find_claim(container(*env, **parts), settings)
-    assert isinstance(found, NoClaim)
+    assert isinstance(found, Nothing)
     assert words in found.reason
     assert found.is_traced == traced
 
@@ -113,4 +116,4 @@ def test_imex_channels(settings: HookConfig, env: list[str], parts: dict[str, An
 
 
 def test_channels_without_a_gpu_are_no_request() -> None:
-    assert isinstance(find_claim(container("NVIDIA_IMEX_CHANNELS=0"), config()), NoClaim)
+    assert isinstance(find_claim(container("NVIDIA_IMEX_CHANNELS=0"), config()), Nothing)

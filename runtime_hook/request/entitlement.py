@@ -1,7 +1,7 @@
 """Who gets a GPU: what the platform placed, never what an image says (unless the node is set to ``env``).
 
 Two steps, so that a container without a GPU costs little: ``find_claim`` looks at the container alone;
-``runtime_hook.request.allotment`` holds a claim against the inventory.
+``runtime_hook.request.grant`` holds a claim against the inventory.
 
 ``kubelet``: NVIDIA device nodes among the ``linux.devices`` of an unprivileged container, or the container annotation
 ``grapnel.dev/allocation``. That annotation proves something only because containerd keeps ``container_annotations``
@@ -22,7 +22,14 @@ from __future__ import annotations
 from runtime_hook.bundle import ALLOCATION_ANNOTATION, CRIO_CONTAINER_ANNOTATIONS
 from runtime_hook.config import ENTITLEMENT_CDI, ENTITLEMENT_ENV
 from runtime_hook.jsonfast import loads
-from runtime_hook.values import value
+from runtime_hook.request.claim import (
+    SOURCE_ANNOTATION,
+    SOURCE_DEVICES,
+    VISIBLE_DEVICES,
+    Claim,
+    Nothing,
+    names_nvidia,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,61 +37,27 @@ if TYPE_CHECKING:
     from runtime_hook.config import HookConfig
 
 CRIO_KEYS = "io.kubernetes.cri-o."
-VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-REQUIRE_PREFIX = "NVIDIA_REQUIRE_"
-# Our CDI file sets it in every container that it gives a GPU, to be seen: an image can set it as well.
-INJECTION_VARIABLE = "GRAPNEL_INJECTION"
-_DEVICE_PATH_HINT = "/dev/nvidia"
 _CHARACTER_TYPES = ("c", "u")
 
 
-@value
-class Claim:
-    """Grounds on which a container may be entitled, to be held against the inventory.
-
-    ``devices`` and ``allocation`` (the annotation's ids) are the platform's. In ``env`` mode ``visible`` are the names
-    of devices asked for, else None; ``imex`` those of IMEX channels, and ``source`` where the request stands.
-    """
-
-    devices: tuple[DeviceNode, ...] = ()
-    allocation: tuple[str, ...] = ()
-    visible: tuple[str, ...] | None = None
-    imex: tuple[str, ...] = ()
-    source: str = ""
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the container is meant to have a GPU, even before its device numbers are compared."""
-        named = any(device.path.startswith(_DEVICE_PATH_HINT) for device in self.devices)
-        return named or bool(self.allocation) or self.visible is not None
-
-
-@value
-class NoClaim:
-    """Why a container gets nothing; ``is_traced`` when it carries something of NVIDIA's, so that it is logged."""
-
-    reason: str
-    is_traced: bool
-
-
-def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+def find_claim(container: ContainerConfig, config: HookConfig) -> Claim | Nothing:
     """Look for grounds of entitlement in the container's own configuration."""
     if config.entitlement == ENTITLEMENT_CDI:
         return _claim_by_cdi(container)
     if container.has_cdi_hook:
-        return NoClaim("the CDI file's own hook does the work", is_traced=False)
+        return Nothing("the CDI file's own hook does the work", is_traced=False)
     if config.entitlement == ENTITLEMENT_ENV:
         return _claim_by_request(container, config)
     return _claim_by_platform(container)
 
 
-def _claim_by_cdi(container: ContainerConfig) -> Claim | NoClaim:
+def _claim_by_cdi(container: ContainerConfig) -> Claim | Nothing:
     """Take the device nodes of a container whose engine was asked for a CDI device, a privileged one's as well.
 
     The engine added the hook because someone who may name devices to it named one of ours; an image cannot.
     """
     devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
-    return Claim(devices=devices) if devices else NoClaim("the CDI file added no device", is_traced=True)
+    return Claim(SOURCE_DEVICES, devices) if devices else Nothing("the CDI file added no device", is_traced=True)
 
 
 def has_trace(container: ContainerConfig) -> bool:
@@ -93,10 +66,10 @@ def has_trace(container: ContainerConfig) -> bool:
         return True
     if ALLOCATION_ANNOTATION in container.annotations:
         return True
-    return any(device.path.startswith(_DEVICE_PATH_HINT) for device in container.devices)
+    return any(names_nvidia(device) for device in container.devices)
 
 
-def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
+def _claim_by_platform(container: ContainerConfig) -> Claim | Nothing:
     own = "" if container.is_restored else _allocation(container.annotations)
     allocation = tuple(name for name in own.split(",") if name)
     devices: tuple[DeviceNode, ...] = ()
@@ -104,16 +77,16 @@ def _claim_by_platform(container: ContainerConfig) -> Claim | NoClaim:
     if not has_all_devices:
         devices = tuple(device for device in container.devices if device.type in _CHARACTER_TYPES)
     if devices or allocation:
-        return Claim(devices=devices, allocation=allocation)
+        return Claim(SOURCE_DEVICES if devices else SOURCE_ANNOTATION, devices, allocation)
     if not has_trace(container):
-        return NoClaim("no GPU was allocated", is_traced=False)
+        return Nothing("no GPU was allocated", is_traced=False)
     if container.is_restored and ALLOCATION_ANNOTATION in container.annotations:
-        return NoClaim("the annotations of a restored container are its checkpoint image's", is_traced=True)
+        return Nothing("the annotations of a restored container are its checkpoint image's", is_traced=True)
     if has_all_devices:
-        return NoClaim("a privileged container is entitled by an allocation alone", is_traced=True)
+        return Nothing("a privileged container is entitled by an allocation alone", is_traced=True)
     if VISIBLE_DEVICES not in container.environment and container.mount_requests:
-        return NoClaim("volume mounts are no entitlement on this node", is_traced=True)
-    return NoClaim(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
+        return Nothing("volume mounts are no entitlement on this node", is_traced=True)
+    return Nothing(f"{VISIBLE_DEVICES} is no entitlement on this node", is_traced=True)
 
 
 def _is_everything_allowed(container: ContainerConfig) -> bool:
@@ -145,16 +118,11 @@ def _allocation(annotations: dict[str, str]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | NoClaim:
+def _claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | Nothing:
     environment = container.environment
     is_asked = VISIBLE_DEVICES in environment or "CUDA_VERSION" in environment or bool(container.mount_requests)
     if not is_asked and not config.swarm_resources and not config.accept_cdi_annotations:
-        return NoClaim(f"{VISIBLE_DEVICES} is not set", is_traced=False)
+        return Nothing(f"{VISIBLE_DEVICES} is not set", is_traced=False)
     from runtime_hook.request.sources import claim_by_request  # noqa: PLC0415 - start-up budget: only for a request
 
     return claim_by_request(container, config)
-
-
-def is_legacy_image(environment: dict[str, str]) -> bool:
-    """Tell whether an image is of NVIDIA's first kind, which says CUDA_VERSION and no NVIDIA_REQUIRE_CUDA."""
-    return bool(environment.get("CUDA_VERSION")) and "NVIDIA_REQUIRE_CUDA" not in environment

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_hook.host.platforms import this_platform
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.loader.cache import CacheEntry, LoaderCache, merge
+from runtime_hook.loader.platforms import this_platform
 from tests.runtime_hook.drivertree import compile_library
-from tests.runtime_hook.loadercache.oracle import print_cache
+from tests.runtime_hook.loader.oracle import print_cache
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from runtime_hook.config import ENTITLEMENT_CDI
-from runtime_hook.entitlement import REQUIRE_PREFIX, NoClaim, is_legacy_image
-from runtime_hook.errors import RequestError
+from runtime_hook.errors import InventoryError, RequestError
+from runtime_hook.host.inventory import missing_node
 from runtime_hook.request.capabilities import parse_capabilities
+from runtime_hook.request.claim import SOURCE_ANNOTATION, SOURCE_DEVICES, Nothing
 from runtime_hook.request.visible import Selection, name_of_mig, select_named, select_visible
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.bundle import ContainerConfig
+    from runtime_hook.bundle import ContainerConfig, DeviceNode
     from runtime_hook.config import HookConfig
-    from runtime_hook.entitlement import Claim
     from runtime_hook.host.inventory import Gpu, Inventory, MigDevice
+    from runtime_hook.request.claim import Claim
 
-SOURCE_DEVICES = "devices"
-SOURCE_ANNOTATION = "annotation"
 EXTRA_VARIABLES = {
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
@@ -29,7 +28,7 @@ EXTRA_VARIABLES = {
 
 
 @value
-class Allotment:
+class Grant:
     """What a container is given. ``adds_devices``: device nodes are the hook's work, not the engine's.
 
     ``gpus`` are given whole; of the parents of ``mig`` only the node is. ``extras`` are kinds of control nodes that
@@ -52,40 +51,50 @@ class Allotment:
         return (*(gpu.uuid for gpu in self.gpus), *(name_of_mig(mig) for mig in self.mig))
 
 
-def allot(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Allotment | NoClaim:
+def resolve_claim(
+    claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory
+) -> Grant | Nothing:
     """Decide what the container is given; RequestError refuses it."""
     if claim.visible is not None:
-        return _allot_request(claim, container, config, inventory)
-    found = _allot_placed(claim, container, config, inventory)
-    if container.is_restored and config.entitlement == ENTITLEMENT_CDI and not isinstance(found, NoClaim):
+        return _grant_requested(claim, container, config, inventory)
+    found = _grant_allocated(claim, container, config, inventory)
+    if isinstance(found, Nothing):
+        return found
+    if container.is_restored and config.entitlement == ENTITLEMENT_CDI:
         raise RequestError("a restored container gets no CDI device", "its checkpoint image may have named it itself")
-    if config.denial and not isinstance(found, NoClaim):
+    if config.denial:
         # Its device nodes are the engine's doing already: only a refusal keeps the GPU from it.
         raise RequestError(config.denial, "the rules are in the hook's configuration")
     return found
 
 
-def gpus_of(allotment: Allotment, inventory: Inventory) -> tuple[Gpu, ...]:
+def gpus_of(grant: Grant, inventory: Inventory) -> tuple[Gpu, ...]:
     """Return every GPU that is given at least in part, in the order of the inventory."""
-    if not allotment.mig:
-        return allotment.gpus
-    touched = {gpu.uuid for gpu in allotment.gpus} | {mig.gpu_uuid for mig in allotment.mig}
+    if not grant.mig:
+        return grant.gpus
+    touched = {gpu.uuid for gpu in grant.gpus} | {mig.gpu_uuid for mig in grant.mig}
     return tuple(gpu for gpu in inventory.gpus if gpu.uuid in touched)
 
 
-def check_image(
-    allotment: Allotment, environment: dict[str, str], config: HookConfig, inventory: Inventory
-) -> tuple[str, ...]:
-    """Refuse a container whose image says that it cannot run on what it is given; return notes."""
-    if not is_legacy_image(environment) and not any(name.startswith(REQUIRE_PREFIX) for name in environment):
-        return ()
-    from runtime_hook.request import requirements  # noqa: PLC0415 - start-up budget: only for an image that has some
-
-    found = requirements.find_requirements(environment, is_disabled=config.disable_require)
-    return requirements.check_requirements(found, inventory, gpus_of(allotment, inventory))
+def check_versions(inventory: Inventory) -> None:
+    """Refuse when the loaded module and the libraries are of two versions: every call of the driver would fail."""
+    loaded = inventory.fingerprint.module_version
+    if loaded and loaded != inventory.driver_version:
+        raise InventoryError(
+            f"kernel module nvidia is {loaded}, the libraries are {inventory.driver_version}",
+            "reload the module or reboot to finish the driver change",
+        )
 
 
-def _allot_request(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Allotment:
+def check_nodes(inventory: Inventory, devices: tuple[DeviceNode, ...]) -> None:
+    """Refuse when the engine gave a node whose major belongs to another driver by now: CUDA would not start."""
+    stale = {(node.path, node.major, node.minor) for node in inventory.stale}
+    for device in devices if stale else ():
+        if (device.path, device.major, device.minor) in stale:
+            raise missing_node(inventory, device.path)
+
+
+def _grant_requested(claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory) -> Grant:
     """Give what the container asks for, where its own request entitles it."""
     names = claim.visible or ()
     selection = select_visible(names, inventory)
@@ -95,7 +104,7 @@ def _allot_request(claim: Claim, container: ContainerConfig, config: HookConfig,
         from runtime_hook.request.extras import parse_channels  # noqa: PLC0415 - start-up budget: rarely asked for
 
         channels = parse_channels(claim.imex, inventory)
-    return Allotment(
+    return Grant(
         source=claim.source,
         gpus=selection.gpus,
         mig=selection.mig,
@@ -120,26 +129,28 @@ def _is_all(names: tuple[str, ...]) -> bool:
     return any(name.lower().rpartition("=")[2] == "all" for name in names)
 
 
-def _allot_placed(
+def _grant_allocated(
     claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory
-) -> Allotment | NoClaim:
+) -> Grant | Nothing:
     """Give what the platform placed: what its device nodes prove, else what its annotation names."""
     source, note = SOURCE_DEVICES, ""
     extras: tuple[str, ...] = ()
     channels: tuple[int, ...] = ()
     selection = Selection()
     if claim.devices:
-        from runtime_hook.request import placed  # noqa: PLC0415 - start-up budget: only where there are nodes
+        from runtime_hook.request import devicenodes  # noqa: PLC0415 - start-up budget: only where there are nodes
 
-        numbers = placed.numbers_of(claim.devices)
-        selection = placed.divide_by_names(placed.placed_devices(numbers, inventory), claim.allocation, inventory)
-        extras, channels = placed.placed_extras(numbers, inventory), placed.placed_channels(numbers, inventory)
+        numbers = devicenodes.numbers_of(claim.devices)
+        selection = devicenodes.select_by_number(numbers, inventory)
+        selection = devicenodes.narrow_to_mig(selection, claim.allocation, inventory)
+        extras = devicenodes.extras_by_number(numbers, inventory)
+        channels = devicenodes.channels_by_number(numbers, inventory)
         note = _disagreement(claim, selection)
     if not selection.gpus and not selection.mig:
         if not claim.allocation:
-            return NoClaim("none of the container's devices is a GPU", is_traced=claim.is_certain)
+            return Nothing("none of the container's devices is a GPU", is_traced=claim.is_certain)
         source, selection, note = SOURCE_ANNOTATION, select_named(claim.allocation, inventory), ""
-    return Allotment(
+    return Grant(
         source=source,
         gpus=selection.gpus,
         mig=selection.mig,

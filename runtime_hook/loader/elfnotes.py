@@ -9,7 +9,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
 _HEADER_BYTES = 64
 _HEADER = struct.Struct("<40xQ10xHHH")

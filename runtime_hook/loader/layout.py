@@ -1,18 +1,15 @@
-"""Where a container keeps libraries: decided by a look at three or four names in its root. Pure but for that look."""
+"""Tells where an image keeps its libraries by a few names in its root. Pure: the caller says whether they exist."""
 
 from __future__ import annotations
 
-from runtime_hook.config import CUDA_COMPAT_DISABLED
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime_hook.config import HookConfig
-    from runtime_hook.host.platforms import Platform
-    from runtime_hook.loadercache.compat import Compat
-    from runtime_hook.request.allotment import Allotment
+    from runtime_hook.loader.compat import Compat
+    from runtime_hook.loader.platforms import Platform
 
 COMPAT_FOLDER = "/usr/local/cuda/compat"
 _MULTIARCH_32 = "i386-linux-gnu"
@@ -20,25 +17,22 @@ _MULTIARCH_32 = "i386-linux-gnu"
 
 @value
 class Layout:
-    """The folders of 64-bit and of 32-bit libraries ("" where an image cannot have any), and the kind of loader.
+    """What a plan has to know of a container's root.
 
-    ``compat`` is the decision on an image that brings CUDA forward compatibility, None for all others.
+    The machine's platform, the folders of 64-bit and of 32-bit libraries ("" where an image cannot have any), whether
+    its only loader is musl's; ``compat`` is the decision on an image that brings CUDA forward compatibility, else None.
     """
 
+    platform: Platform
     library_folder: str
     library_folder_32: str = ""
     is_musl: bool = False
     compat: Compat | None = None
 
 
-def wants_compat(allotment: Allotment, config: HookConfig) -> bool:
-    """Tell whether an image's libraries of CUDA forward compatibility are looked at: for compute, unless disabled."""
-    return "compute" in allotment.capabilities and config.cuda_compat != CUDA_COMPAT_DISABLED
-
-
 def with_compat(layout: Layout, compat: Compat) -> Layout:
     """Return a layout with the decision on CUDA forward compatibility."""
-    return Layout(layout.library_folder, layout.library_folder_32, layout.is_musl, compat)
+    return Layout(**{**vars(layout), "compat": compat})
 
 
 def choose_layout(platform: Platform, has: Callable[[str], bool]) -> Layout:
@@ -51,8 +45,8 @@ def choose_layout(platform: Platform, has: Callable[[str], bool]) -> Layout:
     """
     multiarch = f"/usr/lib/{platform.multiarch}"
     if has("/etc/debian_version") or has(f"{multiarch}/libc.so.6"):
-        return Layout(multiarch, f"/usr/lib/{_MULTIARCH_32}")
+        return Layout(platform, multiarch, f"/usr/lib/{_MULTIARCH_32}")
     machine = platform.multiarch.partition("-")[0]
     if has(f"/lib/ld-musl-{machine}.so.1") and not (has("/usr/lib64/libc.so.6") or has("/lib64/libc.so.6")):
-        return Layout("/usr/lib", is_musl=True)
-    return Layout("/usr/lib64", "/usr/lib32" if has("/usr/lib32") else "/usr/lib")
+        return Layout(platform, "/usr/lib", is_musl=True)
+    return Layout(platform, "/usr/lib64", "/usr/lib32" if has("/usr/lib32") else "/usr/lib")

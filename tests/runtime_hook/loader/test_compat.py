@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from runtime_hook.container.compatfolder import TreeFolder
 from runtime_hook.host.hosttree import HostTree
-from runtime_hook.host.platforms import PLATFORMS
-from runtime_hook.loadercache.cache import LoaderCache
-from runtime_hook.loadercache.compat import (
+from runtime_hook.loader.cache import LoaderCache
+from runtime_hook.loader.compat import (
     CompatNote,
     HostDriver,
     decide,
@@ -23,13 +22,14 @@ from runtime_hook.loadercache.compat import (
     parse_version,
     read_compat_note,
 )
+from runtime_hook.loader.platforms import PLATFORMS
 from tests.runtime_hook.elfmaker import AARCH64, I386, SHT_NOTE, Elf, Section, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
 T = TypeVar("T")
 PLATFORM = PLATFORMS["x86_64"]
@@ -156,7 +156,7 @@ NOTE = CompatNote("12.9", BRANCHES)
         pytest.param(NOTE, "1.1", "", "12.8", True, id="without a driver version CUDA versions decide"),
         pytest.param(NOTE, "1.1", "", "12.9", False, id="equal CUDA versions"),
         pytest.param(NOTE, "1.1", "", "12.10", False, id="CUDA versions are numbers"),
-        pytest.param(NOTE, "one", "550.1", "", False, id="a version that is none"),
+        pytest.param(NOTE, "one", "550.1", "", False, id="an invalid version"),
         pytest.param(CompatNote("", ()), "575.57.08", "550.163.01", "12.4", False, id="a note without branches"),
         pytest.param(None, "575.57.08", "550.163.01", "", True, id="no note, a newer branch"),
         pytest.param(None, "550.200", "550.163.01", "", False, id="no note, the same branch"),
@@ -249,6 +249,7 @@ def test_versions_are_up_to_three_numbers(text: str, version: tuple[int, ...]) -
     assert parse_version(text) == version
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_whatever_bytes_are_changed_the_library_is_read_in_bounds(data: st.DataObject) -> None:

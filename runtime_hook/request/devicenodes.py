@@ -24,7 +24,7 @@ def numbers_of(devices: tuple[DeviceNode, ...]) -> Numbers:
     return frozenset((device.major, device.minor) for device in devices)
 
 
-def placed_devices(numbers: Numbers, inventory: Inventory) -> Selection:
+def select_by_number(numbers: Numbers, inventory: Inventory) -> Selection:
     """Return the GPUs and MIG devices that these numbers open; RequestError for half a MIG device."""
     gpus = tuple(gpu for gpu in inventory.gpus if (gpu.major, gpu.minor) in numbers)
     if not inventory.mig:
@@ -41,7 +41,7 @@ def placed_devices(numbers: Numbers, inventory: Inventory) -> Selection:
     return Selection(tuple(gpu for gpu in gpus if gpu.uuid not in divided), tuple(whole))
 
 
-def divide_by_names(selection: Selection, allocation: tuple[str, ...], inventory: Inventory) -> Selection:
+def narrow_to_mig(selection: Selection, allocation: tuple[str, ...], inventory: Inventory) -> Selection:
     """Return what is left where an allocation names MIG devices of GPUs whose nodes alone were given.
 
     A plugin that leaves their capability nodes to another injector still does not give the whole GPU.
@@ -58,13 +58,13 @@ def divide_by_names(selection: Selection, allocation: tuple[str, ...], inventory
     )
 
 
-def placed_extras(numbers: Numbers, inventory: Inventory) -> tuple[str, ...]:
+def extras_by_number(numbers: Numbers, inventory: Inventory) -> tuple[str, ...]:
     """Return the kinds of further control nodes among these numbers."""
     kinds = {device.kind for device in inventory.control if (device.major, device.minor) in numbers}
     return tuple(kind for kind in _EXTRA_KINDS if kind in kinds)
 
 
-def placed_channels(numbers: Numbers, inventory: Inventory) -> tuple[int, ...]:
+def channels_by_number(numbers: Numbers, inventory: Inventory) -> tuple[int, ...]:
     """Return the IMEX channels among these numbers."""
     imex = inventory.imex
     return tuple(sorted(minor for major, minor in numbers if major == imex.major and imex.has(minor)))

@@ -8,10 +8,10 @@ means: its names come before the driver's in the loader cache. Nothing of the im
 from __future__ import annotations
 
 from runtime_hook.errors import one_line
-from runtime_hook.host.elf import identify
-from runtime_hook.host.elfnotes import read_note
 from runtime_hook.jsonfast import loads
-from runtime_hook.loadercache.cache import CacheEntry
+from runtime_hook.loader.cache import CacheEntry
+from runtime_hook.loader.elf import identify
+from runtime_hook.loader.elfnotes import read_note
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol, TypeVar
 
-    from runtime_hook.host.elf import ElfIdentity, ReadAt
-    from runtime_hook.host.platforms import Platform
+    from runtime_hook.loader.elf import ElfIdentity, ReadAt
+    from runtime_hook.loader.platforms import Platform
 
     T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 
 from runtime_hook.container.syscalls import KIND_FILE
-from runtime_hook.loadercache.cache import CACHE_LIMIT_BYTES
+from runtime_hook.loader.cache import CACHE_LIMIT_BYTES
 from runtime_hook.reading import describe_error
 
 TYPE_CHECKING = False
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from runtime_hook.container.syscalls import Occupant, Syscalls
     from runtime_hook.deadline import Deadline
-    from runtime_hook.host.elf import ReadAt
+    from runtime_hook.loader.elf import ReadAt
 
     T = TypeVar("T")
     Undo = tuple[str, Callable[[], None]]
 
 
-class Journal:
+class UndoLog:
     """Syscalls that can be undone; same interface, so operations do not know it is there."""
 
     def __init__(self, syscalls: Syscalls, deadline: Deadline) -> None:

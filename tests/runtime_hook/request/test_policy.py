@@ -8,7 +8,7 @@ import pytest
 
 from runtime_hook.config import HookConfig, parse_config
 from runtime_hook.origin import Origin, find_origin, is_crio_cgroup, parse_owner, rootless_owner
-from runtime_hook.policy import settle
+from runtime_hook.request.policy import apply_rules
 from tests.runtime_hook.nodes import container
 
 RULES: list[dict[str, Any]] = [
@@ -21,9 +21,9 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
+def applied(namespace: str = "", *, user: int = 0, owner: int | None = None, **settings: Any) -> HookConfig:  # noqa: ANN401 - JSON
     config = parse_config({"acceptEnvvarUnprivileged": False, "rules": RULES, **settings}, "hook.json")
-    return settle(config, container(uid=user), Origin(namespace, "pod"), owner)
+    return apply_rules(config, container(uid=user, engine_user=owner), Origin(namespace, "pod"))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **s
     [
         pytest.param("training", {}, "", id="an allowed namespace"),
         pytest.param("mixed", {"user": 7}, "", id="an allowed user of an allowed namespace"),
-        pytest.param("mixed", {}, "no rule allows GPUs for namespace mixed", id="half a match is none"),
+        pytest.param("mixed", {}, "no rule allows GPUs for namespace mixed", id="a partial match does not count"),
         pytest.param("default", {}, "no rule allows GPUs for namespace default", id="a namespace that no rule names"),
         pytest.param("", {}, "no rule allows GPUs for user 0, outside any namespace", id="no namespace"),
         pytest.param("training", {"user": 13}, "rules[0] denies GPUs for namespace training", id="the first match"),
@@ -44,31 +44,31 @@ def settled(namespace: str = "", *, user: int = 0, owner: int | None = None, **s
     ],
 )
 def test_rules(namespace: str, who: dict[str, Any], denial: str) -> None:
-    found = settled(namespace, **who)
+    found = applied(namespace, **who)
     assert found.denial.startswith(denial) if denial else not found.denial
 
 
 def test_without_rules_nobody_is_denied() -> None:
-    assert settled(rules=[]).denial == ""
+    assert applied(rules=[]).denial == ""
 
 
 def test_a_rule_for_everybody_and_one_for_nobody() -> None:
-    assert settled(rules=[{"decision": "allow"}]).denial == ""
-    assert settled("a", rules=[{"decision": "deny"}, {"decision": "allow"}]).denial
-    assert settled("a", rules=[{"decision": "allow", "namespaces": []}]).denial
+    assert applied(rules=[{"decision": "allow"}]).denial == ""
+    assert applied("a", rules=[{"decision": "deny"}, {"decision": "allow"}]).denial
+    assert applied("a", rules=[{"decision": "allow", "namespaces": []}]).denial
 
 
 def test_a_rule_narrows_capabilities_and_never_widens_them() -> None:
     node = ["compute", "utility", "video"]
-    assert settled("web", supportedDriverCapabilities=node).supported_capabilities == ("utility",)
-    assert settled("training", supportedDriverCapabilities=node).supported_capabilities == tuple(node)
-    assert settled("web", supportedDriverCapabilities=["compute"]).supported_capabilities == ()
+    assert applied("web", supportedDriverCapabilities=node).supported_capabilities == ("utility",)
+    assert applied("training", supportedDriverCapabilities=node).supported_capabilities == tuple(node)
+    assert applied("web", supportedDriverCapabilities=["compute"]).supported_capabilities == ()
 
 
 def test_a_rule_says_how_its_containers_may_ask() -> None:
-    found = settled(user=1000)
+    found = applied(user=1000)
     assert (found.accept_envvar_unprivileged, found.accept_volume_mounts) == (True, True)
-    other = settled("training")
+    other = applied("training")
     assert (other.accept_envvar_unprivileged, other.accept_volume_mounts) == (False, False)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_hook.errors import CacheError
-from runtime_hook.loadercache.cache import (
+from runtime_hook.loader.cache import (
     MAGIC,
     TAG_HWCAPS,
     CacheEntry,
@@ -17,7 +17,7 @@ from runtime_hook.loadercache.cache import (
     merge,
     name_key,
 )
-from tests.runtime_hook.loadercache.oracle import HWCAPS, Placed, hwcap_name, listed, run_ldconfig
+from tests.runtime_hook.loader.oracle import HWCAPS, Placed, hwcap_name, listed, run_ldconfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,6 +134,7 @@ def test_every_cut_of_a_cache_is_refused_or_read(tmp_path: Path) -> None:
             accept_or_refuse(data[:length])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 def test_every_changed_word_is_refused_or_read(tmp_path: Path, word: int) -> None:
     for data in whole_caches(tmp_path):

@@ -10,12 +10,13 @@ import pytest
 
 from runtime_hook.bundle import parse_container
 from runtime_hook.config import HookConfig
-from runtime_hook.entitlement import Claim, NoClaim, find_claim
 from runtime_hook.errors import RequestError
 from runtime_hook.host.inventory import parse_inventory
-from runtime_hook.request.allotment import Allotment, allot
+from runtime_hook.request.claim import Claim, Nothing
+from runtime_hook.request.entitlement import find_claim
+from runtime_hook.request.grant import Grant, resolve_claim
 
-SAMPLE = Path(__file__).resolve().parents[2] / "docs/contracts/inventory/good/debian-one-gpu.json"
+SAMPLE = Path(__file__).resolve().parents[3] / "docs/contracts/inventory/good/debian-one-gpu.json"
 INVENTORY = parse_inventory(json.loads(SAMPLE.read_text(encoding="utf-8")), "sample")
 UUID = INVENTORY.gpus[0].uuid
 GPU = {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}
@@ -29,7 +30,7 @@ KUBELET, ENV = HookConfig(), HookConfig(entitlement="env")
 STRICT_ENV = HookConfig(entitlement="env", accept_envvar_unprivileged=False)
 
 
-def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> Allotment | NoClaim:  # noqa: ANN401 - JSON
+def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> Grant | Nothing:  # noqa: ANN401 - JSON
     content = {
         "process": {
             "env": parts.get("env", []),
@@ -40,7 +41,7 @@ def decide(config: HookConfig, *, privileged: bool = False, **parts: Any) -> All
     }
     container = parse_container(content, "/bundle")
     claim = find_claim(container, config)
-    return allot(claim, container, config, INVENTORY) if isinstance(claim, Claim) else claim
+    return resolve_claim(claim, container, config, INVENTORY) if isinstance(claim, Claim) else claim
 
 
 ALLOCATION = {"grapnel.dev/allocation": UUID}
@@ -75,11 +76,12 @@ CRIO_ALLOCATION = {CRIO: json.dumps(ALLOCATION)}
 )
 def test_entitled(config: HookConfig, parts: dict[str, Any], source: str) -> None:
     found = decide(config, **parts)
-    assert isinstance(found, Allotment)
+    assert isinstance(found, Grant)
     assert found.source == source
     assert found.adds_devices == (config.entitlement == "env" and bool(found.gpus))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "parts", "traced"),
     [
@@ -120,7 +122,7 @@ def test_entitled(config: HookConfig, parts: dict[str, Any], source: str) -> Non
 )
 def test_not_entitled(config: HookConfig, parts: dict[str, Any], traced: bool) -> None:  # noqa: FBT001 - a table's column
     found = decide(config, **parts)
-    assert isinstance(found, NoClaim)
+    assert isinstance(found, Nothing)
     assert found.is_traced == traced
 
 
@@ -131,5 +133,5 @@ def test_an_allocation_of_an_unknown_gpu_is_refused() -> None:
 
 def test_devices_decide_over_an_annotation_and_it_is_noted() -> None:
     found = decide(KUBELET, devices=[GPU], annotations={"grapnel.dev/allocation": "GPU-gone"})
-    assert isinstance(found, Allotment)
+    assert isinstance(found, Grant)
     assert "which decide" in found.note

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from runtime_hook.config import HookConfig
-from runtime_hook.entitlement import Claim, NoClaim, find_claim
 from runtime_hook.errors import RequestError
-from runtime_hook.request.allotment import EXTRA_VARIABLES, Allotment, allot, gpus_of
+from runtime_hook.request.claim import Claim, Nothing
+from runtime_hook.request.entitlement import find_claim
 from runtime_hook.request.extras import GATED_VARIABLES, MIG_VARIABLES
+from runtime_hook.request.grant import EXTRA_VARIABLES, Grant, gpus_of, resolve_claim
 from tests.runtime_hook.nodes import CONTROL, MIG, container, inventory, uuid
 
 NODE = inventory()
@@ -20,15 +21,15 @@ CAP = "/dev/nvidia-caps/nvidia-cap{}".format
 CHANNEL0 = "/dev/nvidia-caps-imex-channels/channel0"
 
 
-def decide(config: HookConfig, *env: str, **parts: Any) -> Allotment | NoClaim:  # noqa: ANN401 - see nodes.container
+def decide(config: HookConfig, *env: str, **parts: Any) -> Grant | Nothing:  # noqa: ANN401 - see nodes.container
     made = container(*env, **parts)
     claim = find_claim(made, config)
-    return allot(claim, made, config, NODE) if isinstance(claim, Claim) else claim
+    return resolve_claim(claim, made, config, NODE) if isinstance(claim, Claim) else claim
 
 
-def granted(config: HookConfig, *env: str, **parts: Any) -> Allotment:  # noqa: ANN401 - see nodes.container
+def granted(config: HookConfig, *env: str, **parts: Any) -> Grant:  # noqa: ANN401 - see nodes.container
     found = decide(config, *env, **parts)
-    assert isinstance(found, Allotment), found
+    assert isinstance(found, Grant), found
     return found
 
 
@@ -71,7 +72,7 @@ def test_device_nodes_prove_extras_and_variables_do_not() -> None:
 
 
 def test_extras_without_a_gpu_are_nothing() -> None:
-    assert isinstance(decide(KUBELET, nodes=[CHANNEL0, "/dev/gdrdrv"]), NoClaim)
+    assert isinstance(decide(KUBELET, nodes=[CHANNEL0, "/dev/gdrdrv"]), Nothing)
 
 
 def test_an_allocation_names_mig_devices_of_a_privileged_container() -> None:
@@ -104,7 +105,7 @@ def test_a_denied_container_with_a_gpu_is_refused_and_one_without_is_not() -> No
     denied = HookConfig(denial="no rule allows it")
     with pytest.raises(RequestError, match="no rule allows it"):
         decide(denied, nodes=[GPU0])
-    assert isinstance(decide(denied, nodes=[CHANNEL0]), NoClaim)
+    assert isinstance(decide(denied, nodes=[CHANNEL0]), Nothing)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_a_privileged_container_may_administer_mig(visible: str) -> None:
         ),
         pytest.param(["NVIDIA_IMEX_CHANNELS=1048576"], False, "no number from 0 to 1048575", id="beyond the last"),
         pytest.param(["NVIDIA_IMEX_CHANNELS=-1"], False, "no number", id="a negative channel"),
-        pytest.param(["NVIDIA_IMEX_CHANNELS=²"], False, "no number", id="a digit that is none"),
+        pytest.param(["NVIDIA_IMEX_CHANNELS=²"], False, "no number", id="an invalid digit"),
         pytest.param([f"NVIDIA_IMEX_CHANNELS={'9' * 5000}"], False, "no number", id="a long number"),
         pytest.param([f"NVIDIA_IMEX_CHANNELS={'0,' * 5000}"], False, "lists 5000 IMEX", id="many channels"),
     ],

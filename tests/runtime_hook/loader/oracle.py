@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runtime_hook.loadercache.cache import CacheEntry, LoaderCache
+from runtime_hook.loader.cache import CacheEntry, LoaderCache
 from tests.runtime_hook.elfmaker import I386, X86_64, Elf
 
 if TYPE_CHECKING:

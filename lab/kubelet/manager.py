@@ -17,7 +17,8 @@ from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import ROUND_S, PluginWatcher
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.kubelet import KUBELET_SOCKET
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.errors import KubeletError, KubeletSilent
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.client import FOLDER
 from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.codec import Message, messages, string, strings
 from plugin.kubelet.rpc.connection import Limits
 from plugin.kubelet.rpc.status import CallError, Code
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from pathlib import Path

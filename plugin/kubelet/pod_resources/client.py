@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.errors import KubeletError
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.connection import Limits
 from plugin.kubelet.rpc.status import CallError
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ SHORT = Limits(connect_s=0.3, read_s=0.3, call_s=0.6)
 
 
 def connect(kubeconfig: Path, limits: Limits | None = None, **environment: str) -> Connection:
-    return Connection(Credentials(str(kubeconfig), environment).way(), environment, limits)
+    return Connection(Credentials(str(kubeconfig), environment).current(), environment, limits)
 
 
 def status(connection: Connection) -> int:

@@ -10,7 +10,7 @@ demo:       ## set everything up and watch a bare node become a GPU node
 	@$(TASK) demo
 test:       ## set everything up and pass every test
 	@$(TASK) test
-fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does two minutes of it
+fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does four minutes of it
 	@$(TASK) fuzz
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e
@@ -18,7 +18,7 @@ quick:      ## the unit tests that take no time: about ten seconds
 	@$(TASK) quick
 check:      ## format, lint, types, import contracts, unit tests: about two minutes
 	@$(TASK) check
-lab:        ## build what the laboratory needs, once
+lab:        ## build what the lab needs, once
 	@$(TASK) lab
 bench:      ## print the measured figures, each with its floor beside it
 	@$(TASK) bench

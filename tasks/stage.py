@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tasks.progress import Progress
 
 CORES = 2  # what the stages are cut for
-POLL_S = 0.2
+POLL_S = 0.05
+TAIL_BYTES = 1 << 16
 SHOWN_LINES = 200
 GRACE_S = 60.0  # tests that are interrupted take their nodes down
 
@@ -55,14 +56,13 @@ class Result:
 def run_stages(stages: Sequence[Stage], progress: Progress) -> list[Result]:
     """Run every stage and return what came of each, in the order of their ends.
 
-    Whenever cores are free, the first stage that needs no more than those is started.
+    They are started in their order, each as soon as the cores that it needs are free.
     """
     waiting, running, results = list(stages), list[_Running](), list[Result]()
     try:
         while waiting or running:
-            while (stage := _next(waiting, running)) is not None:
-                waiting.remove(stage)
-                running.append(_Running(stage, progress.log_dir))
+            while waiting and waiting[0].cores <= CORES - sum(each.stage.cores for each in running):
+                running.append(_Running(waiting.pop(0), progress.log_dir))
             time.sleep(POLL_S)
             for each in list(running):
                 if (result := each.result()) is not None:
@@ -98,11 +98,6 @@ def render_table(results: Sequence[Result]) -> list[str]:
     return [f"{result.title:<{width}}  {_minutes(result.took_s)}  {_verdict(result)}" for result in results]
 
 
-def _next(waiting: Sequence[Stage], running: Sequence[_Running]) -> Stage | None:
-    free = CORES - sum(each.stage.cores for each in running)
-    return next((stage for stage in waiting if stage.cores <= free), None)
-
-
 def _tell(result: Result, progress: Progress) -> None:
     if result.has_passed:
         progress.say(f"{result.title}: passed in {result.took_s:.1f} s: {_last_line(result.log)}")
@@ -121,7 +116,10 @@ def _verdict(result: Result) -> str:
 
 
 def _lines(log: Path) -> list[str]:
-    return [line.rstrip() for line in log.read_text(errors="replace").splitlines()]
+    """Return the lines at the end of a log."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return [line.rstrip() for line in file.read().decode(errors="replace").splitlines()]
 
 
 def _last_line(log: Path) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.stage import CORES
+
 if TYPE_CHECKING:
     from tasks.session import Session
     from tasks.stage import Stage
 
 TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 UNIT = "not functional and not nodes and not e2e"
-FUZZ_IN_TESTS_S = 120
+FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
-PARALLEL = ("-n", "2", "--dist", "worksteal")
 
 
 def check_stages(session: Session) -> list[Stage]:
@@ -38,27 +39,31 @@ def quick_stage(session: Session) -> Stage:
 
 
 def test_stages(session: Session) -> list[Stage]:
-    """Return every test, for a machine that has the laboratory."""
+    """Return every test, for a machine that has the laboratory.
+
+    The end-to-end tests have one cluster and mostly wait for it: fuzzers and molecule use the other core meanwhile.
+    """
     return [
         *check_stages(session),
         pytest_stage(session, "functional tests", "functional and not nodes"),
-        pytest_stage(session, "tests on booted nodes", "nodes"),
-        fuzz_stage(session, FUZZ_IN_TESTS_S),
-        session.tool("molecule", "molecule", "test"),
+        pytest_stage(session, "tests on booted nodes", "nodes", parted="loadgroup"),
         pytest_stage(session, "end-to-end tests", "e2e", cores=1),
+        session.tool("molecule", "molecule", "test"),
+        fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1),
     ]
 
 
-def fuzz_stage(session: Session, seconds: int) -> Stage:
+def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES) -> Stage:
     """Return the fuzzers, for that time in all."""
-    return session.python("fuzzers", "-m", "tests.fuzz", "--seconds", str(seconds), cores=2)
+    argv = ("-m", "tests.fuzz", "--seconds", str(seconds), "--jobs", str(jobs))
+    return session.python("fuzzers", *argv, cores=jobs)
 
 
 def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
     suites = ("trixie", "bookworm")
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
-    programs = ("kubernetes", "containerd") if with_go else ()
+    programs = ("kubernetes", "containerd", "runc") if with_go else ()
     return [
         *(
             session.python(f"{program} from Go modules", "-m", "lab", "golang", program, cores=2)
@@ -72,7 +77,9 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     ]
 
 
-def pytest_stage(session: Session, title: str, marks: str, *argv: str, cores: int = 2) -> Stage:
-    """Return the tests with those marks, as many at once as there are cores for them."""
-    parallel = PARALLEL if cores > 1 else ()
+def pytest_stage(
+    session: Session, title: str, marks: str, *argv: str, cores: int = CORES, parted: str = "worksteal"
+) -> Stage:
+    """Return the tests with those marks, as many at once as there are cores for them; ``parted`` is a mode of xdist."""
+    parallel = ("-n", str(cores), "--dist", parted) if cores > 1 else ()
     return session.python(title, "-m", "pytest", "-q", "-m", marks, *parallel, *argv, cores=cores)

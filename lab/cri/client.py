@@ -101,12 +101,15 @@ class Cri:
         host_network: bool = True,
         privileged: bool = False,
         annotations: Mapping[str, str] | None = None,
+        first_id: int | None = None,
     ) -> Pod:
-        """Start a pod's sandbox with a runtime handler (empty: the engine's default). Raises CallError."""
+        """Start a pod's sandbox with a runtime handler (empty: the engine's default). Raises CallError.
+
+        With `first_id` it has users of its own (`hostUsers: false`), and cannot be on the host's network.
+        """
         uid = uid or name
-        security = cri.LinuxSandboxSecurityContext(
-            privileged=privileged, namespace_options=configs.namespaces(host_network=host_network)
-        )
+        options = configs.namespaces(host_network=host_network, first_id=first_id)
+        security = cri.LinuxSandboxSecurityContext(privileged=privileged, namespace_options=options)
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(name=name, uid=uid, namespace=namespace, attempt=next(self._attempts)),
             hostname="" if host_network else name,

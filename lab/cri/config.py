@@ -13,6 +13,8 @@ from lab.cri.proto import api_pb2 as cri
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+_USERS = 65536  # as many ids as the kubelet gives each pod
+
 
 @dataclass(frozen=True)
 class Device:
@@ -34,7 +36,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What a pod's author and the scheduler decide about a container."""
+    """What a pod's author and the scheduler decide about a container.
+
+    `first_id` is that of its pod, where that has users of its own.
+    """
 
     image: str
     command: Sequence[str] = ()
@@ -45,6 +50,7 @@ class ContainerSpec:
     cdi_devices: Sequence[str] = ()
     privileged: bool = False
     name: str = "main"
+    first_id: int | None = None
 
 
 class AllocatedDevice(Protocol):
@@ -112,7 +118,8 @@ def container_config_from_allocation(allocation: Allocation, spec: ContainerSpec
 
 def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
     """Return the configuration of a container that requests no device plugin resources."""
-    security = cri.LinuxContainerSecurityContext(privileged=spec.privileged, namespace_options=namespaces())
+    options = namespaces(host_network=spec.first_id is None, first_id=spec.first_id)
+    security = cri.LinuxContainerSecurityContext(privileged=spec.privileged, namespace_options=options)
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=spec.name),
         image=cri.ImageSpec(image=spec.image, user_specified_image=spec.image),
@@ -128,10 +135,18 @@ def container_config(spec: ContainerSpec) -> cri.ContainerConfig:
     )
 
 
-def namespaces(*, host_network: bool = True) -> cri.NamespaceOption:
-    """Return a pod's namespaces, with or without the host's network."""
+def namespaces(*, host_network: bool = True, first_id: int | None = None) -> cri.NamespaceOption:
+    """Return a pod's namespaces, with or without the host's network.
+
+    With `first_id` the pod has a user namespace (`hostUsers: false`) whose root has that id on the host; it cannot be
+    on the host's network.
+    """
     network = cri.NODE if host_network else cri.POD
-    return cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)
+    found = cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)
+    if first_id is not None:
+        ids = cri.IDMapping(container_id=0, host_id=first_id, length=_USERS)
+        found.userns_options.CopyFrom(cri.UserNamespace(mode=cri.POD, uids=[ids], gids=[ids]))
+    return found
 
 
 def _env(variables: Mapping[str, str]) -> list[cri.KeyValue]:

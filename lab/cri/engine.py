@@ -36,14 +36,22 @@ _COMMAND_TIMEOUT_S = 60
 _POLL_S = 0.05
 _LOG_TAIL = 4000
 _NO_CRI = "unknown service"  # containerd serves only once its plugins are loaded, so it never will
+# A network plugin that answers with an address and makes no interface: tests leave the host's network alone.
+_ADDRESS = {
+    "cniVersion": "1.0.0",
+    "interfaces": [{"name": "eth0", "sandbox": "/"}],
+    "ips": [{"address": "192.0.2.2/32", "interface": 0}],
+}
+_NETWORK = {"cniVersion": "1.0.0", "name": "alone", "plugins": [{"type": "alone"}]}
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Handler:
-    """A runtime handler: runc, with a base OCI specification and annotations to pass on."""
+    """A runtime handler: a base OCI specification, annotations to pass on, and a runc other than PATH's."""
 
     base_runtime_spec: Path | None = None
+    runc: Path | None = None
     container_annotations: Sequence[str] = ()
     pod_annotations: Sequence[str] = ()
 
@@ -97,22 +105,27 @@ def default_spec(programs: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def containerd(
+def containerd(  # noqa: PLR0913 - what tests vary of an engine
     folder: Path,
     programs: Path,
     handlers: Mapping[str, Handler] | None = None,
     *,
     version: int = 2,
     cdi: Path | None = None,
+    has_network: bool = False,
 ) -> Iterator[Engine]:
     """Run containerd from a folder with programs until the block ends; remaining pods are removed.
 
     `runc` is the default handler, `handlers` are added. `version` is that of the configuration file (3 for
-    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). Raises EngineError.
+    containerd 2), `cdi` a folder of CDI files (containerd 1.7 and later). With `has_network`
+    (containerd 2) pods can have a network namespace of their own, with no interface but loopback. Raises EngineError.
     """
     socket = folder / "containerd.sock"
     config = folder / "config.toml"
-    config.write_text(render_config(folder, socket, {"runc": Handler(), **(handlers or {})}, version=version, cdi=cdi))
+    handlers = {"runc": Handler(), **(handlers or {})}
+    config.write_text(render_config(folder, socket, handlers, version=version, cdi=cdi, has_network=has_network))
+    if has_network:
+        _add_network(folder)
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": "/root"}
     engine = Engine(folder, programs, socket, f"/grapnel-test-{os.getpid()}-{folder.name}", env)
     with (folder / "containerd.log").open("wb") as log:
@@ -129,8 +142,14 @@ def containerd(
         _remove_cgroups(engine.cgroup_parent)
 
 
-def render_config(
-    folder: Path, socket: Path, handlers: Mapping[str, Handler], *, version: int = 2, cdi: Path | None = None
+def render_config(  # noqa: PLR0913 - what tests vary of an engine
+    folder: Path,
+    socket: Path,
+    handlers: Mapping[str, Handler],
+    *,
+    version: int = 2,
+    cdi: Path | None = None,
+    has_network: bool = False,
 ) -> str:
     """Return containerd's configuration with all its state below a folder."""
     runtime = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}[version]
@@ -150,9 +169,19 @@ disable_apparmor = true
 {f'enable_cdi = true{chr(10)}cdi_spec_dirs = ["{cdi}"]' if cdi else ""}
 [plugins."{runtime}".cni]
 conf_dir = "{folder}/cni"
-bin_dir = "/usr/lib/cni"
+bin_dir = "{folder / "cni-bin" if has_network else "/usr/lib/cni"}"
+{"use_internal_loopback = true" if has_network else ""}
 """
     return head + "".join(_render_handler(runtime, name, handler) for name, handler in handlers.items())
+
+
+def _add_network(folder: Path) -> None:
+    for name in ("cni", "cni-bin"):
+        (folder / name).mkdir()
+    (folder / "cni/alone.conflist").write_text(json.dumps(_NETWORK))
+    plugin = folder / "cni-bin/alone"
+    plugin.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{json.dumps(_ADDRESS)}'\n")
+    plugin.chmod(0o755)
 
 
 def _render_handler(runtime: str, name: str, handler: Handler) -> str:
@@ -164,6 +193,7 @@ def _render_handler(runtime: str, name: str, handler: Handler) -> str:
         *([f'base_runtime_spec = "{handler.base_runtime_spec}"'] if handler.base_runtime_spec else []),
         f'[plugins."{runtime}".containerd.runtimes."{name}".options]',
         "SystemdCgroup = false",
+        *([f'BinaryName = "{handler.runc}"'] if handler.runc else []),
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,8 @@
-"""Builds Kubernetes and containerd from their published Go modules, once, and keeps them in the cache.
+"""Builds Kubernetes, containerd and runc from their published Go modules, once, and keeps them in the cache.
 
     kubernetes()    folder with hyper, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
     containerd()    folder with containerd, containerd-shim-runc-v2, ctr
+    runc()          folder with runc, for pods with user namespaces
 
 `programs` and the `go.mod` and `go.sum` files below `modules/` define programs and versions, `toolchain` finds the
 machine's Go, `build` builds and keeps. `lab.cluster` runs the results.
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PROGRAMS", "containerd", "kubernetes"]
+__all__ = ["PROGRAMS", "containerd", "kubernetes", "runc"]
 
 
 def _quiet(line: str) -> None:
@@ -39,4 +40,12 @@ def containerd(*, say: Callable[[str], None] = _quiet) -> Path:
     return ensure(programs.containerd(), say)
 
 
-PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd}
+def runc(*, say: Callable[[str], None] = _quiet) -> Path:
+    """Return the folder with a runc that serves ``hostUsers: false``, built now if the cache has none.
+
+    Debian 12 and 13 have older ones, which cannot. Raises GolangError.
+    """
+    return ensure(programs.runc(), say)
+
+
+PROGRAMS = {"kubernetes": kubernetes, "containerd": containerd, "runc": runc}

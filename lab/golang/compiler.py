@@ -65,7 +65,7 @@ class Compiler:
         self._go(["build", "-v", *self.program.flags, "-o", output, self.program.target], read)
 
     def _go(self, arguments: list[str], read: Callable[[str], None]) -> None:
-        env = {**environment(), "GOTMPDIR": str(self.scratch / TEMPORARY)}
+        env = {**environment(has_c=self.program.has_c), "GOTMPDIR": str(self.scratch / TEMPORARY)}
         if not os.environ.get("GOCACHE"):  # the user's own cache is used, and kept
             env["GOCACHE"] = str(self.compiled)
         follow([self.toolchain.go, *arguments], read, timeout_s=TIMEOUT_S, env=env, cwd=self.scratch / SOURCE)

@@ -22,6 +22,7 @@ SETTING = "GRAPNEL_KUBERNETES"
 KUBERNETES_VERSION = "1.36.3"  # unless the setting names another
 KUBERNETES_ROLES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
 CONTAINERD_VERSION = "2.2.1"
+RUNC_VERSION = "1.3.6"
 GIB = 1 << 30
 GO_DIRECTIVE = re.compile(r"^go (\S+)$", re.MULTILINE)
 
@@ -32,6 +33,7 @@ class Program:
 
     ``links`` are further names of ``files[0]``. ``probe`` is a command to run in the finished folder and ``answer``
     a word that it must print. ``memory_bytes`` and ``disk_bytes`` must be free to build it (measured, rounded up).
+    ``has_c``: it is partly C, and needs the machine's C compiler.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Program:
     answer: str
     memory_bytes: int
     disk_bytes: int
+    has_c: bool = False
 
     @property
     def title(self) -> str:
@@ -54,8 +57,10 @@ class Program:
     @property
     def flags(self) -> tuple[str, ...]:
         """Arguments of `go build`: static, without paths and symbols, modules as pinned."""
-        variables = [f"-X {name}={value}" for name, value in self.variables.items()]
-        return ("-trimpath", "-mod=readonly", "-buildvcs=false", f"-ldflags={' '.join(['-s', '-w', *variables])}")
+        linking = ["-s", "-w", *(f"-X {name}={value}" for name, value in self.variables.items())]
+        tags = ("-tags=netgo,osusergo",) if self.has_c else ()
+        linking += ["-extldflags=-static"] if self.has_c else []
+        return ("-trimpath", "-mod=readonly", "-buildvcs=false", *tags, f"-ldflags={' '.join(linking)}")
 
     @property
     def go_version(self) -> str:
@@ -118,4 +123,22 @@ def containerd() -> Program:
         answer=f"v{CONTAINERD_VERSION}",
         memory_bytes=1 * GIB,
         disk_bytes=2 * GIB,
+    )
+
+
+def runc() -> Program:
+    """Return a runc that can make user namespaces for pods (1.2 and later), without seccomp."""
+    home = MODULES / "runc" / RUNC_VERSION
+    return Program(
+        name="runc",
+        version=RUNC_VERSION,
+        sources=(home / "go.mod", home / "go.sum"),
+        target="tool",
+        variables={},
+        files=("runc",),
+        probe=("runc", "--version"),
+        answer=RUNC_VERSION,
+        memory_bytes=1 * GIB,
+        disk_bytes=1 * GIB,
+        has_c=True,
     )

@@ -78,9 +78,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def environment() -> dict[str, str]:
+def environment(*, has_c: bool = False) -> dict[str, str]:
     """Return the environment of go on top of the user's settings (proxy, checksum database, module cache).
 
     Static programs run on every node; the user's workspaces and targets must not affect the result.
     """
-    return {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "", "GOWORK": "off", "GO111MODULE": "on", "GOFLAGS": ""}
+    return {
+        "CGO_ENABLED": str(int(has_c)),
+        "GOOS": "linux",
+        "GOARCH": "",
+        "GOWORK": "off",
+        "GO111MODULE": "on",
+        "GOFLAGS": "",
+    }

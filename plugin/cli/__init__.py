@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from plugin.cli.options import given_by
+from plugin.cli.options import invocation_of
 from plugin.errors import NodeDaemonError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.verb == "run":
         from plugin.cli.run import run_daemon  # noqa: PLC0415 - gRPC is only loaded for the daemon
 
-        return run_daemon(given_by(arguments), debug=arguments.debug)
+        return run_daemon(invocation_of(arguments), debug=arguments.debug)
     if arguments.verb in {"release", "verify", "resume"}:
         return _dispatch_release(arguments)
     if arguments.verb == "health":
@@ -49,7 +49,7 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.verb == "labels":
         from plugin.cli.labels import show_labels  # noqa: PLC0415 - not needed by the others
 
-        return show_labels(given_by(arguments), as_json=arguments.json)
+        return show_labels(invocation_of(arguments), as_json=arguments.json)
     if arguments.verb == "explain":
         from plugin.cli.explain import explain_node  # noqa: PLC0415 - not needed for --version
 
@@ -57,12 +57,12 @@ def _dispatch(arguments: argparse.Namespace | SimpleNamespace) -> int:
     if arguments.verb == "devices":
         from plugin.cli.devices import show_devices  # noqa: PLC0415 - not needed for --version
 
-        return show_devices(given_by(arguments), as_json=arguments.json)
+        return show_devices(invocation_of(arguments), as_json=arguments.json)
     from plugin.cli.show import explain_config, show_config  # noqa: PLC0415 - not needed for --version
 
     if arguments.explain:
-        return explain_config(given_by(arguments), as_json=arguments.json)
-    return show_config(given_by(arguments))
+        return explain_config(invocation_of(arguments), as_json=arguments.json)
+    return show_config(invocation_of(arguments))
 
 
 def _dispatch_health(arguments: argparse.Namespace | SimpleNamespace) -> int:

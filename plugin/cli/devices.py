@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import Device, Inventory
     from plugin.driver_change.release.record import Release
-    from plugin.kubelet.pod_resources.attribution import Given as GivenDevices
-    from plugin.kubelet.pod_resources.attribution import PodContainer
-    from plugin.settings.load import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+    from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
 
 _KUBELET_S = 2.0
@@ -83,9 +82,9 @@ class _Node(NamedTuple):
         ]
 
 
-def show_devices(given: Given, *, as_json: bool) -> int:
+def show_devices(invocation: Invocation, *, as_json: bool) -> int:
     """Print what the daemon would offer, who has it, and since when it does not."""
-    node = _find_out(load(given).config)
+    node = _find_out(load(invocation).config)
     if as_json:
         print(json.dumps(_as_json(node), indent=2))
         return 0
@@ -114,18 +113,18 @@ def _find_out(config: NodeConfig) -> _Node:
     except HistoryError as error:
         problems.append(f"it is not known since when: {error.message}")
     try:
-        holders = holders_by_uuid(_list_given(config), _EveryResource())
+        holders = holders_by_uuid(_list_assignments(config), _EveryResource())
     except KubeletError as error:
         problems.append(f"it is not known who has which GPU: {error.message}")
     return _Node(inventory, release, health, ledger, holders, tuple(problems))
 
 
-def _list_given(config: NodeConfig) -> tuple[GivenDevices, ...]:
+def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
     import asyncio  # noqa: PLC0415 - after all that may fail
 
-    from plugin.kubelet.pod_resources.client import list_given  # noqa: PLC0415 - h2 is heavy
+    from plugin.kubelet.pod_resources.client import list_assignments  # noqa: PLC0415 - h2 is heavy
 
-    return asyncio.run(list_given(config.kubelet_root, _KUBELET_S))
+    return asyncio.run(list_assignments(config.kubelet_root, _KUBELET_S))
 
 
 def _look(config: NodeConfig, release: Release | None) -> Inventory:

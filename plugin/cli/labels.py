@@ -17,12 +17,12 @@ from plugin.labels.node_labels import label_notes, make_labels
 from plugin.settings.load import load
 
 if TYPE_CHECKING:
-    from plugin.settings.load import Given
+    from plugin.settings.load import Invocation
 
 
-def show_labels(given: Given, *, as_json: bool) -> int:
+def show_labels(invocation: Invocation, *, as_json: bool) -> int:
     """Print every label and its value; on a released node nobody asks the driver, not even to look."""
-    config = load(given).config
+    config = load(invocation).config
     release = read_release(config.state_folder)
     if release is not None:
         hint = "the labels stay as they were: kubectl get node NODE --show-labels"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from types import SimpleNamespace
 
-    from plugin.settings.load import Given
+    from plugin.settings.load import Invocation
 
 _TITLE = "options of NVIDIA's device plugin"
 _WORDS = "each can be a variable or stand in a file, too: grapnel-node config --explain, docs/migrate.md"
@@ -37,9 +37,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             )
 
 
-def given_by(arguments: argparse.Namespace | SimpleNamespace) -> Given:
+def invocation_of(arguments: argparse.Namespace | SimpleNamespace) -> Invocation:
     """Return what the command line and the environment of this process say."""
-    from plugin.settings.load import Given  # noqa: PLC0415 - not needed for --version
+    from plugin.settings.load import Invocation  # noqa: PLC0415 - not needed for --version
 
     flags = {
         CONFIG_FILE_FLAG: CONFIG_FILE_FLAG,
@@ -50,4 +50,4 @@ def given_by(arguments: argparse.Namespace | SimpleNamespace) -> Given:
         value = getattr(arguments, _PREFIX + name, None)
         if value is not None:
             found[name] = (f"--{flag}", ",".join(value) if isinstance(value, list) else str(value))
-    return Given(arguments.config, found, os.environ)
+    return Invocation(arguments.config, found, os.environ)

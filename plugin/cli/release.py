@@ -13,12 +13,12 @@ from plugin.admin.client import ask
 from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
 from plugin.devices.inventory import HostTree
-from plugin.driver.cuda_probe.trial import find_libcuda
+from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
 from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
 from plugin.errors import AdminError, ConfigError, DriverNotReady, NoAnswer, NodeDaemonError
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
 
@@ -79,7 +79,7 @@ def _release_of_now(
     try:
         return replace(release, states=states(driver_root, min(timeout_s, _STATES_S))), []
     except (DriverNotReady, NoAnswer) as error:
-        return release, [f"mig, fabric and memory of now are not known: {error.message}"]
+        return release, [f"the current mig, fabric and memory are not known: {error.message}"]
 
 
 def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[str]]:
@@ -93,7 +93,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
         inventory = call_within(timeout_s, lambda: _inventory(config), "nvml")
     except (NodeDaemonError, LookupError, ValueError) as error:
         problem = error.message if isinstance(error, NodeDaemonError) else f"the daemon's answer: {error}"
-        return Release(since, boot_id), [f"the GPUs of now are not known: {problem}"]
+        return Release(since, boot_id), [f"the current GPUs are not known: {problem}"]
     return Release(since, boot_id, inventory.driver_version, remember_gpus(inventory)), []
 
 
@@ -106,7 +106,7 @@ def _inventory(config: NodeConfig) -> Inventory:
 def _driver_root(config_path: Path | None) -> Path:
     """Return where the driver is installed; settings that cannot be read do not keep a node from its release."""
     try:
-        return load(Given(config_path, {}, os.environ)).config.settings.driver_root
+        return load(Invocation(config_path, {}, os.environ)).config.settings.driver_root
     except ConfigError:
         return HOST
 

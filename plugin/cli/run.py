@@ -14,7 +14,7 @@ from plugin.settings.load import load
 if TYPE_CHECKING:
     from plugin.driver.nvml.library import NvmlSource
     from plugin.metrics.scrape import Telemetry
-    from plugin.settings.load import Given
+    from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
 
 
@@ -41,13 +41,13 @@ def _import_nvml() -> None:
 class _Sources:
     """Reads the configuration on demand, and asks the driver where the last one says that it is."""
 
-    def __init__(self, given: Given, logger: Logger) -> None:
-        self._given = given
+    def __init__(self, invocation: Invocation, logger: Logger) -> None:
+        self._invocation = invocation
         self._log = logger
         self.config = self.read_config()
 
     def read_config(self) -> NodeConfig:
-        loaded = load(self._given)
+        loaded = load(self._invocation)
         for note in loaded.resolved.notes:
             self._log.warning("about the settings", note=note)
         self.config = loaded.config
@@ -65,11 +65,11 @@ def _read_telemetry() -> Telemetry:
     return read_telemetry()
 
 
-def run_daemon(given: Given, *, debug: bool) -> int:
+def run_daemon(invocation: Invocation, *, debug: bool) -> int:
     """Run until SIGTERM; returns the exit code."""
     configure(sys.stderr, debug=debug)
     logger = Logger()
-    sources = _Sources(given, logger)
+    sources = _Sources(invocation, logger)
     _prepare_process()
     import asyncio  # noqa: PLC0415 - after _prepare_process
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import HostTree
     from plugin.driver.snapshot import GpuSource
-    from plugin.settings.load import Given
+    from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
 
 _STATUS_S = 2.0
@@ -40,9 +40,9 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def show_config(given: Given) -> int:
+def show_config(invocation: Invocation) -> int:
     """Print the configuration in the form of node.json."""
-    print(json.dumps(load(given).config.to_json(), indent=2))
+    print(json.dumps(load(invocation).config.to_json(), indent=2))
     return 0
 
 
@@ -55,9 +55,9 @@ def _models(config: NodeConfig) -> tuple[str, ...] | None:
         return None
 
 
-def explain_config(given: Given, *, as_json: bool) -> int:
+def explain_config(invocation: Invocation, *, as_json: bool) -> int:
     """Print every setting's value, where it came from, and why it changes nothing where that is so."""
-    loaded = load(given)
+    loaded = load(invocation)
     lines = explain(loaded.resolved, loaded.settings, has_file=loaded.has_file)
     notes = (*loaded.resolved.notes, *notes_on_patterns(loaded.config.settings.patterns, _models(loaded.config)))
     if as_json:

@@ -15,11 +15,11 @@ from plugin.driver.kernel_log import KMSG
 from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.driver_change.release.store import read_release
 from plugin.driver_change.verification.checks import verify
-from plugin.driver_change.verification.inspection import Surroundings, find
+from plugin.driver_change.verification.inspection import Host, find
 from plugin.driver_change.verification.model import Check, result_to_json, wanted
 from plugin.errors import ExpectationError
 from plugin.health.model import Policy
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 
 if TYPE_CHECKING:
     from plugin.driver_change.release.record import Release
@@ -63,11 +63,11 @@ def verify_node(
     config_path: Path | None, expectation: str, *, timeout_s: float, as_json: bool, kernel_log: Path = KMSG
 ) -> int:
     """Print the result; returns 0 when everything is as expected and 3 when it is not."""
-    config = load(Given(config_path, {}, os.environ)).config
+    config = load(Invocation(config_path, {}, os.environ)).config
     release = read_release(config.state_folder)
     want = wanted(_read_expectation(expectation), release)
-    around = Surroundings(config.sys_root, config.settings.driver_root, kernel_log, _released_at_s(release))
-    checks = verify(want, find(want, around, Policy(), timeout_s))
+    host = Host(config.sys_root, config.settings.driver_root, kernel_log, _released_at_s(release))
+    checks = verify(want, find(want, host, Policy(), timeout_s))
     if as_json:
         print(json.dumps(result_to_json(checks), indent=2))
     else:

@@ -12,13 +12,13 @@ import signal
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
-from plugin.daemon.container_hook import HookTeller
+from plugin.daemon.coalesced import Coalesced
+from plugin.daemon.container_hook import HookNotifier
+from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
-from plugin.daemon.later import AFTER_S, load_the_rest
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
-from plugin.daemon.once import AtMostOnce
 from plugin.daemon.release_watch import ReleaseWatch
 from plugin.daemon.state import State
 from plugin.daemon.systemd import ServiceStatus, status_line
@@ -29,14 +29,14 @@ from plugin.driver_change.release.record import remembered_inventory
 from plugin.errors import ConfigError, DriverNotReady
 from plugin.history.keeper import HistoryKeeper
 from plugin.kubelet.offering import Offering
-from plugin.kubelet.pod_resources.client import list_given
+from plugin.kubelet.pod_resources.client import list_assignments
 from plugin.labels.keeper import LabelKeeper
 from plugin.metrics.counters import Counters
 
 if TYPE_CHECKING:
     from plugin.daemon.dependencies import Dependencies
     from plugin.driver_change.release.record import Release
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.metrics.server import MetricsServer
     from plugin.settings.node_config import NodeConfig
 
@@ -59,11 +59,11 @@ class Daemon:
         self._crash: BaseException | None = None
         self._counters = Counters()
         self._service = ServiceStatus(dependencies.notify)
-        self._hook = HookTeller(config, logger, self._tasks.spawn)
+        self._hook = HookNotifier(config, logger, self._tasks.spawn)
         self._node = OwnNode(config, logger)
         self._labels = LabelKeeper(logger)
         self._labels.on_change = self._node.label
-        self._history = HistoryKeeper(config.state_folder, self._list_given, logger)
+        self._history = HistoryKeeper(config.state_folder, self._list_assignments, logger)
         self._driver = DriverWatch(dependencies, self._on_observation, self._on_crash)
         self._releases = ReleaseWatch(config, self._on_release, self._on_resume)
         self._offering = Offering(
@@ -72,7 +72,7 @@ class Daemon:
             on_state=self._on_registration,
             crashed=self._on_crash,
             counter=self._counters,
-            witness=self._history,
+            observer=self._history,
         )
         answers = Answers(self._state, self._driver, self._offering, self._history, self._releases.follow)
         self._admin = AdminEndpoint(answers.answer, logger)
@@ -83,8 +83,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, AtMostOnce(self._reload, self._tasks.spawn))
-        loop.call_later(AFTER_S, load_the_rest)
+        loop.add_signal_handler(signal.SIGHUP, Coalesced(self._reload, self._tasks.spawn))
+        loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
         self._history.start()
         self._driver.observe(self._config)
@@ -169,9 +169,9 @@ class Daemon:
         )
         self._service.say(line)
 
-    async def _list_given(self, deadline_s: float) -> tuple[Given, ...]:
+    async def _list_assignments(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         """Ask the kubelet who has which device; raises KubeletError."""
-        return await list_given(self._config.kubelet_root, deadline_s)
+        return await list_assignments(self._config.kubelet_root, deadline_s)
 
     async def _start_metrics(self, address: str) -> MetricsServer:
         from plugin.metrics.endpoint import Sources, serve_metrics  # noqa: PLC0415 - off until asked for
@@ -181,7 +181,7 @@ class Daemon:
             driver=self._driver,
             offering=self._offering,
             counters=self._counters,
-            list_given=self._list_given,
+            list_assignments=self._list_assignments,
             pace_s=lambda: self._config.refresh_s,
         )
         return await serve_metrics(address, sources, self._dependencies)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from plugin.documents import list_of, member, members, optional, text, truth, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
+
+_Value = TypeVar("_Value")
 
 COMPLETED = "completed"  # of a fabric; the other states are NVML's words for what is not ready yet
-_FLAGS = {
-    "eccEnabled": "ecc_enabled",
-    "rowsPending": "rows_pending",
-    "rowsFailed": "rows_failed",
-    "pagesPending": "pages_pending",
-}
 _ALL_SLICES = re.compile(r"^([0-9]+)c\.(?=\1g\.)")
-_COUNTS = {"linksActive": "links_active", "uncorrected": "uncorrected"}
 
 
 @dataclass(frozen=True)
@@ -78,51 +75,43 @@ def state_to_json(state: GpuState) -> dict[str, object]:
     return {
         "mig": None if mig is None else [{"profile": d.profile, "start": d.start, "size": d.size} for d in mig],
         "fabric": fabric and {"state": fabric.state, "cluster": fabric.cluster, "clique": fabric.clique},
-        **{key: getattr(state, name) for key, name in {**_COUNTS, **_FLAGS}.items()},
+        "linksActive": state.links_active,
+        "uncorrected": state.uncorrected,
+        "eccEnabled": state.ecc_enabled,
+        "rowsPending": state.rows_pending,
+        "rowsFailed": state.rows_failed,
+        "pagesPending": state.pages_pending,
     }
 
 
 def parse_states(value: object) -> dict[str, GpuState]:
     """Return the states of GPUs by UUID; raises ValueError. A key that is not there is None."""
-    if not isinstance(value, dict):
-        raise ValueError("states must be an object")  # noqa: TRY004 - the file is wrong, not the program
-    return {uuid: _parse_state(state) for uuid, state in value.items()}
+    return {uuid: _parse_state(state) for uuid, state in members(value).items()}
 
 
 def _parse_state(value: object) -> GpuState:
-    document = _object(value, "a state")
-    mig, fabric = document.get("mig"), document.get("fabric")
-    if mig is not None and not isinstance(mig, list):
-        raise ValueError("mig must be a list")
     return GpuState(
-        mig=None if mig is None else tuple(map(_parse_mig, mig)),
-        fabric=None if fabric is None else _parse_fabric(fabric),
-        **{name: _maybe(document, key, int) for key, name in _COUNTS.items()},
-        **{name: _maybe(document, key, bool) for key, name in _FLAGS.items()},
+        mig=_maybe(value, "mig", list_of(_parse_mig)),
+        fabric=_maybe(value, "fabric", _parse_fabric),
+        links_active=_maybe(value, "linksActive", whole()),
+        ecc_enabled=_maybe(value, "eccEnabled", truth),
+        uncorrected=_maybe(value, "uncorrected", whole()),
+        rows_pending=_maybe(value, "rowsPending", truth),
+        rows_failed=_maybe(value, "rowsFailed", truth),
+        pages_pending=_maybe(value, "pagesPending", truth),
     )
 
 
 def _parse_mig(value: object) -> MigDevice:
-    document = _object(value, "a mig device")
     return MigDevice(
-        _maybe(document, "profile", str) or "", _maybe(document, "start", int), _maybe(document, "size", int)
+        _maybe(value, "profile", text()) or "", _maybe(value, "start", whole()), _maybe(value, "size", whole())
     )
 
 
 def _parse_fabric(value: object) -> Fabric:
-    document = _object(value, "fabric")
-    state, cluster = _maybe(document, "state", str), _maybe(document, "cluster", str)
-    return Fabric(state or "", cluster or "", _maybe(document, "clique", int))
+    state, cluster = _maybe(value, "state", text()), _maybe(value, "cluster", text())
+    return Fabric(state or "", cluster or "", _maybe(value, "clique", whole()))
 
 
-def _object(value: object, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} must be an object")  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
-def _maybe(document: Mapping[str, Any], key: str, kind: type) -> Any:  # noqa: ANN401 - JSON
-    value = document.get(key)
-    if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise ValueError(f"{key} is not what it must be")
-    return value
+def _maybe(document: object, key: str, parse: Callable[[object], _Value]) -> _Value | None:
+    return member(document, key, optional(parse), None)

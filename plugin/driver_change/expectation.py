@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from plugin.documents import member, parse_known, read_object, truth, whole
 from plugin.driver.gpu_state import MigDevice
+from plugin.driver.uuid import is_gpu_uuid
 from plugin.errors import ExpectationError
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ SCHEMA = "grapnel.dev/expectation/v1alpha1"
 MAX_BYTES = 1024 * 1024
 _MAX_GPUS = 1024
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
-_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLUSTER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PROFILE = re.compile(r"([1-9]c\.)?[1-9]g\.[1-9][0-9]{0,3}gb(\+[a-z]{2,8}(\.[a-z]{2,8})?|-me)?")
 _MAX_MIG = 16
@@ -50,13 +51,6 @@ class Expectation:
     allocation: bool | None = None
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
-
-
 def _version(value: object) -> str:
     if not isinstance(value, str) or not _VERSION.fullmatch(value):
         raise ValueError('must be a driver version as a text, such as "535.309.01"')
@@ -67,24 +61,18 @@ def _gpus(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 0 < len(value) <= _MAX_GPUS:
         raise ValueError(f"must be a list of 1 to {_MAX_GPUS} uuids")
     for uuid in value:
-        if not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
+        if not isinstance(uuid, str) or not is_gpu_uuid(uuid):
             raise ValueError('every item must be a uuid such as "GPU-7d00e010-ec78-5e6f-8228-fa5ab15a3109"')
     if len(set(value)) != len(value):
         raise ValueError("names a gpu twice")
     return tuple(value)
 
 
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_GPUS:
-        raise ValueError(f"must be a whole number from 1 to {_MAX_GPUS}")
-    return value
-
-
 def _by_gpu(value: object, parse: Callable[[object], Any]) -> dict[str, Any]:
     if not isinstance(value, dict) or not 0 < len(value) <= _MAX_GPUS:
         raise ValueError(f"must be an object with the uuids of 1 to {_MAX_GPUS} gpus")
     for uuid in value:
-        if not _UUID.fullmatch(uuid):
+        if not is_gpu_uuid(uuid):
             raise ValueError(f"{json.dumps(uuid[:64])} is not the uuid of a gpu")
     return {uuid: parse(item) for uuid, item in value.items()}
 
@@ -108,7 +96,9 @@ def _mig_device(value: object) -> MigDevice:
     profile = document.get("profile")
     if not isinstance(profile, str) or not _PROFILE.fullmatch(profile):
         raise ValueError('profile must be a name such as "3g.20gb"')
-    return MigDevice(profile, _number(document, "start", 0, _MAX_MIG), _number(document, "size", 1, _MAX_MIG))
+    return MigDevice(
+        profile, member(document, "start", whole(0, _MAX_MIG), None), member(document, "size", whole(1, _MAX_MIG), None)
+    )
 
 
 def _place(value: object) -> FabricPlace:
@@ -116,31 +106,16 @@ def _place(value: object) -> FabricPlace:
     cluster = document.get("cluster")
     if cluster is not None and (not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster)):
         raise ValueError("cluster must be a uuid")
-    return FabricPlace(cluster, _number(document, "clique", 0, _MAX_CLIQUE))
-
-
-def _number(document: dict[str, Any], key: str, least: int, end: int) -> int | None:
-    value = document.get(key)
-    if value is None and key not in document:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < end:
-        raise ValueError(f"{key} must be a whole number from {least} to {end - 1}")
-    return value
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the file is wrong, not the program
-    return value
+    return FabricPlace(cluster, member(document, "clique", whole(0, _MAX_CLIQUE), None))
 
 
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "driverVersion": _version,
     "gpus": _gpus,
-    "gpuCount": _count,
+    "gpuCount": whole(1, _MAX_GPUS + 1),
     "mig": lambda value: _by_gpu(value, _layout),
     "fabric": lambda value: _by_gpu(value, _place),
-    "allocation": _truth,
+    "allocation": truth,
 }
 
 
@@ -156,22 +131,12 @@ def _problems(document: dict[str, Any]) -> list[str]:
 def parse_expectation(content: bytes, origin: str) -> Expectation:
     """Return the expectation of a JSON text; an ExpectationError lists everything that is wrong with it."""
     hint = "the keys are described in docs/contracts/expectation"
-    if len(content) > MAX_BYTES:
-        raise ExpectationError(f"{origin}: larger than {MAX_BYTES} bytes", hint)
     try:
-        document = json.loads(content.decode(), object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise ExpectationError(f"{origin}: not valid json: {error}", hint) from error
-    if not isinstance(document, dict):
-        raise ExpectationError(f"{origin}: must be a json object", hint)
-    problems = _problems(document)
-    values: dict[str, Any] = {}
-    for key, parse in _PARSERS.items():
-        if key in document:
-            try:
-                values[key] = parse(document[key])
-            except ValueError as error:
-                problems.append(f"{key}: {error}")
+        document = read_object(content, MAX_BYTES)
+    except ValueError as error:
+        raise ExpectationError(f"{origin}: {error}", hint) from error
+    values, problems = parse_known(document, _PARSERS)
+    problems = [*_problems(document), *problems]
     gpus, count = values.get("gpus"), values.get("gpuCount")
     if gpus is not None and count is not None and len(gpus) != count:
         problems.append(f"gpuCount: is {count}, but gpus names {len(gpus)}")

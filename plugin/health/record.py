@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from plugin.documents import list_of, member, optional, read_versioned, seconds, text, truth, whole
 from plugin.driver.reading import Counters
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.health.model import Class, Finding, GpuHealth, NodeHealth, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 HEALTH_SCHEMA = "grapnel.dev/node-health/v1alpha1"
 VERDICTS_SCHEMA = "grapnel.dev/verdicts/v1alpha1"
@@ -21,7 +22,6 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_REASON = 256
 _MAX_GPUS = 1024
 _MAX_TEXT = 1024
-_MAX_NUMBER = 2**64
 _MAX_SECONDS = 1e12
 _MAX_TIMES = 64
 _CLASSES = {kind.word: kind for kind in Class}
@@ -84,23 +84,8 @@ def parse_verdicts(content: bytes) -> dict[str, Verdict]:
     return {uuid: _parse_verdict(value) for uuid, value in _gpus(content, VERDICTS_SCHEMA).items()}
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
-
-
 def _gpus(content: bytes, schema: str) -> dict[str, Any]:
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES} bytes")
-    try:
-        document = json.loads(content.decode(), object_pairs_hook=_no_duplicates)
-    except RecursionError as error:
-        raise ValueError("nested without end") from error
-    if not isinstance(document, dict) or document.get("schema") != schema:
-        raise ValueError(f'schema is not "{schema}"')
-    gpus = document.get("gpus")
+    gpus = read_versioned(content, MAX_BYTES, schema).get("gpus")
     if not isinstance(gpus, dict) or len(gpus) > _MAX_GPUS:
         raise ValueError(f"gpus must be an object of at most {_MAX_GPUS}")
     for uuid in gpus:
@@ -109,49 +94,7 @@ def _gpus(content: bytes, schema: str) -> dict[str, Any]:
     return gpus
 
 
-def _member(document: Any, key: str, parse: Callable[[object], Any]) -> Any:  # noqa: ANN401 - JSON
-    if not isinstance(document, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 - the file is wrong, not the program
-    if key not in document:
-        raise ValueError(f"{key} is missing")
-    try:
-        return parse(document[key])
-    except ValueError as error:
-        raise ValueError(f"{key} {error}") from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise ValueError(f"must be a text of at most {_MAX_TEXT} characters")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MAX_NUMBER:
-        raise ValueError("must be a whole number from 0")
-    return value
-
-
-def _maybe_whole(value: object) -> int | None:
-    return None if value is None else _whole(value)
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MAX_SECONDS:
-        raise ValueError("must be a number of seconds from 0")
-    return float(value)
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
-def _times(value: object) -> tuple[float, ...]:
-    if not isinstance(value, list) or len(value) > _MAX_TIMES:
-        raise ValueError(f"must be a list of at most {_MAX_TIMES}")
-    return tuple(map(_seconds, value))
+_text, _time = text(_MAX_TEXT), seconds(_MAX_SECONDS)
 
 
 def _class(value: object) -> Class:
@@ -162,20 +105,14 @@ def _class(value: object) -> Class:
 
 def _parse_verdict(value: object) -> Verdict:
     return Verdict(
-        is_healthy=_member(value, "healthy", _truth),
-        reason=_member(value, "reason", _text),
-        since=_member(value, "since", _text),
+        is_healthy=member(value, "healthy", truth),
+        reason=member(value, "reason", _text),
+        since=member(value, "since", _text),
     )
 
 
-def _maybe_verdict(value: object) -> Verdict | None:
-    return None if value is None else _parse_verdict(value)
-
-
 def _parse_findings(value: object) -> tuple[Finding, ...]:
-    if not isinstance(value, list):
-        raise ValueError("must be a list")  # noqa: TRY004 - the file is wrong, not the program
-    findings = tuple(map(_parse_finding, value))
+    findings = list_of(_parse_finding)(value)
     if len({finding.cause for finding in findings}) != len(findings):
         raise ValueError("names a cause twice")
     return findings
@@ -183,34 +120,30 @@ def _parse_findings(value: object) -> tuple[Finding, ...]:
 
 def _parse_finding(value: object) -> Finding:
     return Finding(
-        cause=_member(value, "cause", _text),
-        kind=_member(value, "class", _class),
-        detail=_member(value, "detail", _text),
-        since=_member(value, "since", _text),
-        boot_id=_member(value, "bootId", _text),
-        module_id=_member(value, "moduleId", _text),
-        seen_s=_member(value, "seenUptimeSeconds", _seconds),
-        resets=_member(value, "resets", _whole),
+        cause=member(value, "cause", _text),
+        kind=member(value, "class", _class),
+        detail=member(value, "detail", _text),
+        since=member(value, "since", _text),
+        boot_id=member(value, "bootId", _text),
+        module_id=member(value, "moduleId", _text),
+        seen_s=member(value, "seenUptimeSeconds", _time),
+        resets=member(value, "resets", whole()),
     )
-
-
-def _keys(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _parse_gpu(value: object) -> GpuHealth:
     return GpuHealth(
-        findings=_member(value, "findings", _parse_findings),
-        verdict=_member(value, "verdict", _maybe_verdict),
-        resets=_member(value, "resets", _whole),
+        findings=member(value, "findings", _parse_findings),
+        verdict=member(value, "verdict", optional(_parse_verdict)),
+        resets=member(value, "resets", whole()),
         counters=Counters(
-            energy_mj=_member(value, "energyMillijoules", _maybe_whole),
-            volatile_corrected=_member(value, "volatileCorrected", _maybe_whole),
-            volatile_uncorrected=_member(value, "volatileUncorrected", _maybe_whole),
+            energy_mj=member(value, "energyMillijoules", optional(whole())),
+            volatile_corrected=member(value, "volatileCorrected", optional(whole())),
+            volatile_uncorrected=member(value, "volatileUncorrected", optional(whole())),
         ),
-        read_s=_member(value, "readUptimeSeconds", _seconds),
-        boot_id=_member(value, "bootId", _text),
-        module_id=_member(value, "moduleId", _text),
-        links_best=_member(value, "linksBest", _maybe_whole),
-        returns=_member(value, "quietReturns", _times) if "quietReturns" in _keys(value) else (),
+        read_s=member(value, "readUptimeSeconds", _time),
+        boot_id=member(value, "bootId", _text),
+        module_id=member(value, "moduleId", _text),
+        links_best=member(value, "linksBest", optional(whole())),
+        returns=member(value, "quietReturns", list_of(_time, _MAX_TIMES), ()),
     )

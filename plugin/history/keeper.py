@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plugin.allocation.table import Holdings
     from plugin.devices.observer import Observation
     from plugin.history.model import Event
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.log import Logger
 
 _Result = TypeVar("_Result")
@@ -34,16 +34,16 @@ _WRITE_S = 1.0
 _WRITE_AGAIN_S = 60.0
 _PATIENCE_S = 3.0
 _MAX_EARLY = 100
-LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth writing it anew
+LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth rewriting it
 
 
 class HistoryKeeper:
-    """A `Witness` of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
+    """An `AllocationObserver`: hears of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
 
     def __init__(
         self,
         folder: Path,
-        ask: Callable[[float], Awaitable[tuple[Given, ...]]],
+        ask: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         logger: Logger,
         long_bytes: int = LONG_BYTES,
     ) -> None:
@@ -149,7 +149,7 @@ class HistoryKeeper:
         try:
             return read_history(folder)
         except HistoryError as error:
-            self._log.warning(error.message, hint="explain begins anew; the file is kept beside it")
+            self._log.warning(error.message, hint="explain starts from nothing; the file is kept under another name")
         try:
             set_damaged_aside(folder)
         except OSError as error:
@@ -229,7 +229,7 @@ class HistoryKeeper:
         self.ledger.note(what, reason, time.time())
         self._wake.set()
 
-    def _listed(self, given: tuple[Given, ...], asked_at: float) -> None:
-        self.ledger.listed(given, asked_at)
+    def _listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
+        self.ledger.listed(assignments, asked_at)
         if self.ledger.has_fresh:
             self._wake.set()

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Inventory
     from plugin.health.model import Transition
     from plugin.history.model import Event
-    from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 
 MAX_ALLOCATIONS = 1000
 MAX_CHANGES = 100  # of each device, and of the node
 MAX_DEVICES = 1024
 _MAX_ID = 63  # the device plugin API's limit
-_MAX_FRESH = 2000  # events that wait to be written; beyond, everything is written anew
+_MAX_FRESH = 2000  # events that wait to be written; beyond, the whole file is rewritten
 _MAX_SHARED = 256
 _CHOICE_S = 10.0  # a kubelet that asks allocates at once
 
@@ -99,12 +99,12 @@ class Ledger:
         """Whether a container is still looked for."""
         return bool(self._open)
 
-    def listed(self, given: Iterable[Given], asked_at: float) -> None:
+    def listed(self, assignments: Iterable[DeviceAssignment], asked_at: float) -> None:
         """Join what was given away until `asked_at` with what the kubelet lists since.
 
         A container that is not listed may be listed again: a kubelet that has just started knows of no pods yet.
         """
-        holders = _holders(given)
+        holders = _holders(assignments)
         for one in [one for one in self._claimed.values() if one.at <= asked_at]:
             found = holders.get((one.resource, frozenset(one.devices)), ())
             is_there = all(claim.holder in found for claim in one.claims)
@@ -257,10 +257,10 @@ class Ledger:
             later.update(one.devices)
 
 
-def _holders(given: Iterable[Given]) -> Mapping[tuple[str, frozenset[str]], tuple[PodContainer, ...]]:
+def _holders(assignments: Iterable[DeviceAssignment]) -> Mapping[tuple[str, frozenset[str]], tuple[PodContainer, ...]]:
     """Return who has just these devices of a resource; the kubelet may tell one container's in several parts."""
     parts: dict[tuple[PodContainer, str], set[str]] = {}
-    for each in given:
+    for each in assignments:
         parts.setdefault((each.holder, each.resource), set()).update(each.device_ids)
     found: dict[tuple[str, frozenset[str]], list[PodContainer]] = {}
     for (holder, resource), ids in parts.items():

@@ -10,6 +10,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plugin.documents import list_of, load, member, members, optional, text, truth, whole
 from plugin.history.model import Allocation, Change, Choice, Claim, Place
 from plugin.kubelet.pod_resources.attribution import PodContainer
 
@@ -113,7 +114,7 @@ def parse_history(content: bytes) -> list[Event]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES} bytes")
     lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
-    if content and (not lines or _parse_line(lines[0]).get("schema") != SCHEMA):
+    if content and (not lines or members(load(lines[0], MAX_BYTES)).get("schema") != SCHEMA):
         raise ValueError(f'line 1: schema is not "{SCHEMA}"')
     return list(_parse_lines(lines))
 
@@ -121,21 +122,11 @@ def parse_history(content: bytes) -> list[Event]:
 def _parse_lines(lines: list[bytes]) -> Iterator[Event]:
     for number, line in enumerate(lines[1:], 2):
         try:
-            event = _parse_event(_parse_line(line))
+            event = _parse_event(members(load(line, MAX_BYTES)))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
         if event is not None:
             yield event
-
-
-def _parse_line(line: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (RecursionError, UnicodeDecodeError) as error:
-        raise ValueError("not json") from error
-    if not isinstance(value, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 - the file is wrong, not the program
-    return value
 
 
 def _parse_event(value: dict[str, Any]) -> Event | None:
@@ -148,32 +139,12 @@ def _parse_event(value: dict[str, Any]) -> Event | None:
     return None
 
 
-def _member(document: dict[str, Any], key: str, parse: Callable[[object], Any], otherwise: object = ...) -> Any:  # noqa: ANN401 - JSON
-    if key not in document:
-        if otherwise is ...:
-            raise ValueError(f"{key} is missing")
-        return otherwise
-    try:
-        return parse(document[key])
-    except ValueError as error:
-        raise ValueError(f"{key} {error}") from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise ValueError(f"must be a text of at most {_MAX_TEXT} characters")
-    return value
+_text, _whole = text(_MAX_TEXT), whole(end=_MAX_NUMBER)
 
 
 def _candidates(value: object) -> str:
     if not isinstance(value, str) or len(value) > _MAX_LIST * 16:
         raise ValueError("must be a text")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MAX_NUMBER:
-        raise ValueError("must be a whole number from 0")
     return value
 
 
@@ -185,78 +156,60 @@ def _time(value: object) -> float:
     return float(value)
 
 
-def _maybe_time(value: object) -> float | None:
-    return None if value is None else _time(value)
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list) or len(value) > _MAX_LIST:
-        raise ValueError(f"must be a list of at most {_MAX_LIST}")
-    return value
-
-
 def _ids(value: object) -> tuple[str, ...]:
     """Return device ids, each kept once in memory: there are few, in thousands of places."""
-    return tuple(sys.intern(_text(one)) for one in _list(value))
+    return tuple(map(sys.intern, list_of(_text, _MAX_LIST)(value)))
 
 
 def _parse_change(value: dict[str, Any]) -> Change:
     return Change(
-        at=_member(value, "at", _time),
-        device=_member(value, "device", _text),
-        what=_member(value, "what", _text),
-        cause=_member(value, "cause", _text, ""),
-        kind=_member(value, "kind", _text, ""),
-        reason=_member(value, "reason", _text, ""),
+        at=member(value, "at", _time),
+        device=member(value, "device", _text),
+        what=member(value, "what", _text),
+        cause=member(value, "cause", _text, ""),
+        kind=member(value, "kind", _text, ""),
+        reason=member(value, "reason", _text, ""),
     )
 
 
 def _parse_place(value: dict[str, Any]) -> Place:
-    return Place(_member(value, "device", _text), _member(value, "index", _whole))
+    return Place(member(value, "device", _text), member(value, "index", _whole))
 
 
 def _parse_allocation(value: dict[str, Any]) -> Allocation:
     return Allocation(
-        number=_member(value, "number", _whole),
-        at=_member(value, "at", _time),
-        resource=sys.intern(_member(value, "resource", _text)),
-        devices=_member(value, "devices", _ids),
-        refused=_member(value, "refused", _text, ""),
-        choice=_member(value, "choice", _parse_choice, None),
-        claims=_member(value, "claims", _parse_claims, ()),
-        is_joinable=not _member(value, "notJoinable", _truth, otherwise=False),
+        number=member(value, "number", _whole),
+        at=member(value, "at", _time),
+        resource=sys.intern(member(value, "resource", _text)),
+        devices=member(value, "devices", _ids),
+        refused=member(value, "refused", _text, ""),
+        choice=member(value, "choice", _parse_choice, None),
+        claims=member(value, "claims", _parse_claims, ()),
+        is_joinable=not member(value, "notJoinable", truth, default=False),
     )
 
 
 def _parse_choice(value: object) -> Choice:
-    if not isinstance(value, dict):
-        raise ValueError("must be an object")  # noqa: TRY004 - the file is wrong, not the program
-    available = _member(value, "available", _ids)
+    available = member(value, "available", _ids)
 
     def devices(positions: object) -> tuple[str, ...]:
-        numbers = [_whole(one) for one in _list(positions)]
+        numbers = list_of(_whole, _MAX_LIST)(positions)
         if any(one >= len(available) for one in numbers):
             raise ValueError("is of no available device")
         return tuple(available[one] for one in numbers)
 
     choice = Choice(
-        at=_member(value, "at", _time),
-        free=_member(value, "free", _whole),
+        at=member(value, "at", _time),
+        free=member(value, "free", _whole),
         available=available,
-        required=_member(value, "required", devices),
-        size=_member(value, "size", _whole),
-        chosen=_member(value, "chosen", devices),
-        rule=_member(value, "rule", _text),
-        considered=_member(value, "considered", _whole),
-        cut_off=_member(value, "cutOff", _text, ""),
-        candidates=_member(value, "candidates", _candidates),
-        left_off=_member(value, "leftOff", _whole, 0),
+        required=member(value, "required", devices),
+        size=member(value, "size", _whole),
+        chosen=member(value, "chosen", devices),
+        rule=member(value, "rule", _text),
+        considered=member(value, "considered", _whole),
+        cut_off=member(value, "cutOff", _text, ""),
+        candidates=member(value, "candidates", _candidates),
+        left_off=member(value, "leftOff", _whole, 0),
     )
     try:
         choice.scored()
@@ -266,19 +219,15 @@ def _parse_choice(value: object) -> Choice:
 
 
 def _parse_claims(value: object) -> tuple[Claim, ...]:
-    return tuple(map(_parse_claim, _list(value)))
+    return list_of(_parse_claim, _MAX_LIST)(value)
 
 
 def _parse_claim(value: object) -> Claim:
-    if not isinstance(value, dict):
-        raise ValueError("must be a list of objects")  # noqa: TRY004 - the file is wrong, not the program
     return Claim(
-        PodContainer(
-            _member(value, "namespace", _text), _member(value, "pod", _text), _member(value, "container", _text)
-        ),
-        listed_at=_member(value, "listedAt", _time),
-        is_certain=_member(value, "certain", _truth),
-        gone_at=_member(value, "goneAt", _maybe_time),
+        PodContainer(member(value, "namespace", _text), member(value, "pod", _text), member(value, "container", _text)),
+        listed_at=member(value, "listedAt", _time),
+        is_certain=member(value, "certain", truth),
+        gone_at=member(value, "goneAt", optional(_time)),
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.driver_change.release.record import Release
     from plugin.kubelet.offering import Offering
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.log import Logger
     from plugin.metrics.counters import Counters
     from plugin.metrics.scrape import Telemetry
@@ -50,7 +50,7 @@ class Sources:
     driver: Driver
     offering: Offering
     counters: Counters
-    list_given: Callable[[float], Awaitable[tuple[Given, ...]]]
+    list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]]
     pace_s: Callable[[], float]
 
 
@@ -93,7 +93,7 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
         state=lambda: state_of(sources),
         counters=sources.counters,
         telemetry=DriverQuestion(sources.driver.ask, dependencies.read_telemetry),
-        given=lambda: sources.list_given(TIMEOUT_S),
+        assignments=lambda: sources.list_assignments(TIMEOUT_S),
         owners=OwnerQuestion(dependencies.proc_folder, dependencies.log_folder, logger),
         logger=logger,
         hostname=os.uname().nodename,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from plugin.devices.inventory import Inventory
     from plugin.driver.telemetry import GpuTelemetry
-    from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.log import Logger
     from plugin.metrics.catalogue import Metric
     from plugin.metrics.counters import Counters
@@ -102,20 +102,20 @@ class Measured:
     """What driver and kubelet said the last time, None where one did not; and whose the processes on the GPUs are."""
 
     telemetry: Telemetry = None
-    given: tuple[Given, ...] | None = None
+    assignments: tuple[DeviceAssignment, ...] | None = None
     owners: Mapping[int, PodContainer] = field(default_factory=dict)
 
 
 class Scrape:
     """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and its seams
+    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and what tests replace
         self,
         *,
         state: Callable[[], NodeState],
         counters: Counters,
         telemetry: Callable[[], Awaitable[Telemetry]],
-        given: Callable[[], Awaitable[tuple[Given, ...]]],
+        assignments: Callable[[], Awaitable[tuple[DeviceAssignment, ...]]],
         owners: Callable[[Mapping[int, float]], Awaitable[Mapping[int, PodContainer]]],
         logger: Logger,
         hostname: str,
@@ -125,7 +125,7 @@ class Scrape:
         self._state = state
         self._counters = counters
         self._ask_telemetry = telemetry
-        self._ask_given = given
+        self._ask_assignments = assignments
         self._ask_owners = owners
         self._log = logger
         self._hostname = hostname
@@ -136,7 +136,7 @@ class Scrape:
         self._asking: asyncio.Future[None] | None = None
 
     async def page(self) -> bytes:
-        """Return the page of now."""
+        """Return the current page."""
         if self._asking is None and self._clock() >= self._due_at:
             self._asking = asyncio.ensure_future(self._ask())
         if self._asking is not None:
@@ -145,9 +145,9 @@ class Scrape:
 
     async def _ask(self) -> None:
         try:
-            telemetry, given = await asyncio.gather(self._measure(), self._list_given())
+            telemetry, assignments = await asyncio.gather(self._measure(), self._list_assignments())
             owners = await self._ask_owners(listed_pids(telemetry)) if telemetry else {}
-            self._measured = Measured(telemetry, given, owners)
+            self._measured = Measured(telemetry, assignments, owners)
         finally:
             self._asking = None
             self._due_at = self._clock() + self._pace_s()
@@ -155,23 +155,25 @@ class Scrape:
     async def _measure(self) -> Telemetry:
         return await self._ask_telemetry() if self._state().is_driver_up else None
 
-    async def _list_given(self) -> tuple[Given, ...] | None:
+    async def _list_assignments(self) -> tuple[DeviceAssignment, ...] | None:
         try:
-            given = await self._ask_given()
+            assignments = await self._ask_assignments()
         except NodeDaemonError as error:
             self._log.standing("pod resources", error.message, hint=error.hint)
             return None
         self._log.standing("pod resources")
-        return given
+        return assignments
 
     def _families(self, state: NodeState, measured: Measured) -> tuple[Family, ...]:
         # A driver that went since it was asked: what it said then is not so any more.
         telemetry = measured.telemetry if state.is_driver_up else None
         with_xid = tuple(each._replace(last_xid=self._counters.last_xid(each.uuid)) for each in telemetry or ())
-        given = measured.given or ()
+        assignments = measured.assignments or ()
         attribution = Attribution(
-            holders_by_uuid(given, state.resources),
-            None if measured.given is None else holders_by_uuid(given, {each.resource for each in given}),
+            holders_by_uuid(assignments, state.resources),
+            None
+            if measured.assignments is None
+            else holders_by_uuid(assignments, {each.resource for each in assignments}),
             measured.owners,
         )
         return (
@@ -183,7 +185,7 @@ class Scrape:
             _flag(RELEASED, is_so=state.is_released),
             _flag(REGISTERED, is_so=state.is_registered),
             _flag(TELEMETRY_UP, is_so=telemetry is not None),
-            _flag(POD_RESOURCES_UP, is_so=measured.given is not None),
+            _flag(POD_RESOURCES_UP, is_so=measured.assignments is not None),
         )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given:
+class Invocation:
     """What a command line and an environment say. `flags`: a setting's name → the flag as it was written, its text."""
 
     config: Path | None
@@ -50,10 +50,10 @@ class Loaded:
         return self.resolved.config
 
 
-def load(given: Given, default_path: Path = DEFAULT_NVIDIA_PATH) -> Loaded:
+def load(invocation: Invocation, default_path: Path = DEFAULT_NVIDIA_PATH) -> Loaded:
     """Read all of it; raises ConfigError. A file must be there, unless it is the default one."""
-    config = find_config(given.config)
-    named = given.nvidia_config()
+    config = find_config(invocation.config)
+    named = invocation.nvidia_config()
     if named is not None:
         config = replace(config, nvidia_config=named[0])
     path = config.nvidia_config
@@ -61,11 +61,11 @@ def load(given: Given, default_path: Path = DEFAULT_NVIDIA_PATH) -> Loaded:
         path = None
     file = None if path is None else _read_file(path)
     values = {} if file is None else file.values
-    settings = merge([read_flags(given.flags), read_variables(given.environment), values])
+    settings = merge([read_flags(invocation.flags), read_variables(invocation.environment), values])
     resolved = resolve(config, settings, file)
     if named is not None:
         resolved = replace(resolved, origins={**resolved.origins, "nvidiaConfigFile": named[1]})
-    resolved = replace(resolved, notes=(*resolved.notes, *_not_read(given.environment)))
+    resolved = replace(resolved, notes=(*resolved.notes, *_not_read(invocation.environment)))
     return Loaded(resolved, settings, has_file=path is not None)
 
 

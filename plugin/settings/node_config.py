@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.devices.naming import NamePattern, parse_resource_name
+from plugin.documents import parse_known, read_object
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
@@ -176,21 +177,12 @@ _PARSERS: dict[str, Callable[[object], object]] = {
 }
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
-
-
-def _load(text: str, origin: str) -> dict[str, Any]:
+def _load(content: bytes | str, origin: str) -> dict[str, Any]:
     try:
-        document = json.loads(text, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool") from error
-    if not isinstance(document, dict):
-        raise ConfigError(f"{origin}: must be a json object", "an empty object {} means: all defaults")
-    return document
+        return read_object(content, _MAX_BYTES)
+    except ValueError as error:
+        hint = "check it with: python3 -m json.tool; an empty object {} means: all defaults"
+        raise ConfigError(f"{origin}: {error}", hint) from error
 
 
 def _unknown(key: str) -> str:
@@ -201,42 +193,28 @@ def _unknown(key: str) -> str:
     return f'unknown key {json.dumps(key[:64])}, the nearest one is "{lowered[nearest[0]]}"'
 
 
-def parse_config(text: str, origin: str) -> NodeConfig:
-    """Return the configuration of a JSON text; a ConfigError lists everything that is wrong with it."""
-    document = _load(text, origin)
-    problems: list[str] = []
-    values: dict[str, Any] = {}
+def parse_config(content: bytes | str, origin: str) -> NodeConfig:
+    """Return the configuration of a JSON document; a ConfigError lists everything that is wrong with it."""
+    document = _load(content, origin)
+    given = tuple(key for key in document if key != "schema")
+    values, problems = parse_known(document, _PARSERS)
+    problems += [_unknown(key) for key in given if key not in _PARSERS]
     if document.get("schema", SCHEMA) != SCHEMA:
         problems.append(f'schema: must be "{SCHEMA}"')
-    for key, value in document.items():
-        if key == "schema":
-            continue
-        if key not in _PARSERS:
-            problems.append(_unknown(key))
-            continue
-        try:
-            values[KEYS[key]] = _PARSERS[key](value)
-        except ValueError as error:
-            problems.append(f"{key}: {error}")
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
-    return NodeConfig(**values, origin=origin, given=tuple(key for key in document if key != "schema"))
+    return NodeConfig(**{KEYS[key]: value for key, value in values.items()}, origin=origin, given=given)
 
 
 def read_config(path: Path) -> NodeConfig:
     """Read the file; it must exist when somebody named it."""
     try:
         content = read_bounded(path, _MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
-        text = content.decode("utf-8")
     except OSError as error:
         raise ConfigError(
             f"{path}: {(error.strerror or str(error)).lower()}", "name another file with --config"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not utf-8 text", "is this the right file?") from error
-    return parse_config(text, str(path))
+    return parse_config(content, str(path))
 
 
 def find_config(path: Path | None) -> NodeConfig:

@@ -1,4 +1,4 @@
-"""What every step of an apply needs: the runner, the planner and the playbooks."""
+"""Holds what every step of an apply needs: the runner, the planner and the playbooks."""
 
 from __future__ import annotations
 

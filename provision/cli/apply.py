@@ -1,4 +1,4 @@
-"""`grapnel apply`: bring nodes to their declaration."""
+"""`grapnel apply`: brings nodes to their declaration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ PARALLEL: Final = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     common_arguments(parser)
     run_arguments(parser)
     cluster_arguments(parser)

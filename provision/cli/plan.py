@@ -1,4 +1,4 @@
-"""`grapnel plan`: what apply would change, node by node; changes nothing."""
+"""`grapnel plan`: shows what apply would change, node by node; changes nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     common_arguments(parser)
     run_arguments(parser)
     cluster_arguments(parser)

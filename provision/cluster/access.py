@@ -32,7 +32,7 @@ def require_access(api: Api) -> None:
         rules = "".join(f"\n  - {permission.rule}" for permission in missing)
         raise ForbiddenError(
             f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
-            hint=f"{GRANT} grants all that is needed; what is missing:{rules}",
+            hint=f"{GRANT} grants everything that is needed; missing rules:{rules}",
         )
 
 

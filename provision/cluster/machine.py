@@ -1,4 +1,4 @@
-"""A machine of the inventory, as a cluster recognises it among its Nodes."""
+"""Describes a machine of the inventory by what a cluster recognises it by."""
 
 from __future__ import annotations
 

@@ -72,8 +72,6 @@ class NodeStatus(_Object, frozen=True, kw_only=True):
 
 
 class Node(_Object, frozen=True, kw_only=True):
-    """A Node."""
-
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -112,8 +110,6 @@ class PodStatus(_Object, frozen=True, kw_only=True):
 
 
 class Pod(_Object, frozen=True, kw_only=True):
-    """A Pod."""
-
     metadata: Metadata
     spec: PodSpec
     status: PodStatus = PodStatus()
@@ -153,8 +149,6 @@ Item = TypeVar("Item")
 
 
 class Page(_Object, Generic[Item], frozen=True, kw_only=True):
-    """One page of a list."""
-
     metadata: ListMetadata = ListMetadata()
     items: tuple[Item, ...] = ()
 

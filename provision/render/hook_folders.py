@@ -1,4 +1,4 @@
-"""Hook files of others in the folders that CRI-O and Podman read: NVIDIA's among them serves every container.
+"""Finds NVIDIA's hook file among those that CRI-O and Podman read: it serves every container.
 
 NVIDIA's toolkit writes ``oci-nvidia-hook.json`` (CRI-O, Podman: ``nvidia-ctk runtime configure --config-mode=hook``)
 for all containers, and what it starts gives a GPU to whoever asks in its environment. The file stays behind when the
@@ -37,7 +37,7 @@ def require_no_injector(files: Mapping[str, str | None], folders: Collection[str
     more = f" and {len(found) - _SHOWN_FILES} more" if len(found) > _SHOWN_FILES else ""
     named = ", ".join(map(shown, found[:_SHOWN_FILES]))
     raise EngineConfigError(
-        f"{named}{more}: starts NVIDIA's hook for containers of {engine}, and that gives a GPU to any that asks in its "
+        f"{named}{more}: starts NVIDIA's hook for containers of {engine}, which gives a GPU to any that asks in its "
         "environment",
         hint="remove it, and the toolkit that brought it: docs/migrate.md says how",
     )

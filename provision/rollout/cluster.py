@@ -1,4 +1,4 @@
-"""What the rollout asks of the place where node state lives; ``provision.cluster`` implements it.
+"""Defines what the rollout asks of the place where node state lives; ``provision.cluster`` implements it.
 
 Nodes are named as in the inventory. Errors of all methods: ``provision.rollout.errors``.
 """

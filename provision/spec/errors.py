@@ -1,4 +1,4 @@
-"""What can go wrong about a declaration.
+"""What can go wrong with a declaration.
 
 GrapnelError
 └── DeclarationError    1   grapnel.yaml, or a level of the inventory, is wrong: carries all findings

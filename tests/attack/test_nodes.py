@@ -1,4 +1,4 @@
-"""Two real nodes, one of them somebody else's: what reaches the other one's disk, the controller, the terminal."""
+"""Two real nodes, one of them hostile: what reaches the other one's disk, the controller, the terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.attack.pair import HOSTILE, Pair
 from tests.attack.stand_ins import CONTROLS, recorded
 from tests.attack.test_playbook import DECLARATION
 from tests.journey.conftest import ROOT, Controller
+from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,7 +31,7 @@ FRAME = forged("runner_on_unreachable", msg="forged")
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two nodes with an engine, and what an operator wants of them."""
-    site = Site("attack")
+    site = Site(of_this_worker("attack"))
     site.destroy()
     controller = Controller(tmp_path_factory.mktemp("operator"))
     controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION)

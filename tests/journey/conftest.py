@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec, Site
+from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ class Controller:
     folder: Path
 
     def declare(self, version: str = VERSION) -> None:
-        """Write the declaration; the module is the laboratory's."""
+        """Write the declaration; the module is the lab's."""
         text = f'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {{version: "{version}"}}\n'
         self.folder.joinpath("grapnel.yaml").write_text(text)
 
@@ -87,7 +88,7 @@ class Controller:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """A site of the tests' own, gone before and after."""
-    made = Site("journey")
+    made = Site(of_this_worker("journey"))
     made.destroy()
     yield made
     made.destroy()

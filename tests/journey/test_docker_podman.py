@@ -11,6 +11,7 @@ import pytest
 from lab import images
 from lab.nodes import NodeSpec, Site
 from tests.journey.conftest import VERSION, Controller
+from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +47,14 @@ ALL_NODES = ["nvidia-uvm", "nvidia-uvm-tools", "nvidia1", "nvidiactl"]
 
 
 def furnish(layer: Layer, _: str) -> None:
-    """Give the node a Docker configuration of somebody else's."""
+    """Give the node a foreign Docker configuration."""
     layer.write(DAEMON_JSON, json.dumps(FOREIGN))
 
 
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """An operator's folder with a declaration for Docker and a bare node."""
-    site = Site("engines")
+    site = Site(of_this_worker("engines"))
     site.destroy()
     try:
         site.up(NodeSpec("n1", gpus=2, driver_module=VERSION), furnish)
@@ -68,7 +69,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
 @pytest.fixture(scope="module")
 def node(controller: Controller, tmp_path_factory: pytest.TempPathFactory) -> Node:
     """The node after ``grapnel apply``, with Docker's client and an image."""
-    node = Site("engines").node("n1")
+    node = Site(of_this_worker("engines")).node("n1")
     controller.converge("n1")
     node.run(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", "docker-cli"])
     import_image(node, tmp_path_factory.mktemp("image"))

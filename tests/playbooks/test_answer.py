@@ -94,24 +94,25 @@ def nested(depth: int) -> dict[str, Any]:
     return {"diff": {"before": value}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         pytest.param([], "not a mapping", id="a list"),
         pytest.param({"changed": 1}, "its changed is int, not bool", id="a number for a flag"),
         pytest.param({"rc": True}, "its rc is bool, not int", id="a flag for a number"),
-        pytest.param({"rc": 2**70}, "without bounds", id="a huge number"),
+        pytest.param({"rc": 2**70}, "out of range", id="a huge number"),
         pytest.param({"msg": ["x"]}, "its msg is list, not str", id="a list for a message"),
         pytest.param({"paths": "x"}, "its paths is str, not list", id="a text for a list"),
-        pytest.param({"diff": {"after": 1}}, "its diff is not one", id="a diff of numbers"),
-        pytest.param({"diff": "x"}, "its diff is not one", id="a diff of text"),
-        pytest.param({"paths": [b"x"]}, "unknown kind: bytes", id="bytes"),
-        pytest.param({"paths": [float("inf")]}, "without bounds", id="infinity"),
+        pytest.param({"diff": {"after": 1}}, "its diff is malformed", id="a diff of numbers"),
+        pytest.param({"diff": "x"}, "its diff is malformed", id="a diff of text"),
+        pytest.param({"paths": [b"x"]}, "unknown type: bytes", id="bytes"),
+        pytest.param({"paths": [float("inf")]}, "out of range", id="infinity"),
         pytest.param({"paths": ["\ud800"]}, "not UTF-8", id="half a surrogate pair"),
         pytest.param({"paths": [{1: "x"}]}, "a key that is not text", id="a number for a key"),
         pytest.param({"other": 1}, "does not return: 'other'", id="an unknown key"),
         pytest.param({1: 1}, "does not return: '1'", id="a key that is no text"),
-        pytest.param({"ansible_facts": {"grapnel_plan": {}}}, "nobody asked for: 'grapnel_plan'", id="a fact"),
+        pytest.param({"ansible_facts": {"grapnel_plan": {}}}, "was not asked for: 'grapnel_plan'", id="a fact"),
         pytest.param({"ansible_facts": [1]}, "not a mapping", id="facts in a list"),
         pytest.param(
             {"ansible_facts": {"discovered_interpreter_python": "/bin/sh -c id"}}, "not a path", id="a command"
@@ -133,6 +134,7 @@ def test_orders_to_ansible_are_refused_whatever_the_module(key: str, returns: di
         check_answer({key: {}}, returns)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, JSON), st.sampled_from([RETURNS, None]))
 def test_whatever_is_answered_either_passes_as_plain_json_or_is_refused(
     answer: dict[str, Any], returns: dict[str, type] | None

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
     ConfigurationError,
     Service,
-    put_in_force,
+    apply_changes,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
     FileSetError,
@@ -53,7 +53,7 @@ class FailingRename:
 
 @pytest.fixture
 def changes(machine: Machine) -> list[Change]:
-    """Three files of one set: the first is new, the others replace what is there."""
+    """Three files of one set: the first is new, the others replace existing files."""
     machine.write(MAIN, "old main", mode=0o640)
     machine.write(DROP_IN, "old drop-in")
     return find_changes(machine.host, [FileText(path, "new", 0o644) for path in PATHS])
@@ -160,7 +160,7 @@ def test_files_that_were_not_swapped_in_are_nothing_to_restart_for(machine: Mach
         mark_restart(machine.host, UNIT)
 
     with pytest.raises(FileSetError):
-        put_in_force(machine.host, service(), changes, lambda _: None)
+        apply_changes(machine.host, service(), changes, lambda _: None)
 
     assert is_restart_due(machine.host, UNIT) is was_due
     assert not [call for call in machine.calls if " show " not in call]
@@ -202,7 +202,7 @@ def test_a_link_through_a_folder_that_others_can_write_is_refused(mode: int, mac
     (machine.root / "etc/engine").mkdir(parents=True)
     (machine.root / MAIN.lstrip("/")).symlink_to("/srv/site/engine.toml")
 
-    with pytest.raises(FileSetError, match=r"nothing was changed: .*/srv/site can be written by others than root"):
+    with pytest.raises(FileSetError, match=r"nothing was changed: .*/srv/site can be written by users other than root"):
         find_changes(machine.host, [FileText(MAIN, "new", 0o644)])
 
 
@@ -278,7 +278,7 @@ def test_files_are_read_as_they_are_given() -> None:
         ({"mode": "4755"}, "mode '4755' is not"),
         ({"mode": "0999"}, "mode '0999' is not"),
         ({"path": "etc/x"}, "'etc/x' is not an absolute path"),
-        ({"path": "/etc/../root/x"}, "is not an absolute path without detours"),
+        ({"path": "/etc/../root/x"}, "is not an absolute path in normal form"),
         ({"path": "/etc/x\nMODE"}, "is not an absolute path"),
         ({"withheld": True, "content": ""}, "the text of /etc/x is left out of this plan"),
     ],

@@ -1,4 +1,4 @@
-"""The exchange of the kernel module: all or nothing, whoever is in the way is named, a kill anywhere is made up for."""
+"""Replacing the kernel module: all or nothing, holders are named, a kill at any point is recovered from."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something that has no node of it open"):
+    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without a device node open"):
         exchange(machine)
 
     assert changes(machine) == []
@@ -144,7 +144,7 @@ def test_a_process_that_is_just_ending_is_waited_for(machine: Machine) -> None:
 
 
 def hold_during(machine: Machine, kernel: Kernel, command: str) -> None:
-    """Let somebody open a GPU in the middle: nothing can foresee that."""
+    """Open a GPU in the middle, which cannot be foreseen."""
     known = machine._answers[command]
 
     def grab() -> Finished:
@@ -200,7 +200,7 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
         exchange(machine)
 
     assert str(raised.value).startswith(
-        "kernel module 550.163.01 cannot be loaded, and none is now: "
+        "kernel module 550.163.01 cannot be loaded, so none is loaded now: "
         "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service; "
         "systemctl start nvidia-persistenced.service: Job for"
     )
@@ -241,7 +241,8 @@ def test_a_version_that_is_not_on_disk_is_refused(
 ) -> None:
     Kernel(machine, loaded, on_disk)
 
-    with pytest.raises(KernelModuleError, match=rf"550\.163\.01 is not on disk \({found} is\), nothing was changed"):
+    refusal = rf"550\.163\.01 is not on disk \(found: {found}\), nothing was changed"
+    with pytest.raises(KernelModuleError, match=refusal):
         exchange(machine)
 
     assert changes(machine) == []
@@ -281,7 +282,7 @@ class KilledError(BaseException):
 
 
 def killed_at(machine: Machine, number: int) -> Host:
-    """Return the machine for a process that is killed when it has run so many commands."""
+    """Return the machine for a process that is killed after this many commands."""
     left = [number]
     known = machine.host.run
 
@@ -294,6 +295,7 @@ def killed_at(machine: Machine, number: int) -> Host:
     return Host(machine.root, run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(40))
 def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True, more=("gdrdrv",))

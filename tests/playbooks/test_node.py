@@ -17,6 +17,7 @@ from lab.nodes import NodeSpec, Site
 from provision.fleet.facts import parse_facts
 from provision.render.base_spec import render_base_spec
 from provision.render.containerd import BASE_SPEC_PATH, render_containerd
+from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ TIMEOUT_S = 180
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A site of these tests' own, gone before and after."""
-    made = Site("playbooks")
+    made = Site(of_this_worker("playbooks"))
     made.destroy()
     yield made
     made.destroy()

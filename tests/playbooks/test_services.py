@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
     ConfigurationError,
     Service,
+    apply_changes,
     pending_steps,
-    put_in_force,
     rehearse,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines import containerd_flaw, read_engines
@@ -65,7 +65,7 @@ def test_a_change_is_put_in_force_by_a_restart(machine: Machine) -> None:
     systemd.is_broken = lambda: machine.read(CONFIG) != "new" or not is_restart_due(machine.host, UNIT)
     machine.write(CONFIG, "old")
 
-    put_in_force(machine.host, service(), changes(machine), no_sleep)
+    apply_changes(machine.host, service(), changes(machine), no_sleep)
 
     assert systemd.active == "active"
     assert not is_restart_due(machine.host, UNIT)
@@ -75,7 +75,7 @@ def test_a_change_is_put_in_force_by_a_restart(machine: Machine) -> None:
 def test_systemd_reads_units_again_only_when_one_changed(machine: Machine) -> None:
     Systemd(machine, UNIT, active="inactive", enabled="disabled")
 
-    put_in_force(machine.host, service(restart=False), changes(machine, path=UNIT_FILE), no_sleep)
+    apply_changes(machine.host, service(restart=False), changes(machine, path=UNIT_FILE), no_sleep)
 
     done = [call for call in machine.calls if " show " not in call]
     assert done == ["systemctl daemon-reload", f"systemctl enable {UNIT}", f"systemctl start {UNIT}"]
@@ -87,7 +87,7 @@ def test_a_service_that_does_not_come_up_gets_its_old_files_back(machine: Machin
     systemd.is_broken = lambda: machine.read(CONFIG) == "new"
 
     with pytest.raises(ConfigurationError, match=r"is failed; the files were put back, and .* works with them"):
-        put_in_force(machine.host, service(), changes(machine), no_sleep)
+        apply_changes(machine.host, service(), changes(machine), no_sleep)
 
     assert machine.read(CONFIG) == "old"
     assert (machine.root / CONFIG.lstrip("/")).stat().st_mode & 0o777 == 0o640
@@ -101,7 +101,7 @@ def test_a_file_that_was_not_there_is_gone_after_a_failure(machine: Machine) -> 
     systemd.is_broken = place.exists
 
     with pytest.raises(ConfigurationError):
-        put_in_force(machine.host, service(), changes(machine), no_sleep)
+        apply_changes(machine.host, service(), changes(machine), no_sleep)
 
     assert not place.exists()
     assert list(place.parent.iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_service_that_fails_either_way_says_so_and_stays_marked(machine: Machi
     systemd.is_broken = lambda: True
 
     with pytest.raises(ConfigurationError, match="files were put back, but"):
-        put_in_force(machine.host, service(), changes(machine), no_sleep)
+        apply_changes(machine.host, service(), changes(machine), no_sleep)
 
     assert is_restart_due(machine.host, UNIT)
 
@@ -128,7 +128,7 @@ def test_a_service_that_takes_its_files_in_by_itself_is_reloaded(machine: Machin
     systemd = Systemd(machine, UNIT, active="active", enabled="enabled")
     reloading = Service(unit=UNIT, engine="", enabled=True, restart=True, timeout_s=2, reload=True)
 
-    put_in_force(machine.host, reloading, changes(machine), no_sleep)
+    apply_changes(machine.host, reloading, changes(machine), no_sleep)
 
     assert [call for call in machine.calls if " show " not in call] == [f"systemctl reload {UNIT}"]
     assert (machine.read(CONFIG), systemd.active) == ("new", "active")
@@ -140,7 +140,7 @@ def test_files_of_an_engine_that_is_no_service_are_only_written(machine: Machine
     made = changes(machine, path="/etc/containers/oci/hooks.d/99-grapnel.json")
 
     rehearse(machine.host, nobody, made)
-    put_in_force(machine.host, nobody, made, no_sleep)
+    apply_changes(machine.host, nobody, made, no_sleep)
 
     assert machine.read("/etc/containers/oci/hooks.d/99-grapnel.json") == "new"
     assert machine.calls == []
@@ -233,7 +233,7 @@ def test_a_service_is_waited_for_until_it_answers(machine: Machine) -> None:
     machine.teach("/usr/bin/ctr", lambda: next(answers))
     naps: list[float] = []
 
-    put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+    apply_changes(machine.host, service(engine="containerd"), [], naps.append)
 
     assert len(naps) == 1
 
@@ -245,7 +245,7 @@ def test_a_service_that_keeps_silent_is_given_up_on(machine: Machine) -> None:
     naps: list[float] = []
 
     with pytest.raises(ConfigurationError, match="connection refused"):
-        put_in_force(machine.host, service(engine="containerd"), [], naps.append)
+        apply_changes(machine.host, service(engine="containerd"), [], naps.append)
 
     assert len(naps) == 4
 

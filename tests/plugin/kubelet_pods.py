@@ -13,8 +13,10 @@ from plugin.allocation.table import allocate, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from plugin.errors import KubeletError, RequestError
-from plugin.kubelet.pod_resources.client import parse_given
+from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
+from plugin.kubelet.pod_resources.client import assignments_of
 from plugin.kubelet.pod_resources.holdings import HoldingsView
+from plugin.kubelet.rpc.codec import decode
 from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpus
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -38,7 +40,7 @@ class NodeOfPods:
     def __init__(self, count: int, *, lists_ended_pods: bool = False) -> None:
         self.books = Books(lists_ended_pods=lists_ended_pods)
         self.table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
-        self.listings: list[tuple[Given, ...]] = []
+        self.listings: list[tuple[DeviceAssignment, ...]] = []
         self.asked: list[float] = []
         self.answer: Callable[[], bytes] = self.books.list_response
         self.meanwhile: Callable[[], None] = lambda: None  # between the kubelet's decision and the plugin's answer
@@ -54,9 +56,9 @@ class NodeOfPods:
         self.view.stop()
         self._loop.close()
 
-    async def _ask(self, deadline_s: float) -> tuple[Given, ...]:
+    async def _ask(self, deadline_s: float) -> tuple[DeviceAssignment, ...]:
         self.asked.append(deadline_s)
-        return parse_given(self.answer())
+        return assignments_of(decode(ListPodResourcesResponse, self.answer()))
 
     def refresh(self) -> None:
         """Have the daemon look at who has what, as it does after allocations."""

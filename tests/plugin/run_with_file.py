@@ -14,16 +14,16 @@ from plugin.daemon.systemd import notify
 from plugin.devices.stall import STALL_S
 from plugin.kubelet.registration.link import Timing
 from plugin.log import Logger, configure
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 from tests.plugin.fakes import FileSource, read_telemetry
 
 
 def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -> None:
     configure(sys.stderr, debug=False)
-    given = Given(config_path, {}, os.environ)
+    invocation = Invocation(config_path, {}, os.environ)
     dependencies = Dependencies(
         open_source=lambda: FileSource(driver_path),
-        read_config=lambda: load(given).config,
+        read_config=lambda: load(invocation).config,
         logger=Logger(),
         notify=notify,
         timing=timing,
@@ -32,7 +32,7 @@ def main(config_path: Path, driver_path: Path, timing: Timing, stall_s: float) -
         log_folder=driver_path.parent / "metrics/log",
         stall_s=stall_s,
     )
-    asyncio.run(run(load(given).config, dependencies))
+    asyncio.run(run(load(invocation).config, dependencies))
 
 
 if __name__ == "__main__":

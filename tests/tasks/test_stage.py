@@ -23,12 +23,20 @@ MEET = 'touch "$1"; until [ -e "$2" ]; do sleep 0.02; done'
 # Fails if it meets another one.
 ALONE = 'mkdir "$1" && sleep 0.2 && rmdir "$1"'
 INTERRUPTED = """
-import sys
+import os, signal, sys
 from pathlib import Path
 from tasks.progress import Progress
 from tasks.stage import Stage, run_stages
-script = "trap 'rm $0; exit 1' INT; touch $0; kill -INT $PPID; while :; do sleep 0.02; done"
-run_stages([Stage("long", ("sh", "-c", script, sys.argv[1] + "/nodes"))], Progress(Path(sys.argv[1], "logs")))
+
+class Interrupted(Progress):
+    def redraw(self, text):
+        if nodes.exists():
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests
+nodes = Path(sys.argv[1], "nodes")
+tidy = "trap 'rm $0; exit 1' INT; touch $0; while :; do sleep 0.02; done"
+run_stages([Stage("long", ("sh", "-c", tidy, str(nodes)))], Interrupted(Path(sys.argv[1], "logs")))
 """
 
 
@@ -66,15 +74,15 @@ def test_a_stage_that_keeps_both_cores_busy_has_the_machine_to_itself(progress: 
     assert set(statuses(stages, progress).values()) == {0}
 
 
-def test_a_core_that_is_free_takes_the_next_stage_that_fits(progress: Progress, tmp_path: Path) -> None:
-    """A stage for both cores waits; the one behind it is started beside the first, which waits for it here."""
-    one, other = tmp_path / "one", tmp_path / "other"
-    stages = [shell("one", MEET, one, other), shell("both", "exit 0", cores=2), shell("other", MEET, other, one)]
+def test_stages_are_started_in_their_order(progress: Progress, tmp_path: Path) -> None:
+    """What could run beside the first one waits behind what cannot."""
+    last = shell("last", '! test -e "$1"', tmp_path / "first")
+    stages = [shell("first", 'touch "$1"; sleep 0.3; rm "$1"', tmp_path / "first"), shell("both", "", cores=2), last]
 
     done = statuses(stages, progress)
 
-    assert done == {"one": 0, "other": 0, "both": 0}
-    assert list(done)[-1] == "both"
+    assert done == {"first": 0, "both": 0, "last": 0}
+    assert list(done) == ["first", "both", "last"]
 
 
 def test_the_end_of_what_a_failed_stage_printed_is_shown(

@@ -8,6 +8,4 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.configuration`."""
-
     RETURNS: ClassVar = {"paths": list, "steps": list}

@@ -1,4 +1,4 @@
-"""Runs the module `daemon`, and warns of whoever still holds a GPU."""
+"""Runs the module `daemon`, and warns of processes that still hold a GPU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.daemon`."""
-
     RETURNS: ClassVar = {"daemon": dict, "held_by": list, "taken": bool, "installed": bool}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,6 @@ _MINIMAL = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
-    """The action `grapnel.node.declaration`."""
-
     TRANSFERS_FILES = False
     _requires_connection = False
 

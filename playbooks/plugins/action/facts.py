@@ -1,4 +1,4 @@
-"""Runs the module `facts`; what it returns are a node's own words, and hold the node's configuration files."""
+"""Runs the module `facts`; what it returns comes from the node, and holds the node's configuration files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.facts`."""
-
     RETURNS: ClassVar = {"facts": dict}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs a module that is not this collection's, and passes on of its answer only what the roles use."""
+"""Runs a module of another collection, and passes on only the parts of its answer that the roles use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ _ARGUMENTS = {"module": {"type": "str", "required": True}, "args": {"type": "dic
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.guard`."""
-
     RETURNS: ClassVar = None
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:

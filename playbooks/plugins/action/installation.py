@@ -1,7 +1,7 @@
 """Sends an archive of the payload to a node and installs it there.
 
 Only an archive of a payload is ever sent: what its folder's manifest names, with the digest that it states. A path
-alone, wherever it came from, opens no file of the controller for a node.
+alone, wherever it came from, gives a node no file of the controller.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ _ARGUMENTS = {
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.installation`."""
-
     RETURNS: ClassVar = {"previous": str}
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def _require_archive(path: Path, part: str, digest: str) -> Path:
         raise AnsibleActionFail(f"{path} is not an archive of a payload: {error}") from None
     artifacts = [payload.hook] if part == "hook" else list(payload.node.values())
     if not any(Path(one.path) == path.absolute() and one.digest == digest for one in artifacts):
-        raise AnsibleActionFail(f"the payload in {path.parent} has no {part} {digest[:12]} of the name {path.name}")
+        raise AnsibleActionFail(f"the payload in {path.parent} has no {part} {digest[:12]} named {path.name}")
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != digest:

@@ -1,4 +1,4 @@
-"""Runs the module `kernel_module`, and warns of whoever would be in the way."""
+"""Runs the module `kernel_module`, and warns of processes that would be in the way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    """The action `grapnel.node.kernel_module`."""
-
     RETURNS: ClassVar = {"previous": str, "modules": list, "obstacles": list}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a warning for each obstacle."""
-        said = f"kernel module {show(answer.get('previous', ''))} could not be exchanged now"
+        said = f"kernel module {show(answer.get('previous', ''))} cannot be exchanged now"
         return {"warnings": [f"{said}: {line}" for line in show(answer.get("obstacles", []))]}

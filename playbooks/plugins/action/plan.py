@@ -21,8 +21,6 @@ _ARGUMENTS = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
-    """The action `grapnel.node.plan`."""
-
     TRANSFERS_FILES = False
     _requires_connection = False
 

@@ -1,4 +1,4 @@
-"""What apt could install, and the one thing that gathering facts may change: apt's own lists.
+"""Reads what apt could install, and refreshes apt's lists, the one thing that gathering facts may change.
 
 ``apt-cache`` answers in a second from its memory-mapped cache; python-apt has no index by source package, and
 looking every record up takes minutes with compressed lists.
@@ -78,7 +78,7 @@ def _errors(done: Finished) -> str:
 
 
 def read_available(host: Host) -> dict[str, Any]:
-    """Facts ``available``: every version apt knows of, newest first, of the packages the planner decides about."""
+    """Return the facts ``available``: all versions, newest first, of the packages that the planner decides about."""
     patterns = [_SOURCES, *(f"?exact-name({name})" for name in ENGINE_PACKAGES)]  # a name as it is, no pattern
     shown = host.run(["apt-cache", "show", *patterns], _QUERY_TIMEOUT_S)
     available: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Where a process belongs, as its control group says: unit, pod and container.
+"""Finds where a process belongs from its control group: unit, pod and container.
 
 The node daemon answers the same (``plugin/holders/cgroup.py``); a test of both holds them together.
 """

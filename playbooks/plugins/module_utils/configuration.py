@@ -1,4 +1,4 @@
-"""Changes what a service reads, and sees to it that the service works with it; otherwise all is as it was.
+"""Changes what a service reads and makes sure that the service works with it, or leaves everything as it was.
 
 Order: rehearse → mark the restart → swap the files in → tell systemd → restart → wait for an answer → clear the mark.
 A run that is killed in between leaves the mark (`units`), a service that does not come up gets its old files back.
@@ -66,7 +66,7 @@ class Service:
 
 
 def pending_steps(host: Host, service: Service) -> list[str]:
-    """Return the words for systemctl that bring the unit to where it should be, apart from reading changed files."""
+    """Return the systemctl commands that bring the unit to its state, apart from those for changed files."""
     if not service.unit:
         return []
     is_enabled = unit_property(host, service.unit, "UnitFileState") in ("enabled", "static", "generated")
@@ -86,14 +86,14 @@ def rehearse(host: Host, service: Service, changes: list[Change]) -> None:
         raise ConfigurationError(complaint)
 
 
-def put_in_force(
+def apply_changes(
     host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Swap the files in and do what the unit needs; raises `ConfigurationError` after everything was put back."""
     if service.engine in CONFIG_FOLDERS:
         remove_leftovers(host, CONFIG_FOLDERS[service.engine])
     _swap_in(host, service, changes)
-    failure = _drive_unit(host, service, changes, sleep)
+    failure = _set_unit_state(host, service, changes, sleep)
     if failure is not None:
         raise ConfigurationError(_put_back(host, service, changes, failure, sleep))
     if service.unit:
@@ -113,8 +113,8 @@ def _swap_in(host: Host, service: Service, changes: list[Change]) -> None:
         raise
 
 
-def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
-    """Return why the unit is not where it should be, None when it is."""
+def _set_unit_state(host: Host, service: Service, changes: list[Change], sleep: Callable[[float], None]) -> str | None:
+    """Return why the unit is not in its state, None when it is."""
     if any(change.after.path.startswith(_UNIT_FILES) for change in changes):
         host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
     steps = pending_steps(host, service)
@@ -126,7 +126,7 @@ def _drive_unit(host: Host, service: Service, changes: list[Change], sleep: Call
 
 
 def _wait_for_answer(host: Host, service: Service, sleep: Callable[[float], None]) -> str | None:
-    """Return why the service is of no use: at once when that is certain, after ``timeout_s`` when it keeps silent."""
+    """Return why the service does not work: at once if that is certain, after ``timeout_s`` if it does not answer."""
     silence: str | None = None
     for _ in range(max(1, int(service.timeout_s / _RETRY_S))):
         silence = _silence(host, service)
@@ -151,8 +151,8 @@ def _put_back(host: Host, service: Service, changes: list[Change], failure: str,
     try:
         swap_back(host, changes)
     except FileSetError as error:
-        return f"{failure}; the new files are in place, for {error}"
-    again = _drive_unit(host, service, changes, sleep)
+        return f"{failure}; the new files stay in place, because {error}"
+    again = _set_unit_state(host, service, changes, sleep)
     if again is not None:
         return f"{failure}; the files were put back, but {again}"
     clear_restart(host, service.unit)

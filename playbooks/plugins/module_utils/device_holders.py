@@ -1,4 +1,4 @@
-"""Processes that hold an NVIDIA device node: whoever has one open or mapped keeps the driver from being replaced.
+"""Finds processes that hold an NVIDIA device node: one that has it open or mapped blocks a driver exchange.
 
 Nodes are the driver's own (``/dev/nvidia*``) and those that the kernel's graphics system makes for its GPUs
 (``/dev/dri``). Facts of nodes without a daemon; the daemon answers the same (``plugin/holders/scan.py``), and a test

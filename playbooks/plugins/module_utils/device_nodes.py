@@ -1,4 +1,4 @@
-"""Device nodes of a freshly loaded driver: most systems make them by a udev rule or nvidia-modprobe, some do not.
+"""Creates the device nodes of a freshly loaded driver, where neither a udev rule nor nvidia-modprobe did.
 
 Numbers and permissions are the driver's own: ``/proc/devices`` and ``/proc/driver/nvidia``.
 """
@@ -38,7 +38,7 @@ class DeviceNode:
 
 
 def missing_nodes(host: Host) -> list[DeviceNode]:
-    """Return the nodes of the loaded driver that are not there; none where the driver leaves them to others."""
+    """Return the missing nodes of the loaded driver; none where the driver leaves them to others."""
     parameters = {name: int(value) for name, value in _PARAMETER.findall(host.read_text(f"{_DRIVER}/params") or "")}
     if not parameters.get("ModifyDeviceFiles", 1):
         return []
@@ -73,7 +73,7 @@ def _gpu_minors(host: Host) -> list[int]:
 
 
 def make_nodes(host: Host, nodes: list[DeviceNode], mknod: MakeNode = os.mknod) -> None:
-    """Make nodes; one that somebody else has made meanwhile is as good."""
+    """Create nodes; one that somebody else created meanwhile is left as it is."""
     for node in nodes:
         place = host.path(node.path)
         try:

@@ -1,4 +1,4 @@
-"""What dpkg's database says: installed packages, holds, an interrupted run, who holds the lock.
+"""Reads dpkg's database: installed packages, holds, an interrupted run, who holds the lock.
 
 The database is read as a file: one read answers everything, and it works while dpkg itself is stuck.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STATUS = "/var/lib/dpkg/status"
 _MAX_STATUS_BYTES = 64 * 1024 * 1024  # ten times that of a machine with everything on it
-_JOURNAL = "/var/lib/dpkg/updates"
+_UPDATES = "/var/lib/dpkg/updates"
 _LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _LOCK_POLL_S = 0.5
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
@@ -61,13 +61,13 @@ def is_of_interest(paragraph: Paragraph) -> bool:
 
 
 def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
-    """Facts ``packages``, and whether a run of dpkg was interrupted (of any package).
+    """Return the facts ``packages``, and whether a run of dpkg was interrupted (of any package).
 
     A package of which only configuration files are left counts as absent. Raises HostError where the database cannot be
     read: it would look as if nothing was installed.
     """
     packages: dict[str, Any] = {}
-    interrupted = any(name.isdecimal() for name in host.names(_JOURNAL))
+    interrupted = any(name.isdecimal() for name in host.names(_UPDATES))
     for paragraph in parse_paragraphs(_read_status(host)):
         want, flag, state = (paragraph.get("Status", "") + "   ").split(" ")[:3]
         interrupted = interrupted or state not in _SETTLED or flag == "reinstreq"
@@ -90,7 +90,7 @@ def _read_status(host: Host) -> str:
 
 
 def read_lock_holder(host: Host) -> dict[str, Any] | None:
-    """Facts ``locked_by``: the process that works with dpkg's database now."""
+    """Return the facts ``locked_by``: the process that uses dpkg's database now."""
     for lock in _LOCKS:
         pid = _locking_pid(host, lock)
         if pid is not None:

@@ -1,7 +1,7 @@
-"""Services of the driver's own: they keep it open while they run, and are of no use without it.
+"""Stops and starts the driver's own services, which keep it open while they run and are of no use without it.
 
-They are stopped for an exchange of the module and started again. Whoever else has a GPU open is doing work, which
-nobody here ends.
+They are stopped for an exchange of the module and started again. Any other process that has a GPU open is doing work,
+and is never stopped here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Container engines: which are there, and what they say about their own configuration.
+"""Finds the container engines, and what they report about their own configuration.
 
 How a configuration is written and swapped belongs to `configuration`.
 """
@@ -33,7 +33,7 @@ CONFIG_FOLDERS = {"containerd": "/etc/containerd", "crio": "/etc/crio", "docker"
 
 
 def read_engines(host: Host) -> dict[str, Any]:
-    """Facts ``engines``; None for those that are not there."""
+    """Return the facts ``engines``; None for those that are not installed."""
     return {engine: _read_engine(host, engine) for engine in _ENGINES}
 
 
@@ -64,7 +64,7 @@ def _config_error(host: Host, engine: str, binary: str) -> str | None:
 
 
 def complaint_of(engine: str, parsed: Finished, secret: list[str]) -> str | None:
-    """Return what an engine has to say against its configuration; a Docker before 23 cannot be asked.
+    """Return what an engine objects to in its configuration; a Docker before 23 cannot be asked.
 
     ``secret`` are texts of which nothing may be quoted.
     """
@@ -106,13 +106,13 @@ def parse_command(engine: str, binary: str) -> list[str]:
 
 
 def containerd_silence(host: Host) -> str | None:
-    """Return why containerd does not answer, None when it does; it may just need more time."""
+    """Return why containerd does not answer, None when it does; it may only need more time."""
     listed = _list_plugins(host)
     return listed.complaint if listed.return_code else None
 
 
 def containerd_flaw(host: Host) -> str | None:
-    """Return why a containerd that answers is of no use to a kubelet, None when it is.
+    """Return why a containerd that answers does not work for a kubelet, None when it does.
 
     containerd comes up without its CRI plugin when that plugin's table is wrong, or names a file that is not there.
     """

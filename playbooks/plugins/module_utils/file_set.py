@@ -1,11 +1,11 @@
-"""A set of files that belong together: how they differ from what is there, and how they take its place, all or none.
+"""Replaces a set of files that belong together, all or none, and tells how they differ from what is there.
 
 New texts are written beside their places first; only when all of them are on the disk are they renamed, in the order
 of the set, each over the old file, of which a second link is kept until the last one is in its place. So a reader sees
 the old text or the new one, a failure on the way puts everything back without needing a byte of space, and a run that
-is killed between two renames leaves whole files: the first ones new, the others old. The planner's order is such that
-a file only refers to earlier ones; the next run makes up for the rest. What may read the files, and what has to restart
-for them, belongs to `configuration`.
+is killed between two renames leaves whole files: the first ones new, the others old. The planner orders files so that
+one only refers to earlier ones; the next run does the rest. What may read the files, and what has to restart for them,
+belongs to `configuration`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rename = Callable[[Path, Path], Any]
 _MODE = re.compile(r"0[0-7]{3}")
 _OWN = (os.geteuid(), os.getegid())
 _LEFTOVER = re.compile(r"\..+\.grapnel-(?:new|old)")
-_SHOWN_TO_NOBODY = "the text is not shown: not everybody on the node may read this file\n"
+_NOT_SHOWN = "the text is not shown: not everybody on the node may read this file\n"
 
 
 class FileSetError(Exception):
@@ -87,11 +87,11 @@ def parse_files(given: Iterable[Mapping[str, Any]]) -> list[FileText]:
 def _parse_file(given: Mapping[str, Any]) -> FileText:
     path, mode = str(given["path"]), str(given["mode"])
     if not path.startswith("/") or not path.isprintable() or os.path.normpath(path) != path:
-        raise FileSetError(f"{path!r} is not an absolute path without detours")
+        raise FileSetError(f"{path!r} is not an absolute path in normal form")
     if not _MODE.fullmatch(mode):
         raise FileSetError(f"{path}: mode {mode!r} is not four octal digits such as '0644'")
     if given.get("withheld"):
-        raise FileSetError(f"the text of {path} is left out of this plan, which was made to be shown")
+        raise FileSetError(f"the text of {path} is left out of this plan, which is a copy for display")
     return FileText(path, str(given["content"]), int(mode, 8))
 
 
@@ -263,6 +263,6 @@ def describe(changes: list[Change]) -> list[dict[str, str]]:
 def _describe(change: Change) -> dict[str, str]:
     headers = {"before_header": change.after.path, "after_header": change.after.path}
     if change.is_secret:
-        return {**headers, "prepared": f"{change.after.path}: {_SHOWN_TO_NOBODY}"}
+        return {**headers, "prepared": f"{change.after.path}: {_NOT_SHOWN}"}
     before = "" if change.before is None else change.before.content
     return {**headers, "before": before, "after": change.after.content}

@@ -1,4 +1,4 @@
-"""GPUs on the PCI bus, and the NVIDIA kernel module as the kernel reports it.
+"""Reads the GPUs on the PCI bus, and the NVIDIA kernel module as the kernel reports it.
 
 Nothing here asks the driver: a node without one has facts too.
 """
@@ -20,7 +20,7 @@ _DISPLAY_CLASS = "03"
 
 
 def read_gpus(host: Host) -> list[dict[str, Any]]:
-    """Facts ``gpus``: PCI functions of NVIDIA with a display class, in order of their address."""
+    """Return the facts ``gpus``: PCI functions of NVIDIA with a display class, in order of their address."""
     functions = (_read_function(host, address) for address in host.names(_PCI_DEVICES))
     return [one for one in functions if one["vendor"] == _NVIDIA and one["class"].startswith(_DISPLAY_CLASS)]
 
@@ -46,7 +46,7 @@ def _numa_node(text: str | None) -> int | None:
 
 
 def read_module(host: Host) -> dict[str, Any]:
-    """Facts ``module``."""
+    """Return the facts ``module``."""
     loaded = host.path(_MODULE).is_dir()
     banner = host.read_text(_NVRM) if loaded else None
     return {

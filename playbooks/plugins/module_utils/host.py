@@ -1,4 +1,4 @@
-"""The machine that a module runs on: its file-system root, its commands and time, all replaceable in a test.
+"""Reaches the machine that a module runs on: its file system, commands and time, all replaceable in a test.
 
 What the files and commands mean belongs to the modules beside this one.
 """
@@ -30,7 +30,7 @@ _NOT_FOUND = 127  # as a shell says it
 
 
 class HostError(Exception):
-    """The machine cannot be looked at: the message says what is in the way."""
+    """The machine cannot be read: the message says why."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> Finished:
             check=False,
         )
     except FileNotFoundError:
-        return Finished(_NOT_FOUND, stderr=f"{arguments[0]} is not there")
+        return Finished(_NOT_FOUND, stderr=f"{arguments[0]} does not exist")
     except subprocess.TimeoutExpired:
         return Finished(_TIMED_OUT, stderr=f"{arguments[0]} took longer than {timeout_s:g} s")
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Which machine this is and what it runs."""
+"""Reads which machine this is and what it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_VALUE = 128  # characters
 
 
 def read_identity(host: Host) -> dict[str, Any]:
-    """Facts ``node``; what systemd has not written yet is an empty string."""
+    """Return the facts ``node``; what systemd has not written yet is an empty string."""
     kernel = os.uname()
     version = platform.python_version_tuple()
     return {

@@ -1,8 +1,8 @@
 """Brings the loaded kernel module of the driver to the version on disk, or leaves everything as it was.
 
-Order: look who uses it → write the mark → stop the driver's own services → unload → load → make device nodes → start
-the services → remove the mark. The mark holds what was loaded and what ran, so that a run that is killed anywhere is
-made up for by the next one; a reboot, which starts everything anyway, clears it.
+Order: check who uses it → write the mark → stop the driver's own services → unload → load → make device nodes → start
+the services → remove the mark. The mark holds what was loaded and what ran, so that the next run finishes one that was
+killed anywhere; a reboot, which starts everything anyway, clears it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class State:
 
 
 def read_state(host: Host) -> State:
-    """Return how the modules are."""
+    """Return the state of the modules."""
     loaded = tuple(loaded_modules(host))
     return State(loaded_version(host, _NVIDIA), version_on_disk(host, _NVIDIA), loaded, _read_mark(host))
 
@@ -92,8 +92,8 @@ def require_on_disk(state: State, version: str) -> None:
     if state.on_disk == version or (state.is_loaded and state.version == version):
         return
     raise KernelModuleError(
-        f"kernel module {version} is not on disk ({state.on_disk or 'none'} is), nothing was changed: "
-        "put it there for the running kernel first"
+        f"kernel module {version} is not on disk (found: {state.on_disk or 'none'}), nothing was changed: "
+        "install it for the running kernel first"
     )
 
 
@@ -151,7 +151,7 @@ def _unload_all(host: Host, state: State, clock: Clock) -> None:
 
 
 def _wait_for_nobody(host: Host, clock: Clock) -> list[str]:
-    """Return who still uses the modules after a moment of patience."""
+    """Wait a moment, and return who still uses the modules."""
     deadline = clock.now() + _LET_GO_S
     while True:
         in_the_way = find_obstacles(host)
@@ -171,7 +171,7 @@ def _load_again(host: Host, names: list[str]) -> list[str]:
 def _load_all(host: Host, before: Before, version: str) -> None:
     complaint = "" if is_loaded(host, _NVIDIA) else load(host, _NVIDIA)
     if complaint:
-        raise KernelModuleError(f"kernel module {version} cannot be loaded, and none is now: {complaint}")
+        raise KernelModuleError(f"kernel module {version} cannot be loaded, so none is loaded now: {complaint}")
     found = loaded_version(host, _NVIDIA)
     if found != version:
         raise KernelModuleError(f"kernel module {found} was loaded instead of {version}")

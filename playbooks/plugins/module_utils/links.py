@@ -1,4 +1,4 @@
-"""Follows links in the path of a file that is about to be replaced, where nobody but root could have laid them."""
+"""Follows links in the path of a file that is about to be replaced, if nobody but root could have created them."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def _require_trusted(path: str, place: PurePosixPath, status: os.stat_result | N
     if status.st_uid not in (0, os.geteuid()):
         raise LinkError(
             f"{path} is or leads through a link, and {place} belongs to uid {status.st_uid}: "
-            "make it root's, or put a plain file in the link's place"
+            "make root its owner, or put a plain file in the link's place"
         )
     if not is_link and status.st_mode & _WRITABLE_BY_OTHERS:
         raise LinkError(
-            f"{path} is or leads through a link, and {place} can be written by others than root: "
-            "take that from them, or put a plain file in the link's place"
+            f"{path} is or leads through a link, and {place} can be written by users other than root: "
+            "remove that permission, or put a plain file in the link's place"
         )

@@ -1,4 +1,4 @@
-"""Kernel modules as modprobe, modinfo and rmmod handle them; names are the kernel's, with underscores.
+"""Loads, unloads and queries kernel modules (modprobe, rmmod, modinfo); names are the kernel's, with underscores.
 
 A distribution may rename the file of a module and give modprobe an install command for it: Debian's ``nvidia`` is
 ``modprobe -i nvidia-current``. modprobe follows that and modinfo does not, so the file is asked of modprobe.

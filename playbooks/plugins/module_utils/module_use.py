@@ -1,4 +1,4 @@
-"""Who keeps the driver's kernel modules from being unloaded, in words.
+"""Reports who keeps the driver's kernel modules from being unloaded.
 
 The kernel only counts. Processes are found by the device nodes that they have open or mapped; what is counted and not
 found is told too.
@@ -67,4 +67,4 @@ def _strangers(host: Host, name: str) -> list[str]:
 def _uncounted(host: Host, name: str) -> list[str]:
     _, uses = users_of(host, name)
     times = "once" if uses == 1 else f"{uses} times"
-    return [f"{name} is in use {times} by something that has no node of it open or mapped"] if uses else []
+    return [f"{name} is in use {times} by something without a device node open or mapped"] if uses else []

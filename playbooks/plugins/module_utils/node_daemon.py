@@ -1,6 +1,6 @@
-"""The node daemon's half of a driver swap, as its command line offers it (``release``, ``verify``, ``resume``).
+"""Calls the node daemon for its half of a driver swap: ``release``, ``verify``, ``resume``.
 
-A node without a daemon offers nothing: releasing it is looking who holds a GPU, and what is left to verify is the
+A node without a daemon offers nothing: to release it is to find out who holds a GPU, and to verify it is to check the
 loaded kernel module.
 """
 
@@ -37,7 +37,7 @@ Result = dict[str, Any]
 
 
 class DaemonError(Exception):
-    """The verb could not be carried out; the message says what to do."""
+    """The call failed; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def would_change(host: Host, call: Call) -> bool:
 
 
 def _is_others(host: Host, call: Call) -> bool:
-    """Tell whether a node would be given back that somebody else has taken out of service."""
+    """Tell whether a resume would put GPUs back into service that somebody else took out of it."""
     return call.verb == "resume" and call.marked and not host.path(SITE_MARK).exists()
 
 
 def call_daemon(host: Host, call: Call, clock: Clock) -> Result:
-    """Carry a verb out on a node with a daemon and return what it says; raises `DaemonError`."""
+    """Call the daemon of a node and return its answer; raises `DaemonError`."""
     if call.verb == "release":
         return _release(host, call, clock)
     if call.verb == "verify":
@@ -118,7 +118,7 @@ def _run(host: Host, call: Call, more: list[str]) -> Result:
     if done.return_code == _USAGE:
         raise DaemonError(
             f"the grapnel-node of this node does not know `{call.verb}` ({done.complaint}): it is older than this "
-            "collection; bring the node daemon up to date first: site.yml --tags node_daemon"
+            "collection; update the node daemon first: site.yml --tags node_daemon"
         )
     result = _parse(done)
     is_answer = done.return_code == _DONE or (done.return_code == _NOT_AS_WANTED and call.verb != "resume")
@@ -141,7 +141,7 @@ def _reason(done: Finished, result: Result | None) -> str:
 
 
 def inspect(host: Host, call: Call) -> Result:
-    """Return what a verb says of a node without a daemon, or would say before it is carried out."""
+    """Return the answer for a node without a daemon, or, in check mode, what is true before the call."""
     if call.verb == "release":
         holders = [one for one in read_device_holders(host) if one["unit"] not in (DAEMON_UNIT, *DRIVER_SERVICES)]
         return {"released": not is_installed(host) or is_released(host), "holders": holders}

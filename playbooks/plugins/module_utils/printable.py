@@ -1,4 +1,4 @@
-"""Text that somebody else on the node chose (names of processes, units, files, output), made fit for a message."""
+"""Makes text fit for a message that somebody else on the node chose: names of processes, units, files; output."""
 
 from __future__ import annotations
 

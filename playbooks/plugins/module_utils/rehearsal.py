@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_dumps import foreign_differences
 from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     CONFIG_FOLDERS,
     CONTAINERD_CONFIG,
@@ -21,7 +22,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines import (
     parse_command,
     secret_texts,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.in_force import foreign_differences
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.file_set import Change

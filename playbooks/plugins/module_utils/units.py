@@ -1,4 +1,4 @@
-"""systemd units: their state, and the marks of restarts and other things that are due.
+"""Reads the state of systemd units, and keeps marks of restarts that are due.
 
 A restart is due from just before a service or one of its files changes until the service has restarted. The
 mark lies in ``/run``, so a reboot, which is a restart too, clears it; a run that is killed in between is found out by
@@ -46,7 +46,7 @@ _TIMEOUT_S = 20.0
 
 
 def read_units(host: Host) -> dict[str, Any]:
-    """Facts ``services``; a unit that systemd does not know is ``not-found``."""
+    """Return the facts ``services``; a unit that systemd does not know is ``not-found``."""
     shown = host.run(["systemctl", "show", "--property", _PROPERTIES, *_UNITS], _TIMEOUT_S)
     return {unit["Id"]: _describe(unit) for unit in _parse(shown.stdout) if "Id" in unit}
 
@@ -78,7 +78,7 @@ def mark_restart(host: Host, unit: str) -> None:
 
 
 def clear_restart(host: Host, unit: str) -> None:
-    """Take the mark away: the service has restarted since, or nothing was changed after all."""
+    """Remove the mark: the service has restarted since, or nothing was changed after all."""
     host.path(f"{RESTART_MARKS}/{unit}").unlink(missing_ok=True)
 
 

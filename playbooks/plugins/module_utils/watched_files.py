@@ -1,4 +1,4 @@
-"""Content of the files that the planner reads or owns."""
+"""Reads the files that the planner reads or owns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ABSOLUTE = re.compile(r"""["'](/[^"'\n]*)["']""")
 
 
 def read_files(host: Host, more: list[str]) -> dict[str, Any]:
-    """Facts ``files``: what the planner always asks for, files beside those, and ``more``; absent ones are None."""
+    """Return facts ``files``: what the planner always needs, files beside those, and ``more``; absent ones are None."""
     beside = (f"{folder}/{name}" for folder in _FOLDERS for name in host.names(folder) if not is_leftover(name))
     paths = {*_FILES, *beside, *_hook_files(host), *more}
     return {_as_text(path): _read_file(host, path) for path in sorted(paths)}

@@ -1,22 +1,23 @@
 #!/usr/bin/python3
-"""Changes the files that a service reads, all or none, and puts them in force."""
+"""Changes the files that a service reads, all or none, and makes the service use them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: configuration
-short_description: Put the files of a service in force, or leave everything as it was
+short_description: Change the files of a service, or leave everything as it was
 version_added: 0.1.0
 description:
   - Writes a set of files, lets the container engine read its whole configuration before any of them is swapped in,
-    restarts the service when told, and waits until it answers.
+    restarts the service if asked to, and waits until it answers.
   - All files or none are swapped in. When the service does not come up, the files are put back and it is restarted with
     them.
-  - containerd is asked what it would run with, before and after. A difference outside of grapnel's handler is a
+  - containerd is asked which configuration it would use, before and after. A difference outside of grapnel's handler
+    is a failure.
+  - A link is followed only if it and every folder on the way to its target belong to root alone; otherwise it is a
     failure.
-  - A link is followed when it, and every folder on the way to its end, is root's alone; otherwise it is a failure.
-  - Of files that not everybody on the node may read no text is shown or logged.
+  - The text of a file that not everybody on the node may read is neither shown nor logged.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -25,16 +26,16 @@ options:
     type: str
     required: true
   engine:
-    description: Container engine that has to accept the files, empty when the service is none.
+    description: Container engine that has to accept the files, empty when the service is not an engine.
     type: str
     choices: ["", containerd, crio, docker, podman]
     default: ""
   enabled:
-    description: Whether the service starts with the machine and runs now.
+    description: Whether the service starts at boot and runs now.
     type: bool
     default: true
   restart:
-    description: Whether the service has to restart. One that was left due by an interrupted run is made up for anyway.
+    description: Whether the service has to restart. A restart that an interrupted run left due is done anyway.
     type: bool
     default: false
   reload:
@@ -64,20 +65,20 @@ options:
         type: str
         default: "0644"
       withheld:
-        description: Whether the text is left out because this is a plan to be shown. It is then refused.
+        description: Whether the text is left out because this copy of the plan is for display. It is then refused.
         type: bool
         default: false
 attributes:
   check_mode:
-    description: The engine reads the configuration as it would be, in check mode too.
+    description: The engine validates the configuration as it would be, in check mode too.
     support: full
   diff_mode:
-    description: Shows every file that changes, of one that not everybody may read only that it does.
+    description: Shows every file that changes; for one that not everybody may read, only that it changes.
     support: full
 """
 
 EXAMPLES = r"""
-- name: Put a drop-in in force
+- name: Add a drop-in
   grapnel.node.configuration:
     unit: containerd.service
     engine: containerd
@@ -107,8 +108,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.grapnel.node.plugins.module_utils.configuration import (
     ConfigurationError,
     Service,
+    apply_changes,
     pending_steps,
-    put_in_force,
     rehearse,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import (
@@ -147,7 +148,6 @@ class Module(AnsibleModule):  # type: ignore[misc] # Ansible ships no types
 
 
 def main() -> None:
-    """Run the module."""
     module = Module(
         argument_spec={
             "unit": {"type": "str", "required": True},
@@ -178,7 +178,7 @@ def main() -> None:
         steps = pending_steps(host, service)
         rehearse(host, service, changes)
         if (changes or steps) and not module.check_mode:
-            put_in_force(host, service, changes)
+            apply_changes(host, service, changes)
     except (OSError, ConfigurationError, FileSetError) as error:
         module.fail_json(msg=str(error), paths=paths)
     module.exit_json(changed=bool(changes or steps), paths=paths, steps=steps, diff=describe(changes))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Takes a node's GPUs out of service for a driver swap, verifies the driver, and gives the GPUs back."""
+"""Takes a node's GPUs out of service for a driver swap, verifies the driver, and resumes the GPUs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ module: daemon
 short_description: Have the node daemon release the GPUs, verify the driver, or offer the GPUs again
 version_added: 0.1.0
 description:
-  - Calls C(grapnel-node) on the node and returns what it says.
-  - Somebody who still holds a GPU after a release is a warning and no failure; the caller decides. A failed check of
+  - Calls C(grapnel-node) on the node and returns its answer.
+  - A process that still holds a GPU after a release is a warning, not a failure; the caller decides. A failed check of
     O(verb=verify) is a failure that names it.
 author:
   - The grapnel authors (@grapnel)
@@ -31,24 +31,24 @@ options:
     type: int
     default: 90
   wait_s:
-    description: How long in seconds O(verb=release) waits for those who hold a GPU.
+    description: How long in seconds O(verb=release) waits for processes that hold a GPU.
     type: int
     default: 0
   optional:
     description:
-      - Whether a node without the daemon is no failure. It offers nothing, so a release only looks who holds a GPU,
-        and what is verified is the kernel module.
+      - Whether a node without the daemon is accepted. It offers nothing, so a release only reports who holds a GPU,
+        and only the kernel module is verified.
     type: bool
     default: false
   marked:
     description:
       - Whether O(verb=release) leaves a mark where it was the one to take the GPUs out of service, and O(verb=resume)
-        gives back only with that mark. What somebody else has taken out of service then stays so.
+        gives back only with that mark. GPUs that somebody else took out of service then stay so.
     type: bool
     default: false
 attributes:
   check_mode:
-    description: Releases and resumes nothing, and says who holds a GPU now. Verifying changes nothing anyway.
+    description: Releases and resumes nothing, and reports who holds a GPU now. Verifying never changes anything.
     support: full
   diff_mode:
     description: There is nothing to show.
@@ -75,12 +75,12 @@ daemon:
   returned: always
   type: dict
 held_by:
-  description: Who holds a GPU, a line each.
+  description: Who holds a GPU, one line each.
   returned: success
   type: list
   elements: str
 taken:
-  description: Whether it was this release that took the GPUs out of service; they were in service before.
+  description: Whether this release took the GPUs out of service; they were in service before.
   returned: success
   type: bool
 installed:
@@ -106,7 +106,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume"]},

@@ -6,17 +6,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: declaration
-short_description: Read the declaration and what the inventory adds to it
+short_description: Read the declaration and merge the levels of the inventory
 version_added: 0.1.0
 description:
-  - Merges the levels default, file, groups (in Ansible's order) and host key by key. Groups and hosts speak in the
-    variable C(grapnel_stack) of the inventory. Extra variables are no level.
-  - Fails with everything that is wrong, in the file and in all levels.
+  - Merges the levels default, file, groups (in Ansible's order) and host key by key. Groups and hosts declare in
+    the inventory variable C(grapnel_stack). Extra variables are not a level.
+  - Fails with a list of everything that is wrong, in the file and in all levels.
 author:
   - The grapnel authors (@grapnel)
 options:
   file:
-    description: The declaration, empty when the inventory says it all.
+    description: The declaration, empty when the inventory declares everything.
     type: str
     default: ""
 """

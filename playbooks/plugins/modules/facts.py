@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Everything the planner may know about a node, in one round trip (``docs/contracts/node-facts``)."""
+"""Gathers everything the planner may know about a node, in one round trip (``docs/contracts/node-facts``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ options:
     type: int
     default: 120
   lock_timeout_s:
-    description: Longest time in seconds to wait for another process that works with dpkg. Who it is, is in the facts.
+    description: Longest time in seconds to wait for another process that uses dpkg. The facts name it.
     type: int
     default: 60
   files:
@@ -35,7 +35,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Gathering facts is the same in check mode.
+    description: Facts are gathered in check mode too.
     support: full
   diff_mode:
     description: There is nothing to show.
@@ -79,17 +79,17 @@ SCHEMA = "grapnel.dev/facts/v1alpha1"
 
 
 @dataclass(frozen=True)
-class Patience:
+class Waits:
     """How long gathering may wait for others."""
 
     lists: Freshness
     lock_timeout_s: float
 
 
-def gather(host: Host, patience: Patience, clock: Clock, files: list[str]) -> dict[str, Any]:
+def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str, Any]:
     """Return all facts of a node."""
-    lists = refresh_lists(host, patience.lists, clock)
-    locked_by = wait_for_lock(host, patience.lock_timeout_s, clock)
+    lists = refresh_lists(host, waits.lists, clock)
+    locked_by = wait_for_lock(host, waits.lock_timeout_s, clock)
     packages, is_halfway = read_installed(host)
     return {
         "schema": SCHEMA,
@@ -114,7 +114,6 @@ def gather(host: Host, patience: Patience, clock: Clock, files: list[str]) -> di
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "max_age_s": {"type": "int", "default": 3600},
@@ -125,9 +124,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
-    patience = Patience(freshness, module.params["lock_timeout_s"])
+    waits = Waits(freshness, module.params["lock_timeout_s"])
     try:
-        facts = gather(Host(), patience, Clock(), module.params["files"])
+        facts = gather(Host(), waits, Clock(), module.params["files"])
     except HostError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, facts=facts)

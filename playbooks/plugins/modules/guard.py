@@ -6,14 +6,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: guard
-short_description: Run a module and pass on of its answer only what is checked
+short_description: Run a module and pass on only the checked parts of its answer
 version_added: 0.1.0
 description:
-  - Ansible takes orders from some keys of a module's answer, and a deep or endless answer ends the run of every host.
-    A host that somebody else is root on answers what it likes. This runs a module that does not check by itself, such
-    as one of C(ansible.builtin).
-  - Of the answer only C(changed), C(failed), C(skipped), C(msg), C(rc), C(stdout), C(stderr) and C(diff) go on, each of
-    its type and within limits. Facts, statistics and other orders to Ansible are a failure of that host.
+  - Ansible acts on some keys of a module's answer, and a deeply nested or endless answer ends the run for every host.
+    A host on which somebody else is root can answer anything. This action runs a module that does not check its answer
+    itself, such as one of C(ansible.builtin).
+  - Only C(changed), C(failed), C(skipped), C(msg), C(rc), C(stdout), C(stderr) and C(diff) of the answer are passed on,
+    each checked for type and size. Facts, statistics and anything else that Ansible acts on fail that host.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -22,15 +22,15 @@ options:
     type: str
     required: true
   args:
-    description: Its options.
+    description: Options of the module.
     type: dict
     default: {}
 attributes:
   check_mode:
-    description: As the module has it.
+    description: Depends on the module.
     support: full
   diff_mode:
-    description: As the module has it.
+    description: Depends on the module.
     support: full
 """
 

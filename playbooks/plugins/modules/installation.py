@@ -69,7 +69,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.units import mark_res
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "part": {"type": "str", "required": True, "choices": ["hook", "node"]},

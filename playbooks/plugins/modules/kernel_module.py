@@ -10,31 +10,31 @@ short_description: Load the NVIDIA kernel module in one version, after unloading
 version_added: 0.1.0
 description:
   - Does nothing when the version is loaded. Otherwise the version has to be on disk already, where modprobe finds it.
-  - Unloads whatever is loaded of the driver's modules, in an order in which none needs another, and loads the same ones
+  - Unloads the driver's modules that are loaded, dependents first, and loads the same ones
     again, C(nvidia) and C(nvidia_uvm) in any case. The driver's own services (persistence daemon, fabric manager, DCGM
     and others) are stopped for it if they run, and started again, also when something fails.
-  - Fails before anything is changed while anybody else uses the driver, and names the processes with unit or pod.
-  - A run that is killed is made up for by the next one.
+  - Fails before anything is changed while anybody else uses the driver, naming the processes with their unit or pod.
+  - What a killed run left unfinished is done by the next one.
 author:
   - The grapnel authors (@grapnel)
 options:
   version:
-    description: The driver's version that is to be loaded.
+    description: Version of the driver to load.
     type: str
     required: true
   state:
     description:
       - With C(loaded) the version is loaded.
-      - With C(free) nothing is changed, and the module fails if it could not be loaded now. It is for the moment before
-        the packages of another version are installed.
+      - With C(free) nothing is changed, and the task fails if the version could not be loaded now. Use it before the
+        packages of another version are installed.
     type: str
     choices: [loaded, free]
     default: loaded
 attributes:
   check_mode:
     description:
-      - Says what would be done. Whoever uses the driver now is a warning, for that work may still be moved. The node
-        daemon does not count, it lets go when it is told to release.
+      - Reports what would be done. A process that uses the driver now is a warning, because that work may still move.
+        The node daemon does not count: it lets go when it is told to release.
     support: full
   diff_mode:
     description: Shows the versions.
@@ -58,7 +58,7 @@ modules:
   type: list
   elements: str
 obstacles:
-  description: Who uses the driver and would be in the way, a line each; in check mode.
+  description: Who uses the driver and would be in the way, one line each; in check mode.
   returned: success
   type: list
   elements: str
@@ -80,7 +80,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_U
 
 
 def main() -> None:
-    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "version": {"type": "str", "required": True},

@@ -6,28 +6,28 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: plan
-short_description: Plan what a node needs to become what is declared
+short_description: Plan what brings a node to its declaration
 version_added: 0.1.0
 description:
   - Computes the node plan on the controller, with the Python package C(provision) of grapnel.
-  - Fails with all problems of the plan and their hints. The plan is returned, to be registered, and not a fact.
+  - Fails with all problems of the plan and their hints. The plan is returned to be registered; it is not set as a fact.
 author:
   - The grapnel authors (@grapnel)
 options:
   facts:
-    description: What M(grapnel.node.facts) has returned.
+    description: What M(grapnel.node.facts) returned.
     type: dict
     required: true
   stack:
-    description: The node's effective declaration, of M(grapnel.node.declaration).
+    description: The node's effective declaration, from M(grapnel.node.declaration).
     type: dict
     required: true
   payload:
-    description: Folder of the payload, empty for the usual places.
+    description: Folder of the payload, empty for the default places.
     type: str
     default: ""
   stack_file:
-    description: The declaration file; the payload is looked for beside it too.
+    description: The declaration file; the payload is also looked for beside it.
     type: str
     default: ""
 """

@@ -1,6 +1,6 @@
-"""What a module has answered, as plain values within limits: the edge at which a node's words become data.
+"""Checks what a module answered and returns it as plain values within limits.
 
-A node that somebody else is root on answers what it likes. Ansible takes orders from some keys of an answer
+A node on which somebody else is root can answer anything. Ansible acts on some keys of an answer
 (``ansible_facts`` become variables, ``ansible_stats`` are added up for all hosts, ``results`` count as a loop's), and a
 deep or endless one ends the run of every node. So nothing passes but what the module is documented to return.
 """
@@ -20,13 +20,13 @@ MAX_CHARACTERS = 3_500_000
 _MAX_TEXT = 64 * 1024
 _MAX_NUMBER = 2**63
 
-# Of every module, whatever it is about.
+# Of every module.
 _COMMON: Mapping[str, type] = {"changed": bool, "failed": bool, "skipped": bool, "msg": str, "rc": int, "diff": object}
-# Ansible takes orders from these, whatever module they come from.
-_ORDERS = frozenset({"add_group", "add_host", "ansible_job_id", "ansible_stats", "results", "unreachable"})
+# Ansible acts on these, whatever module they come from.
+_ACTED_ON = frozenset({"add_group", "add_host", "ansible_job_id", "ansible_stats", "results", "unreachable"})
 _STREAMS = ("stdout", "stderr", "module_stdout", "module_stderr")
 _SHOWN = ("msg", "diff", *_STREAMS)  # what Ansible prints
-# Restatements, and what a module says aside: it is told by the action, from what has been checked, or not at all.
+# Copies, and what a module adds: the action reports it from the checked answer, or not at all.
 _DROPPED = frozenset({"invocation", "warnings", "deprecations", "exception", "stdout_lines", "stderr_lines"})
 _DISCOVERED = re.compile(r"^discovered_interpreter_[a-z]+$")
 _INTERPRETER = re.compile(r"^/[A-Za-z0-9._/+-]{1,255}$")
@@ -34,7 +34,7 @@ _DIFF_KEYS = frozenset({"before", "after", "before_header", "after_header", "pre
 
 
 class AnswerError(Exception):
-    """An answer is not what its module returns; the message is about the answer, whose host is known to the caller."""
+    """An answer does not fit its module; the message is about the answer, the caller knows the host."""
 
 
 def check_answer(answer: object, returns: Mapping[str, type] | None) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def check_answer(answer: object, returns: Mapping[str, type] | None) -> dict[str
             found[key] = _typed(key, budget.plain(answer[key]), str)[-_MAX_TEXT:]
         elif key == "ansible_facts":
             found |= _discovered(answer[key])
-        elif key in _ORDERS or (returns is not None and not _is_dropped(key)):
+        elif key in _ACTED_ON or (returns is not None and not _is_dropped(key)):
             raise AnswerError(f"it has a key that the module does not return: {str(key)[:100]!r}")
     if "diff" in found and not _is_diff(found["diff"]):
-        raise AnswerError("its diff is not one")
+        raise AnswerError("its diff is malformed")
     return found | {key: show(found[key]) for key in _SHOWN if key in found}
 
 
@@ -92,7 +92,7 @@ def _discovered(facts: object) -> dict[str, Any]:
         raise AnswerError("its ansible_facts are not a mapping")
     for name, value in facts.items():
         if not _DISCOVERED.match(str(name)):
-            raise AnswerError(f"it has a fact that nobody asked for: {str(name)[:100]!r}")
+            raise AnswerError(f"it has a fact that was not asked for: {str(name)[:100]!r}")
         if not isinstance(value, str) or not _INTERPRETER.match(value):
             raise AnswerError("its interpreter is not a path")
     return {"ansible_facts": {str(name): _native(value) for name, value in facts.items()}} if facts else {}
@@ -130,7 +130,7 @@ class _Budget:
             return {self._text(key): self.plain(one, depth - 1) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.plain(one, depth - 1) for one in value]
-        raise AnswerError(f"it holds a value of an unknown kind: {type(value).__name__}")
+        raise AnswerError(f"it holds a value of an unknown type: {type(value).__name__}")
 
     def _text(self, value: object) -> str:
         if not isinstance(value, str):
@@ -150,7 +150,7 @@ def _number(value: float | None) -> float | None:
     if value is None or isinstance(value, bool):
         return value
     if not -_MAX_NUMBER <= value <= _MAX_NUMBER:  # not a number is not between them either
-        raise AnswerError("it holds a number without bounds")
+        raise AnswerError("it holds a number that is out of range")
     return int(value) if isinstance(value, int) else float(value)
 
 

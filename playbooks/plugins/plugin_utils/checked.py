@@ -1,4 +1,4 @@
-"""The actions of this collection that run a module on a node: nothing of its answer goes on unchecked.
+"""Runs modules on nodes for the actions of this collection, and passes on only what was checked of their answers.
 
 They run in the worker that Ansible forks for each task and host, so what they limit is that worker's.
 """
@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.grapnel.node.plugins.plugin_utils.answer import AnswerError, check_answer
 
 MEMORY_BYTES = 384 * 1024 * 1024  # beyond what a worker has when it begins; a real node's facts need a tenth
-# What the playbooks and roles of this collection read. A fact of such a name would be in force as a variable.
+# Prefixes of the variables of this collection. A fact of such a name would be used as a variable.
 _OUR_NAMES = ("grapnel_", "apply_", "driver_", "runtime_", "node_daemon_")
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)  # noqa: SLF001 - as Ansible's own actions do
 
-    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for actions that have something to say
+    def tell(self, answer: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for actions that add something
         """Return what the action adds of its own, such as warnings made from the checked answer."""
         return {}
 
@@ -63,8 +63,8 @@ def refuse_planted_facts(task_vars: Mapping[str, Any]) -> None:
     planted = sorted(str(name) for name in facts or {} if str(name).startswith(_OUR_NAMES))
     if planted:
         raise AnsibleActionFail(
-            f"facts of this host are named as variables of grapnel.node: {', '.join(planted)[:200]}. Nothing of it "
-            "sets facts: look into who answers for this host, and clear Ansible's fact cache"
+            f"facts of this host are named as variables of grapnel.node: {', '.join(planted)[:200]}. The "
+            "collection sets none: find out who answers for this host, and clear Ansible's fact cache"
         )
 
 

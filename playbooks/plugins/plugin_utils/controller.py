@@ -1,7 +1,4 @@
-"""Finds grapnel on the controller: the plan is made by the `provision` package, in the Python that runs Ansible.
-
-Nothing of it runs on a node.
-"""
+"""Finds the `provision` package on the controller: it makes the plan, in the Python that runs Ansible."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _HINT = "install grapnel into the Python that runs ansible-playbook: {python}"
 
 
 def require_grapnel() -> None:
-    """Make `provision` importable; raises AnsibleActionFail with what to do when it is not there.
+    """Make `provision` importable; raises AnsibleActionFail with a hint when it is missing.
 
     In a checkout the package lies beside the collection and need not be installed.
     """

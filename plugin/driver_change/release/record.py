@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from plugin.devices.inventory import Device, Inventory
+from plugin.documents import list_of, member, optional, read_versioned, text, truth, whole
 from plugin.driver.gpu_state import parse_states, state_to_json
 from plugin.driver.snapshot import GpuFacts
 
@@ -112,12 +113,12 @@ def parse_gpu(value: Any) -> RememberedGpu:  # noqa: ANN401 - JSON
     if not isinstance(value, dict):
         raise ValueError("a gpu must be an object")  # noqa: TRY004 - the file is wrong, not the program
     return RememberedGpu(
-        index=_typed(value, "index", int),
-        uuid=_typed(value, "uuid", str),
-        minor=_typed(value, "minor", int),
-        pci_address=_typed(value, "pciAddress", str),
-        model=_typed(value, "model", str),
-        unhealthy=_typed(value, "unhealthy", str),
+        index=member(value, "index", whole()),
+        uuid=member(value, "uuid", text()),
+        minor=member(value, "minor", whole()),
+        pci_address=member(value, "pciAddress", text()),
+        model=member(value, "model", text()),
+        unhealthy=member(value, "unhealthy", text()),
     )
 
 
@@ -135,35 +136,14 @@ def render_release(release: Release) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _typed(document: dict[str, Any], key: str, kind: type) -> Any:  # noqa: ANN401 - JSON
-    value = document.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{key} must be {'a number' if kind is int else 'a text'}")  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
-def _truth(document: dict[str, Any], key: str) -> bool:
-    value = document.get(key)
-    if not isinstance(value, bool):
-        raise ValueError(f"{key} must be true or false")  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
 def parse_release(content: bytes) -> Release:
     """Return what a file says; raises ValueError for one that this version does not understand."""
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES} bytes")
-    document = json.loads(content.decode())
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f'schema is not "{SCHEMA}"')
-    gpus = document.get("gpus")
-    if not isinstance(gpus, list):
-        raise ValueError("gpus must be a list")  # noqa: TRY004 - the file is wrong, not the program
+    document = read_versioned(content, MAX_BYTES, SCHEMA)
     return Release(
-        since=_typed(document, "since", str),
-        boot_id=_typed(document, "bootId", str),
-        driver_version=_typed(document, "driverVersion", str),
-        gpus=tuple(map(parse_gpu, gpus)),
-        states=parse_states(document.get("states", {})),
-        libcuda=None if document.get("libcuda") is None else _truth(document, "libcuda"),
+        since=member(document, "since", text()),
+        boot_id=member(document, "bootId", text()),
+        driver_version=member(document, "driverVersion", text()),
+        gpus=member(document, "gpus", list_of(parse_gpu)),
+        states=member(document, "states", parse_states, {}),
+        libcuda=member(document, "libcuda", optional(truth), None),
     )

@@ -28,7 +28,7 @@ OUTSIDE = PodContainer("", "", "")  # owns the processes that belong to no pod
 
 
 @dataclass(frozen=True)
-class Given:
+class DeviceAssignment:
     """The devices of one resource that one container has. The kubelet may tell them in several parts."""
 
     holder: PodContainer
@@ -46,13 +46,15 @@ def uuid_of(device_id: str) -> str:
     return device_id.partition(_REPLICA)[0]
 
 
-def holders_by_uuid(given: Iterable[Given], resources: Container[str]) -> Mapping[str, tuple[PodContainer, ...]]:
+def holders_by_uuid(
+    assignments: Iterable[DeviceAssignment], resources: Container[str]
+) -> Mapping[str, tuple[PodContainer, ...]]:
     """Return for each device of these resources the containers that have it or a share of it, each once and in order.
 
     MIG devices count in any resource: their UUIDs cannot be anything else.
     """
     found: dict[str, set[PodContainer]] = {}
-    for each in given:
+    for each in assignments:
         for device_id in each.device_ids:
             if each.resource in resources or device_id.startswith(_MIG):
                 found.setdefault(uuid_of(device_id), set()).add(each.holder)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from plugin.allocation.table import Holdings
-    from plugin.kubelet.pod_resources.attribution import Given
+    from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.log import Logger
 
 DOUBT_S = 0.4  # a pod's admission waits for it, and all others behind it
@@ -41,10 +41,10 @@ class Held:
     Of a shared GPU every share is a device; whoever has one keeps others from the whole GPU, and the other way round.
     """
 
-    def __init__(self, given: Iterable[Given]) -> None:
+    def __init__(self, assignments: Iterable[DeviceAssignment]) -> None:
         self._exact: dict[str, str] = {}
         self._parts: dict[str, str] = {}
-        for each in given:
+        for each in assignments:
             who = f"{each.holder.namespace}/{each.holder.pod} as {each.resource}"
             for device_id in each.device_ids:
                 self._exact.setdefault(device_id, who)
@@ -70,8 +70,8 @@ class HoldingsView:
 
     def __init__(
         self,
-        ask: Callable[[float], Awaitable[tuple[Given, ...]]],
-        listed: Callable[[tuple[Given, ...], float], None],
+        ask: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
+        listed: Callable[[tuple[DeviceAssignment, ...], float], None],
         is_waiting: Callable[[], bool],
         logger: Logger,
         pace: Pace | None = None,
@@ -151,7 +151,7 @@ class HoldingsView:
         self._asked += 1
         question = self._asked
         try:
-            given = await self._ask(deadline_s)
+            assignments = await self._ask(deadline_s)
         except KubeletError as error:
             self.problem = error.message
             if not self._delays:
@@ -163,12 +163,12 @@ class HoldingsView:
         if question < self._answered:
             return True  # overtaken by a newer one
         self._answered = question
-        self.held = Held(given)
-        self._listed(given, asked_at)
+        self.held = Held(assignments)
+        self._listed(assignments, asked_at)
         return True
 
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
-        """Return who has any of these devices: asked anew where somebody seems to, and nobody where none says so."""
+        """Return who has any of these devices: asked again where somebody seems to."""
         if not any(map(self.held.holder, device_ids)):
             return NoHoldings()
         return self.held if await self.ask_now(DOUBT_S) else NoHoldings()

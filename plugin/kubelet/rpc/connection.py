@@ -8,6 +8,7 @@ connection. Not here: what the events mean (`server`, `client`).
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -18,6 +19,8 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+
+from plugin.kubelet.rpc.frames import PREFACE_BYTES, FrameCutter, FrameTooLong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +37,7 @@ class Limits:
     header_bytes: int = 16 << 10
     calls: int = 128  # at once on a connection; a kubelet has a handful in flight
     connections: int = 64
+    turn_s: float = 0.001  # for frames of one connection until others have their turn: a flood takes 12 µs a frame
     call_s: float = 10.0  # to send a request, and to answer a call that is no stream
 
 
@@ -65,7 +69,10 @@ class Connection(asyncio.Protocol):
         self._http.decoder.max_header_list_size = limits.header_bytes
         self._transport: asyncio.Transport | None = None
         self._room = asyncio.Event()
-        self._is_paused = False
+        self._received = FrameCutter(0 if is_client else PREFACE_BYTES)
+        self._is_paused = False  # the peer does not read
+        self._is_behind = False  # there may be frames that nobody has looked at
+        self._has_turn = False  # for them, soon
 
     # What a subclass does with events
 
@@ -93,18 +100,47 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Let h2 judge the bytes, and hand on what it makes of them."""
-        if self._transport is None or self._transport.is_closing():
+        """Let h2 judge the frames, and hand on what it makes of them."""
+        self._received.feed(data)
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Work through frames for as long as a turn lasts: others have theirs in between."""
+        self._has_turn = False
+        if not self.is_open:
             return
         try:
-            for event in self._http.receive_data(data):
-                self._dispatch(event)
+            self._is_behind = self._work_until(time.monotonic() + self.limits.turn_s)
+        except FrameTooLong as error:
+            self.close(str(error), h2.errors.ErrorCodes.FRAME_SIZE_ERROR)
         except h2.exceptions.ProtocolError as error:
             self.close(f"protocol error: {error}")
         except Exception as error:  # noqa: BLE001 - the bytes are the peer's: a fault that they find ends this connection alone
             self.abort(f"unreadable bytes: {error!r}")
         else:
             self.flush()
+            self._pace()
+
+    def _work_until(self, end: float) -> bool:
+        """Return whether there may be more frames."""
+        while self.is_open and (frame := self._received.next_frame(self._http.max_inbound_frame_size)):
+            for event in self._http.receive_data(frame):
+                self._dispatch(event)
+            if time.monotonic() >= end:
+                return True
+        return False
+
+    def _pace(self) -> None:
+        """Read nothing while frames wait for their turn, nor while the peer does not read: answers would pile up."""
+        if self._transport is None:
+            return
+        if self._is_paused or self._is_behind:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+        if self._is_behind and not self._is_paused and not self._has_turn:
+            self._has_turn = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _dispatch(self, event: h2.events.Event) -> None:
         if isinstance(event, (h2.events.RequestReceived, h2.events.ResponseReceived, h2.events.TrailersReceived)):
@@ -123,16 +159,14 @@ class Connection(asyncio.Protocol):
             self.close("the peer said goodbye")
 
     def pause_writing(self) -> None:
-        """Read nothing either while the peer does not read: answers to its frames would pile up."""
+        """Wait until the peer has read what it was sent."""
         self._is_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._pace()
 
     def resume_writing(self) -> None:
         """Go on."""
         self._is_paused = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._pace()
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -200,11 +234,11 @@ class Connection(asyncio.Protocol):
             self._http.reset_stream(stream_id, h2.errors.ErrorCodes.NO_ERROR)
         self.flush()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.NO_ERROR) -> None:
         """Say goodbye and hang up; what is in the queue is still sent, if the peer reads it soon."""
         if self.is_open and self._transport is not None:
             with suppress(h2.exceptions.ProtocolError):  # said already
-                self._http.close_connection()
+                self._http.close_connection(code)
             self.flush()
             self._transport.close()
             if self._transport.get_write_buffer_size():

@@ -1,4 +1,4 @@
-"""A worker process as the controller sees it: bytes in, bytes out, and an end to it at any time."""
+"""Starts a worker process, exchanges bytes with it, and ends it at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that plans: ``python -m provision.apply.planning.worker``, with frames on standard input and output.
+"""Plans in a process of its own (``python -m provision.apply.planning.worker``): frames on standard input and output.
 
 It ends when its input does, so none is left behind when the controller is killed.
 """

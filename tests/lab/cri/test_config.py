@@ -86,3 +86,12 @@ def test_only_the_network_is_ever_shared_with_the_host() -> None:
     assert namespaces(host_network=True).network == cri.NODE
     assert namespaces(host_network=False).network == cri.POD
     assert namespaces(host_network=True).pid == cri.CONTAINER
+
+
+def test_a_pod_with_users_of_its_own_has_the_ids_that_a_kubelet_gives_it() -> None:
+    found = namespaces(host_network=False, first_id=2**31)
+    (ids,) = found.userns_options.uids
+    assert (found.userns_options.mode, ids.container_id, ids.host_id, ids.length) == (cri.POD, 0, 2**31, 65536)
+    assert found.userns_options.uids == found.userns_options.gids
+    container = container_config(ContainerSpec(image="x", first_id=2**31))
+    assert container.linux.security_context.namespace_options == found

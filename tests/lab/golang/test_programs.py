@@ -8,6 +8,7 @@ import pytest
 
 from lab.golang import programs
 from lab.golang.errors import GolangError
+from lab.golang.toolchain import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +66,20 @@ def test_containerd_is_pinned_with_its_shim_and_client() -> None:
     for name in program.files:
         assert f"\tgithub.com/containerd/containerd/v2/cmd/{name}\n" in pinned
     assert f"github.com/containerd/containerd/v2 v{program.version} h1:" in program.sources[1].read_text()
+
+
+def test_runc_is_pinned_and_built_with_its_part_in_c() -> None:
+    program = programs.runc()
+    assert "\ntool github.com/opencontainers/runc\n" in program.sources[0].read_text()
+    assert f"github.com/opencontainers/runc v{program.version} h1:" in program.sources[1].read_text()
+    assert "-extldflags=-static" in program.flags[-1]
+    assert environment(has_c=program.has_c)["CGO_ENABLED"] == "1"
+
+
+@pytest.mark.parametrize("program", [programs.containerd(), programs.kubernetes(programs.KUBERNETES_VERSION)])
+def test_what_has_no_part_in_c_is_built_without_a_compiler_for_it(program: programs.Program) -> None:
+    assert environment(has_c=program.has_c)["CGO_ENABLED"] == "0"
+    assert not any("tags" in flag or "static" in flag for flag in program.flags)
 
 
 def test_every_role_is_known_to_the_program_that_plays_them() -> None:

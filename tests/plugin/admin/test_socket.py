@@ -270,17 +270,18 @@ def test_who_connects_and_says_nothing_leaves_descriptors_for_others_and_is_hung
         assert json.loads(silent[1].recv(4096)) == {"asked": {"verb": "status"}}
 
 
+@pytest.mark.slow
 def test_a_socket_that_cannot_be_removed_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
     """A file system that became read-only ended the daemon before its devices were withdrawn."""
     script = """
 import asyncio, subprocess, sys
 from pathlib import Path
 from plugin.admin.server import AdminServer
-from plugin.log import Journal
+from plugin.log import Logger
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
 async def main():
-    server = AdminServer(folder / "node.sock", None, Journal())
+    server = AdminServer(folder / "node.sock", None, Logger())
     await server.start()
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
     await server.close()

@@ -10,7 +10,7 @@ import pytest
 
 from plugin.cli import main
 from plugin.errors import ConfigError
-from plugin.settings.load import Given, load
+from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import KEYS
 from plugin.settings.table import SETTINGS
 
@@ -58,6 +58,7 @@ def test_each_source_is_named_for_what_it_decides(
     assert lines["flags.migStrategy"]["noEffect"] is None
 
 
+@pytest.mark.slow
 def test_a_variable_of_feature_discovery_that_nobody_reads_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, node_json: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_variable_of_feature_discovery_that_nobody_reads_is_named(
     assert "GFD_MIG_STRATEGY changes nothing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_flag_wins_over_a_variable_over_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, node_json: str
 ) -> None:
@@ -97,24 +99,25 @@ def test_the_file_of_the_command_line_wins_over_the_one_of_node_json(
 def test_the_standard_file_need_not_be_there(node_json: str) -> None:
     standard = Path(node_json).with_name("standard.yaml")
     Path(node_json).write_text(json.dumps({"nvidiaConfigFile": str(standard)}))
-    given = Given(Path(node_json), {}, {})
-    assert not load(given, default_path=standard).has_file
+    invocation = Invocation(Path(node_json), {}, {})
+    assert not load(invocation, default_path=standard).has_file
     with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
-        load(given)
+        load(invocation)
     standard.write_text("flags: {migStrategy: single}")
-    assert load(given, default_path=standard).settings["flags.migStrategy"].value == "single"
+    assert load(invocation, default_path=standard).settings["flags.migStrategy"].value == "single"
 
 
 def test_a_file_that_is_named_must_be_there(node_json: str, tmp_path: Path) -> None:
     standard = tmp_path / "standard.yaml"
-    for given in (
-        Given(Path(node_json), {"config-file": ("--config-file", str(standard))}, {}),
-        Given(Path(node_json), {}, {"CONFIG_FILE": str(standard)}),
+    for invocation in (
+        Invocation(Path(node_json), {"config-file": ("--config-file", str(standard))}, {}),
+        Invocation(Path(node_json), {}, {"CONFIG_FILE": str(standard)}),
     ):
         with pytest.raises(ConfigError, match=r"standard\.yaml: no such file"):
-            load(given, default_path=standard)
+            load(invocation, default_path=standard)
 
 
+@pytest.mark.slow
 def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: str, file: Path) -> None:
     assert main(["config", "--explain", "--config", node_json, "--device-list-strategy", "envvar,cdi-cri"]) == 0
     shown = capsys.readouterr()
@@ -125,6 +128,7 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: 
     assert shown.err.startswith(f"note: {file}:4: mpsRoot changes nothing: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "value"),
     [
@@ -145,6 +149,7 @@ def test_a_list_may_be_given_in_parts_and_under_an_old_name(capsys: pytest.Captu
     assert lines["flags.plugin.containerDriverRoot"]["value"] == "/driver-root"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["run", "config", "devices"])
 def test_a_wrong_value_is_an_expected_failure(capsys: pytest.CaptureFixture[str], node_json: str, verb: str) -> None:
     assert main([verb, "--config", node_json, "--mig-strategy", "some"]) == 1

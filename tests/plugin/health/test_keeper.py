@@ -109,7 +109,7 @@ def test_a_reset_that_happened_while_no_daemon_ran_is_noticed(machine: Machine) 
     assert look(machine.keeper(), reading=after)[0] == ""
 
 
-def test_a_session_opened_anew_at_once_is_no_gap_and_a_longer_one_is(machine: Machine) -> None:
+def test_a_session_reopened_at_once_is_no_gap_and_a_longer_interruption_is(machine: Machine) -> None:
     keeper = machine.keeper()
     look(keeper, XidEvent(gpu(0).uuid, 74))
     for pause_s, is_quiet in ((60, False), (1, True)):
@@ -244,7 +244,7 @@ def test_a_transition_is_one_line_in_the_journal(machine: Machine, caplog: pytes
     device = gpu(1).uuid
     opened = {"device": device, "cause": "xid 79", "class": "reboot", "reason": "the gpu has fallen off the bus"}
     assert said.count(("WARNING", "health opened", opened)) == 1
-    closed = {**opened, "reason": "the node was booted anew"}
+    closed = {**opened, "reason": "the node was rebooted"}
     assert said.count(("INFO", "health closed", closed)) == 1
     stray = "xid 13: graphics engine exception, of a device that cannot be told"
     assert [line[:2] for line in said].count(("WARNING", stray)) == 1

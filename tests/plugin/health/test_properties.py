@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import Change, Class, GpuHealth, GpuLook, Look, NodeHealth, Transition, Verdict
+from plugin.health.model import Change, Class, GpuHealth, GpuInput, HealthInput, NodeHealth, Transition, Verdict
 from plugin.health.record import parse_health, render_health
 from tests.plugin.health.looks import FIRST_BOOT, POLICY, A, B
 
@@ -121,12 +122,12 @@ class World:
         self.note(uuid, "reset")
         self.watched = self.moment.uptime_s
 
-    def gpu_look(self, uuid: str, seen: Seen) -> GpuLook:
+    def gpu_look(self, uuid: str, seen: Seen) -> GpuInput:
         self.energy[uuid] += 10
         if not seen.answers:
-            return GpuLook(uuid, absent="gpu is lost")
+            return GpuInput(uuid, absent="gpu is lost")
         counters = Counters(energy_mj=self.energy[uuid])
-        return GpuLook(
+        return GpuInput(
             uuid,
             Reading(
                 counters,
@@ -142,11 +143,11 @@ class World:
         both = ((A, step.a), (B, step.b))
         gpus = tuple(self.gpu_look(uuid, seen) for uuid, seen in both)
         events = tuple(XidEvent(uuid, xid) for uuid, seen in both for xid in seen.xids)
-        self.state, changes = next_health(self.state, Look(self.moment, gpus, events, self.verdicts), POLICY)
+        self.state, changes = next_health(self.state, HealthInput(self.moment, gpus, events, self.verdicts), POLICY)
         return changes
 
     def settle(self, step: Step) -> None:
-        """Begin the account of what was seen in this look anew."""
+        """Reset the record of what was observed in this look."""
         for uuid, seen in ((A, step.a), (B, step.b)):
             for cause in causes(seen):
                 self.accounts[uuid][cause] = Account(self.moment.uptime_s)
@@ -188,6 +189,7 @@ def check_closed(world: World, change: Transition, seen: Seen) -> None:
         assert seen.answers, change
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=400, deadline=None)
 def test_nothing_recovers_without_its_evidence_and_a_verdict_always_wins(steps: list[Step]) -> None:
@@ -207,6 +209,7 @@ def test_nothing_recovers_without_its_evidence_and_a_verdict_always_wins(steps: 
             assert causes(seen) <= {finding.cause for finding in gpu.findings}
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=100, deadline=None)
 def test_everything_but_failed_hardware_recovers_with_a_boot(steps: list[Step]) -> None:
@@ -219,6 +222,7 @@ def test_everything_but_failed_hardware_recovers_with_a_boot(steps: list[Step]) 
         assert {finding.cause for finding in gpu.findings} <= {"rows failed"}
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=100, deadline=None)
 def test_a_gpu_is_judged_the_same_whatever_its_neighbour_does(steps: list[Step]) -> None:

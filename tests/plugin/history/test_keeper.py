@@ -19,7 +19,7 @@ from plugin.history.keeper import LONG_BYTES, HistoryKeeper
 from plugin.history.ledger import Ledger
 from plugin.history.model import Allocation, Place
 from plugin.history.store import HISTORY_FILE, append_history, read_history, write_history
-from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.log import Logger
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
@@ -35,10 +35,10 @@ SEEN = Observation(next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictT
 class Listing:
     """A kubelet that lists what it is told to."""
 
-    given: tuple[Given, ...] = ()
+    assignments: tuple[DeviceAssignment, ...] = ()
 
-    async def ask(self, _deadline_s: float) -> tuple[Given, ...]:
-        return self.given
+    async def ask(self, _deadline_s: float) -> tuple[DeviceAssignment, ...]:
+        return self.assignments
 
 
 def living(
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path, caplog: pytest.Log
         pytest.param(lambda path: path.write_bytes(b"x" * 4096), id="overwritten"),
     ],
 )
-def test_a_file_that_somebody_spoils_is_written_anew(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+def test_a_damaged_file_is_rewritten(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     async def life(keeper: HistoryKeeper) -> None:
         keeper.allocated(GPU, [A])
         await keeper.written()
@@ -166,6 +166,7 @@ def test_another_folder_gets_everything(tmp_path: Path) -> None:
     assert devices(living(tmp_path / "new", given_away())) == [(A,)]
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_is_made_short_again(tmp_path: Path) -> None:
     sizes = []
 
@@ -233,10 +234,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from tests.plugin.history.test_keeper import A, GPU, HistoryKeeper, Journal, Listing
+from tests.plugin.history.test_keeper import A, GPU, HistoryKeeper, Listing, Logger
 
 async def run():
-    keeper = HistoryKeeper(Path(sys.argv[1]), Listing().ask, Journal())
+    keeper = HistoryKeeper(Path(sys.argv[1]), Listing().ask, Logger())
     keeper.start()
     await keeper.written()
     print("ready", flush=True)
@@ -251,6 +252,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_while_it_writes_loses_nothing_that_was_written(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     for lines in (2, 30, 77):
@@ -271,7 +273,7 @@ def test_an_allocation_in_doubt_is_not_joined_with_who_was_listed_before(tmp_pat
     kubelet = Listing()
 
     async def life(keeper: HistoryKeeper) -> None:
-        kubelet.given = (Given(PodContainer("default", "before", "main"), GPU, (A,)),)
+        kubelet.assignments = (DeviceAssignment(PodContainer("default", "before", "main"), GPU, (A,)),)
         await keeper.view.ask_now(1)
         keeper.allocated(GPU, [A])
         await keeper.view.ask_now(1)

@@ -13,16 +13,16 @@ from plugin.health.model import Change as HealthChange
 from plugin.health.model import Class, Transition
 from plugin.history.ledger import MAX_ALLOCATIONS, MAX_CHANGES, Ledger
 from plugin.history.model import Allocation, Choice, Scored, remember_choice
-from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 GPU = "nvidia.com/gpu"
 
 
-def listing(*holders: tuple[str, str], resource: str = GPU) -> tuple[Given, ...]:
+def listing(*holders: tuple[str, str], resource: str = GPU) -> tuple[DeviceAssignment, ...]:
     """Return containers `main` of pods with the devices named by the letters of a word, one part for each."""
     return tuple(
-        Given(PodContainer("default", pod, "main"), resource, (letter,))
+        DeviceAssignment(PodContainer("default", pod, "main"), resource, (letter,))
         for pod, letters in holders
         for letter in letters
     )
@@ -51,7 +51,7 @@ def test_an_allocation_is_the_containers_that_is_listed_with_just_its_devices() 
         pytest.param((), id="nobody"),
     ],
 )
-def test_nothing_else_is_concluded(listed: tuple[Given, ...]) -> None:
+def test_nothing_else_is_concluded(listed: tuple[DeviceAssignment, ...]) -> None:
     ledger = Ledger(0)
     ledger.allocated(GPU, "ab", 1)
     ledger.listed(listed, 2)
@@ -166,7 +166,7 @@ def test_only_the_last_ones_are_kept_and_forgotten_ones_do_not_come_back() -> No
     ledger.allocated(GPU, ["first"], 1)
     for number in range(MAX_ALLOCATIONS):
         ledger.allocated(GPU, [f"x{number % 8}"], 2)
-    ledger.listed((Given(PodContainer("default", "train", "main"), GPU, ("first",)),), 3)
+    ledger.listed((DeviceAssignment(PodContainer("default", "train", "main"), GPU, ("first",)),), 3)
     assert len(ledger.allocations) == MAX_ALLOCATIONS
     assert next(iter(ledger.allocations)) == 2
     assert ledger.take_fresh() is not None

@@ -12,7 +12,7 @@ import pytest
 from plugin.devices.inventory import Device, Inventory
 from plugin.driver.telemetry import GpuProcess
 from plugin.errors import KubeletError
-from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.log import Logger
 from plugin.metrics.counters import Counters
 from plugin.metrics.scrape import DriverQuestion, NodeState, Scrape
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INVENTORY = Inventory(VERSION, (Device(gpu(0), "/dev/nvidia0"),))
 STATE = NodeState(INVENTORY, ("nvidia.com/gpu",), is_driver_up=True, is_released=False, is_registered=True)
-GIVEN = (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", (gpu(0).uuid,)),)
+GIVEN = (DeviceAssignment(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", (gpu(0).uuid,)),)
 PACE_S = 5.0
 
 
@@ -36,7 +36,7 @@ class Node:
 
     state: NodeState = STATE
     measured: Telemetry = (telemetry(0),)
-    given: tuple[Given, ...] | KubeletError = GIVEN
+    assignments: tuple[DeviceAssignment, ...] | KubeletError = GIVEN
     now: float = 100.0
     asked: list[str] = field(default_factory=list)
     owners: dict[int, PodContainer] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Node:
             await self.may_answer.wait()
         return self.measured
 
-    async def list_given(self) -> tuple[Given, ...]:
+    async def list_assignments(self) -> tuple[DeviceAssignment, ...]:
         self.asked.append("kubelet")
-        if isinstance(self.given, KubeletError):
-            raise self.given
-        return self.given
+        if isinstance(self.assignments, KubeletError):
+            raise self.assignments
+        return self.assignments
 
     async def tell_owners(self, pids: Mapping[int, float]) -> Mapping[int, PodContainer]:
         self.pids.append(dict(pids))
@@ -65,7 +65,7 @@ class Node:
             state=lambda: self.state,
             counters=self.counters,
             telemetry=self.measure,
-            given=self.list_given,
+            assignments=self.list_assignments,
             owners=self.tell_owners,
             logger=Logger(),
             hostname="node-1",
@@ -162,7 +162,7 @@ def test_a_driver_that_is_away_is_not_asked_and_what_it_said_is_not_repeated() -
 
 
 def test_a_kubelet_that_does_not_answer_takes_the_pods_and_nothing_else() -> None:
-    (page,) = asyncio.run(pages(Node(given=KubeletError("no answer", "wait")).scrape()))
+    (page,) = asyncio.run(pages(Node(assignments=KubeletError("no answer", "wait")).scrape()))
     assert pod_of(page) == [None]
     assert page.value("grapnel_pod_resources_up") == 0
 
@@ -187,7 +187,7 @@ def test_processes_are_attributed_as_often_as_they_are_measured() -> None:
 
 def test_while_the_kubelet_does_not_answer_nobody_is_on_a_gpu_unasked() -> None:
     processes = (GpuProcess(7, 5 << 20, 1),)
-    node = Node(measured=(telemetry(0)._replace(processes=processes),), given=KubeletError("no answer", "wait"))
+    node = Node(measured=(telemetry(0)._replace(processes=processes),), assignments=KubeletError("no answer", "wait"))
     node.owners = {7: GIVEN[0].holder}
     (page,) = asyncio.run(pages(node.scrape()))
     assert pod_of(page) == [None, "train-0"], "it is known by its process"

@@ -91,7 +91,10 @@ def test_a_drop_in_that_the_engine_does_not_read_stays_out_of_force() -> None:
 def test_what_an_imported_file_imports_is_read_too() -> None:
     main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
 
-    with pytest.raises(EngineConfigError, match=f"{SITE} imports /opt/more.toml, which grapnel does not read and which may hold CRI settings"):
+    with pytest.raises(
+        EngineConfigError,
+        match=f"{SITE} imports /opt/more.toml, which grapnel does not read and which may hold CRI settings",
+    ):
         render(main, 'imports = ["/opt/more.toml"]\n')
 
 

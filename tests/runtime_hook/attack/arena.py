@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 1 << 14, 1 << 18, 1 << 19, 1 << 20
 FOLDERS = ("bin", "dev", "etc", "proc", "run", "tmp", "usr/bin", "usr/share", MULTIARCH, "usr/lib64", "lib/firmware")
 IMPORTED = ("container.kernel", "container.injection", "host.store", "host.discovery", "plan.planner", "audit")
 OWN_MOUNTS = ("dev", "proc")  # of the container: file systems of their own
+OTHERS = (f"{tempfile.gettempdir()}/", "/run/", "/var/lib/")  # where tests and engines mount what they need
+MNT_DETACH = 2
 READY = b"r"
 
 
@@ -41,6 +44,12 @@ def mount(source: str, target: Path | str, kind: str | None, flags: int) -> None
     arguments = (part.encode() if part else None for part in (source, str(target), kind))
     if hostile.libc.mount(*arguments, flags, None):
         raise OSError(hostile.ctypes.get_errno(), "mount", str(target))
+
+
+def others_mounts(places: list[str], own: tuple[str, ...]) -> list[str]:
+    """Return where tests and engines have mounted something that none of our ``own`` folders is in, last first."""
+    needed = [place for place in places if any(folder.startswith(f"{place}/") for folder in own)]
+    return [place for place in reversed(places) if place.startswith(OTHERS) and place not in needed]
 
 
 class Arena:
@@ -52,6 +61,7 @@ class Arena:
         self.root, self.bundle, self.victim = self.world / "root", self.world / "bundle", self.world / "victim"
         self.count = 0
         self.driver = DriverWatch(job["driver"])
+        self._leave_others_mounts()
         mount("world", self.world, "tmpfs", 0)
         mount("none", "/", None, MS_REC | MS_SHARED)
         self.victim.mkdir()
@@ -59,6 +69,13 @@ class Arena:
             (self.victim / name).write_text("the host's own")
         self.bundle.mkdir()
         shutil.copy(BUSYBOX, self.world / "busybox")
+
+    def _leave_others_mounts(self) -> None:
+        """Take away what other tests have mounted: it comes and goes, and would be taken for the hook's doing."""
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        own = (f"{self.world}/", f"{self.job['driver']}/")
+        for place in others_mounts([line.split(" ")[4] for line in lines], own):
+            hostile.libc.umount2(place.encode(), MNT_DETACH)  # gone already: so much the better
 
     def play(self) -> dict[str, Any]:
         """Play one round; ``breaches`` are what the host or the container should not have seen."""

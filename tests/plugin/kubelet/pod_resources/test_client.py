@@ -1,4 +1,4 @@
-"""Who has which device: the kubelet's answer read by hand, against what protobuf makes of it."""
+"""Who has which device: what is read of the kubelet's answer, against what protobuf makes of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
 from plugin.errors import KubeletError
-from plugin.kubelet.pod_resources.attribution import Given, PodContainer
-from plugin.kubelet.pod_resources.client import list_given, parse_given
+from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
+from plugin.kubelet.pod_resources.client import assignments_of, list_assignments
+from plugin.kubelet.rpc.codec import DecodeError, decode
 from tests.plugin.kubelet.pod_resources.served import one_container, serving
 
 if TYPE_CHECKING:
@@ -37,11 +39,17 @@ PODS = st.builds(api_pb2.PodResources, name=TEXTS, namespace=TEXTS, containers=s
 ANSWERS = st.builds(api_pb2.ListPodResourcesResponse, pod_resources=st.lists(PODS, max_size=3))
 
 
+def parse(content: bytes) -> tuple[DeviceAssignment, ...]:
+    return assignments_of(decode(ListPodResourcesResponse, content))
+
+
 @given(ANSWERS)
 @settings(deadline=None)  # the first answer may wait for a machine that has other work
 def test_an_answer_says_what_protobuf_says(answer: api_pb2.ListPodResourcesResponse) -> None:
-    assert parse_given(answer.SerializeToString()) == tuple(
-        Given(PodContainer(pod.namespace, pod.name, container.name), devices.resource_name, tuple(devices.device_ids))
+    assert parse(answer.SerializeToString()) == tuple(
+        DeviceAssignment(
+            PodContainer(pod.namespace, pod.name, container.name), devices.resource_name, tuple(devices.device_ids)
+        )
         for pod in answer.pod_resources
         for container in pod.containers
         for devices in container.devices
@@ -49,10 +57,10 @@ def test_an_answer_says_what_protobuf_says(answer: api_pb2.ListPodResourcesRespo
 
 
 @given(st.binary(max_size=100))
-def test_bytes_that_are_no_message_are_an_error_of_value(content: bytes) -> None:
+def test_bytes_that_are_no_message_are_an_error_of_the_codec(content: bytes) -> None:
     try:
-        parse_given(content)
-    except ValueError:
+        parse(content)
+    except DecodeError:
         return
 
 
@@ -69,22 +77,26 @@ def test_bytes_that_are_no_message_are_an_error_of_value(content: bytes) -> None
     ],
 )
 def test_messages_that_are_none(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r".") as raised:
-        parse_given(content)
-    assert type(raised.value) in {ValueError, UnicodeDecodeError}
+    with pytest.raises(DecodeError, match=r"."):
+        parse(content)
 
 
-def ask(root: Path) -> tuple[Given, ...]:
-    return asyncio.run(list_given(root, 10))
+def ask(root: Path) -> tuple[DeviceAssignment, ...]:
+    return asyncio.run(list_assignments(root, 10))
 
 
 def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
     with serving(tmp_path, one_container("train-0", "nvidia.com/gpu", "GPU-0")):
-        assert ask(tmp_path) == (Given(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", ("GPU-0",)),)
+        assert ask(tmp_path) == (
+            DeviceAssignment(PodContainer("default", "train-0", "main"), "nvidia.com/gpu", ("GPU-0",)),
+        )
 
 
-def test_an_answer_that_is_none_is_an_error_of_the_kubelet(tmp_path: Path) -> None:
-    with serving(tmp_path, b"\xff"), pytest.raises(KubeletError, match="gives an answer that is none"):
+def test_a_malformed_answer_is_an_error_of_the_kubelet(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, b"\xff"),
+        pytest.raises(KubeletError, match="INTERNAL: the answer is no ListPodResourcesResponse"),
+    ):
         ask(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lab.kubelet import INIT, SIDECAR, AllocationRefused, Container
 from plugin.errors import KubeletError
-from plugin.kubelet.pod_resources.attribution import Given, PodContainer
+from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.holdings import DOUBT_S, Held, HoldingsView, Pace
 from plugin.log import Logger
 from tests.plugin.fakes import gpu
@@ -105,6 +105,7 @@ def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
     assert node.admit(pod("second")) == (A,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists_ended_pods", [False, True], ids=["since 1.34", "before 1.34"])
 @pytest.mark.parametrize(
     "case",
@@ -128,7 +129,7 @@ def test_a_pod_is_admitted_where(case: Callable[[NodeOfPods], None], *, lists_en
 
 
 def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another() -> None:
-    """Books that are made up anew in the middle of an allocation forget it (`UpdateAllocatedDevices` in List)."""
+    """Recomputing during an allocation forgets it (`UpdateAllocatedDevices` in List)."""
     with NodeOfPods(2) as node:
         old = pod("old")
         node.admit(old)
@@ -156,8 +157,8 @@ def test_a_device_that_is_held_under_another_resource_is_refused() -> None:
             node.admit(pod("after"))
 
 
-def given(holder: str, *device_ids: str) -> Given:
-    return Given(PodContainer("default", holder, "main"), "nvidia.com/gpu", device_ids)
+def given(holder: str, *device_ids: str) -> DeviceAssignment:
+    return DeviceAssignment(PodContainer("default", holder, "main"), "nvidia.com/gpu", device_ids)
 
 
 @pytest.mark.parametrize(
@@ -185,10 +186,10 @@ class Questions:
     """A kubelet that answers when it is told to."""
 
     def __init__(self) -> None:
-        self.open: list[asyncio.Future[tuple[Given, ...]]] = []
+        self.open: list[asyncio.Future[tuple[DeviceAssignment, ...]]] = []
 
-    async def ask(self, _deadline_s: float) -> tuple[Given, ...]:
-        answer: asyncio.Future[tuple[Given, ...]] = asyncio.get_running_loop().create_future()
+    async def ask(self, _deadline_s: float) -> tuple[DeviceAssignment, ...]:
+        answer: asyncio.Future[tuple[DeviceAssignment, ...]] = asyncio.get_running_loop().create_future()
         self.open.append(answer)
         return await answer
 
@@ -223,11 +224,11 @@ def test_an_answer_that_is_overtaken_does_not_count() -> None:
         pytest.param((given("first", A),), False, False, id="while something is held"),
     ],
 )
-def test_questions_go_on(holder: tuple[Given, ...], *, is_expected: bool, rests: bool) -> None:
+def test_questions_go_on(holder: tuple[DeviceAssignment, ...], *, is_expected: bool, rests: bool) -> None:
     async def scenario() -> None:
         asked = asyncio.Semaphore(0)
 
-        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+        async def ask(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
             asked.release()
             return holder
 
@@ -282,7 +283,7 @@ def test_each_further_allocation_puts_the_question_off() -> None:
 
 def test_a_silent_kubelet_is_told_once_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+        async def ask(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
             raise KubeletError("no kubelet", "")
 
         view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Logger())
@@ -299,7 +300,7 @@ def test_a_kubelet_that_is_only_late_is_not_told(caplog: pytest.LogCaptureFixtur
         answers = iter([KubeletError("no kubelet", ""), KubeletError("no kubelet", ""), None])
         is_there = asyncio.Event()
 
-        async def ask(_deadline_s: float) -> tuple[Given, ...]:
+        async def ask(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
             error = next(answers)
             if error is not None:
                 raise error

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.proto.pluginregistration.v1 import api_pb2 as watcher_pb2
-from plugin.kubelet import api, watcher
+from lab.podresources.proto import api_pb2 as pods_pb2
+from plugin.kubelet.device_plugin import api
+from plugin.kubelet.pod_resources import api as pods
+from plugin.kubelet.registration import watcher
 from plugin.kubelet.rpc.codec import DecodeError, Kind, Message, decode, encode
 
 if TYPE_CHECKING:
@@ -23,10 +26,14 @@ KINDS = {
     FieldDescriptor.TYPE_BOOL: "bool",
     FieldDescriptor.TYPE_INT32: "int32",
     FieldDescriptor.TYPE_INT64: "int64",
+    FieldDescriptor.TYPE_UINT64: "uint64",
     FieldDescriptor.TYPE_MESSAGE: "message",
 }
 MESSAGES = {name: getattr(api, name) for name in api_pb2.DESCRIPTOR.message_types_by_name}
 WATCHER_MESSAGES = {name: getattr(watcher, name) for name in watcher_pb2.DESCRIPTOR.message_types_by_name}
+POD_MESSAGES = [
+    kind for kind in vars(pods).values() if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
+]
 GENERATED: dict[str, Any] = {
     **{name: getattr(api_pb2, name) for name in MESSAGES},
     **{name: getattr(watcher_pb2, name) for name in WATCHER_MESSAGES},
@@ -54,9 +61,15 @@ def declared(kind: type[Message]) -> set[tuple[str, int, str, bool, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", (MESSAGES | WATCHER_MESSAGES).values(), ids=MESSAGES | WATCHER_MESSAGES)
 def test_every_field_is_the_published_one(kind: type[Message]) -> None:
     assert declared(kind) == published(PUBLISHED[kind.__name__])
+
+
+@pytest.mark.parametrize("kind", POD_MESSAGES, ids=lambda kind: kind.__name__)
+def test_every_field_that_is_read_of_pod_resources_is_the_published_one(kind: type[Message]) -> None:
+    assert declared(kind) <= published(pods_pb2.DESCRIPTOR.message_types_by_name[kind.__name__])
 
 
 def values(kind: type[Message]) -> st.SearchStrategy[Message]:
@@ -79,6 +92,7 @@ def values(kind: type[Message]) -> st.SearchStrategy[Message]:
 ANY_MESSAGE = st.one_of([values(kind) for kind in (MESSAGES | WATCHER_MESSAGES).values()])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])  # nested messages, busy machines
 @given(message=ANY_MESSAGE)
 def test_protobuf_reads_what_is_written_and_writes_what_is_read(message: Message) -> None:
@@ -117,6 +131,7 @@ CHUNKS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     kind=st.sampled_from([*MESSAGES.values(), *WATCHER_MESSAGES.values()]),

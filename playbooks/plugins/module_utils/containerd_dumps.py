@@ -1,4 +1,4 @@
-"""What containerd would run with, before and after: two dumps of its configuration, compared key by key.
+"""Compares what containerd would run with, before and after: two dumps of its configuration, key by key.
 
 Which file is read last, and in which version, decides what happens to settings that stand in a third one. Nobody has to
 know these rules of every containerd to see that a value is another one.
@@ -27,7 +27,7 @@ def foreign_differences(before: str, after: str) -> str | None:
     try:
         import tomllib  # noqa: PLC0415 - Python 3.11; Debian 12 has it
     except ImportError:
-        return "a comparison needs Python 3.11"
+        return "the comparison needs Python 3.11"
     try:
         was, becomes = (dict(_settings(tomllib.loads(text))) for text in (before, after))
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""What containerd would run with is compared key by key; our handler and what is about files do not count."""
+"""containerd's effective configuration is compared key by key, except our handler and keys about files."""
 
 from __future__ import annotations
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.in_force import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.containerd_dumps import foreign_differences
 
 OURS = """
 [plugins.cri.containerd.runtimes.nvidia]

@@ -18,7 +18,7 @@ quick:      ## the unit tests that take no time: about ten seconds
 	@$(TASK) quick
 check:      ## format, lint, types, import contracts, unit tests: about two minutes
 	@$(TASK) check
-lab:        ## build what the laboratory needs, once
+lab:        ## build what the lab needs, once
 	@$(TASK) lab
 bench:      ## print the measured figures, each with its floor beside it
 	@$(TASK) bench

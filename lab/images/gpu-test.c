@@ -1,9 +1,9 @@
 /*
- * gpu-test VERB: what a GPU workload does and sees, without CUDA.
+ * gpu-test VERB: acts like a GPU workload and reports what it sees, without CUDA.
  *
  *   list   print how many GPUs NVML has and their UUIDs, a line each; 1 and the reason when there is none
  *   hold   the same, then keep the GPUs' device nodes open until SIGTERM, as a program that computes does
- *   look   print what there is to see of GPUs as JSON: device nodes, libraries, environment, UUIDs
+ *   look   print what is visible of GPUs as JSON: device nodes, libraries, environment, UUIDs
  *
  * It finds NVML as every program does: through the loader's cache of the container it runs in. It may be process 1.
  */
@@ -44,7 +44,7 @@ struct nvml {
     const char *(*error)(int);
 };
 
-static bool is_holding; /* set before signals are handled: to be ended is how holding ends well */
+static bool is_holding; /* set before signals are handled: a signal is the normal end of holding */
 
 /* Process 1 gets only the signals that it handles. */
 static void end(int signal)
@@ -262,7 +262,7 @@ int main(int count, char **arguments)
     is_holding = !strcmp(verb, "hold");
     if (sigaction(SIGTERM, &ending, NULL) || sigaction(SIGINT, &ending, NULL))
         return 1;
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what a log shows must not wait for the end */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* log output must not wait for the end */
     if (is_holding)
         return hold(&gpus);
     if (!strcmp(verb, "list"))

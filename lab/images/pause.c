@@ -1,4 +1,4 @@
-/* The process of a pod's sandbox: holds its namespaces, reaps what is orphaned in them, ends when it is told to. */
+/* The process of a pod's sandbox: holds its namespaces, reaps orphans in them, ends on a signal. */
 #include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import ROUND_S, PluginWatcher
+from lab.podresources.proto.api_pb2 import AllocatableResourcesResponse
+from lab.podresources.server import serving
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.system.sockets import SocketAddress
 
@@ -56,10 +58,21 @@ def _admitting(call: Callable[[], _Answer]) -> _Answer:
 class Kubelet:
     """A device manager on `<root>/device-plugins/kubelet.sock`. A context manager: started and stopped.
 
-    With `watches_plugins` it also takes plugins whose sockets are in `<root>/plugins_registry`.
+    With `watches_plugins` it also takes plugins whose sockets are in `<root>/plugins_registry`, with
+    `has_pod_resources` it says on `<root>/pod-resources/kubelet.sock` who has which device and what is allocatable.
     """
 
-    def __init__(self, root: Path, *, watches_plugins: bool = False, round_s: float = ROUND_S) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        watches_plugins: bool = False,
+        has_pod_resources: bool = False,
+        round_s: float = ROUND_S,
+    ) -> None:
+        self._root = root
+        self._has_pod_resources = has_pod_resources
+        self._pod_resources = ExitStack()
         self.folder = root / "device-plugins"
         self.plugins_folder = root / "plugins_registry"
         self._watches_plugins = watches_plugins
@@ -95,6 +108,8 @@ class Kubelet:
         self._server.add_generic_rpc_handlers((self._handler(),))
         self._server.add_insecure_port(self._address.target)
         self._server.start()
+        if self._has_pod_resources:
+            self._pod_resources.enter_context(serving(self._root, self.books.list_response, self._allocatable))
         if self._watches_plugins:
             registry = self.registry
             self._watcher = PluginWatcher(
@@ -105,6 +120,7 @@ class Kubelet:
         """Stop; with `leave_socket` a stale kubelet.sock stays, as after a kill."""
         server, address, self._server, self._address = self._server, self._address, None, None
         self.registry.wake()
+        self._pod_resources.close()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.stop()
@@ -142,7 +158,7 @@ class Kubelet:
         """Return the connection that a resource has now."""
         return self._endpoints[resource]
 
-    def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 10.0) -> list[str]:
+    def wait_for_devices(self, resource: str, healthy: int, timeout_s: float = 60.0) -> list[str]:
         """Wait until a resource has so many healthy devices and return them."""
         if self.registry.wait_for(lambda: len(self.healthy(resource)) == healthy, timeout_s):
             return self.healthy(resource)
@@ -193,6 +209,14 @@ class Kubelet:
             return _admitting(lambda: endpoint.allocate(device_ids))
 
         self.books.admit(pod, Plugin(partial(self.healthy, pod.resource), preferred, allocate))
+
+    def _allocatable(self) -> bytes:
+        """Return the answer of `v1.PodResourcesLister/GetAllocatableResources`: what is healthy, allocated or not."""
+        answer = AllocatableResourcesResponse()
+        for name in self.registry.names():
+            answer.devices.add(resource_name=name, device_ids=self.healthy(name))
+        encoded: bytes = answer.SerializeToString()
+        return encoded
 
     def release(self, owner: str) -> None:
         """Forget an owner; plugins are not told, as the interface has no call for it."""

@@ -104,6 +104,11 @@ class Registry:
         with self._changed:
             return self._resources.get(name)
 
+    def names(self) -> list[str]:
+        """Return every resource that was registered with this kubelet."""
+        with self._changed:
+            return sorted(self._resources)
+
     def wait_for(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something holds; False when the time is up."""
         deadline = time.monotonic() + timeout_s

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from plugin.kubelet import KUBELET_SOCKET
+from plugin.kubelet.pod_resources import allocatable as allocatable_resources
 from plugin.kubelet.pod_resources.client import FOLDER, METHOD
 from plugin.system.sockets import SocketAddress
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def serving(root: Path, answer: Callable[[], bytes]) -> Iterator[None]:
-    """Serve List below a kubelet's root; `answer` is called in a thread, and may take its time."""
-    service, _, name = METHOD.removeprefix("/").partition("/")
-    handler = grpc.unary_unary_rpc_method_handler(lambda _request, _context: answer())
+def serving(root: Path, answer: Callable[[], bytes], allocatable: Callable[[], bytes] | None = None) -> Iterator[None]:
+    """Serve List, and what is allocatable, below a kubelet's root; called in threads, they may take their time."""
+    handlers = {}
+    for method, call in ((METHOD, answer), (allocatable_resources.METHOD, allocatable)):
+        service, _, name = method.removeprefix("/").partition("/")
+        if call is not None:
+            handlers[name] = _handler(call)
     server = grpc.server(ThreadPoolExecutor(4))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: handler}),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     (root / FOLDER).mkdir(parents=True, exist_ok=True)
     (root / FOLDER / KUBELET_SOCKET).unlink(missing_ok=True)
     address = SocketAddress(root / FOLDER, KUBELET_SOCKET)
@@ -34,3 +38,7 @@ def serving(root: Path, answer: Callable[[], bytes]) -> Iterator[None]:
     finally:
         server.stop(0).wait()
         address.close()
+
+
+def _handler(call: Callable[[], bytes]) -> grpc.RpcMethodHandler[bytes, bytes]:
+    return grpc.unary_unary_rpc_method_handler(lambda _request, _context: call())

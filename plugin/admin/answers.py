@@ -119,8 +119,9 @@ class Answers:
     async def _until_released(self, timeout_s: float) -> list[str]:
         """Wait until kubelets and driver know; return what is not so."""
         problems = []
-        if not await _within(min(timeout_s, _SHOWN_S), self._offering.shown(to_at_least=0)):
-            problems.append("the kubelet has not taken the list without healthy devices")
+        if not await _within(min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=0)):
+            what = "the kubelet has not taken the list without healthy devices, and may still place pods"
+            problems.append(f"{what}: see journalctl -u kubelet")
         if not await _within(timeout_s, self._driver.closed.wait()):
             problems.append("the driver does not answer: its session is still open")
         return problems
@@ -133,6 +134,6 @@ class Answers:
         problems = [message for _, message in observation.inventory.findings]
         if observation.waiting_for:
             problems.insert(0, observation.waiting_for)
-        elif not await _within(min(timeout_s, _SHOWN_S), self._offering.shown(to_at_least=1)):
+        elif not await _within(min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=1)):
             problems.append("no kubelet watches the list: it gets it when it registers")
         return problems

@@ -6,10 +6,13 @@ Not here: where an inventory comes from, which resource a device belongs to, and
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.allocation.table import EMPTY_TABLE, prepare_table, tables_by_resource
 from plugin.devices.resources import plan_offers
+from plugin.errors import KubeletError, KubeletSilent
+from plugin.kubelet.pod_resources.allocatable import list_allocatable
 from plugin.kubelet.registration.link import Link, Timing
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
+
+_ASK_AGAIN_S = 0.05  # the kubelet answers 100 times a second
+_ALLOCATABLE_S = 1.0
 
 
 def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
@@ -50,6 +56,7 @@ class Offering:
         self._crashed = crashed
         self._counter = counter
         self._observer = observer
+        self._kubelet_root = Path()
         self._links: dict[str, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, str] = {}  # resource → what its link waits for
@@ -70,6 +77,7 @@ class Offering:
 
         The table of the whole node is prepared once. A resource that has lost its last device stays, empty.
         """
+        self._kubelet_root = config.kubelet_root
         plan = plan_offers(inventory, config.patterns, holds_back_mig=config.settings.holds_back_mig)
         whole = prepare_table(inventory, config.settings.answers)
         ids = {resource: [offer.device_id for offer in offers] for resource, offers in plan.resources.items()}
@@ -89,6 +97,27 @@ class Offering:
         """Wait until every kubelet that watches has the current lists; forever, if need be."""
         for link in tuple(self._links.values()):
             await link.publisher.shown(to_at_least=to_at_least)
+
+    async def taken(self, *, to_at_least: int) -> None:
+        """Wait as `shown` does, then until the kubelet would give away just what is healthy; forever, if need be.
+
+        A list that was sent need not have been read. A kubelet that does not say what it would give away is trusted.
+        """
+        await self.shown(to_at_least=to_at_least)
+        while await self._is_behind():  # noqa: ASYNC110 - the kubelet tells nobody by itself
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _is_behind(self) -> bool:
+        if not any(link.publisher.open_streams for link in self._links.values()):
+            return False
+        try:
+            allocatable = await list_allocatable(self._kubelet_root, _ALLOCATABLE_S)
+        except KubeletSilent:
+            return True
+        except KubeletError:
+            return False
+        offers = [offer for link in self._links.values() for offer in link.publisher.current.offers]
+        return any(offer.is_healthy is not (offer.device_id in allocatable) for offer in offers)
 
     async def stop(self) -> None:
         """Withdraw everything and stop serving; what is shown meanwhile is a new offer."""

@@ -1,4 +1,4 @@
-"""The attacks of a node's root on whoever reads the answer of a module, as values.
+"""The attacks by root on a node against readers of a module's answer, as values.
 
 What each is against is told by ``harm``: what it does to the reader of ``naive.py``, which a test shows. ``@PWNED@``
 is a file that an attack tries to make on the controller, ``@SECRET@`` one of the controller's own, ``HONEST`` the other

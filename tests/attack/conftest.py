@@ -1,4 +1,4 @@
-"""The arena: a fleet of stand-ins with one hostile node for each attack, looked at once."""
+"""Runs the attacks: a fleet of fake nodes with one hostile node per attack, planned in one run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD_CODES = (0, 1)  # every node has its result, good or bad
 
 @dataclass(frozen=True)
 class Look:
-    """What `grapnel plan` said of a fleet, as JSON and as people see it, and what it left behind."""
+    """The output of `grapnel plan` for a fleet, as JSON and as text, and the files that it left behind."""
 
     as_json: subprocess.CompletedProcess[str]
     as_table: subprocess.CompletedProcess[str]
@@ -84,7 +84,7 @@ def war(tmp_path_factory: pytest.TempPathFactory) -> Look:
 
 @pytest.fixture(scope="session")
 def outcomes(war: Look, peace: Look, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Look]:
-    """The look that tells of each attack: the common one, or one of its own where that did not come to a good end."""
+    """The plan run for each attack: the common one, or a separate one if that one failed."""
     is_good = war.row(HONEST) == peace.row(HONEST) and not war.changed_files
     if is_good:
         return {attack.name: war for attack in ALL}

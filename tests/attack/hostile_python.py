@@ -30,7 +30,7 @@ def raw(data: bytes) -> str:
 
 
 def tamper(answer: dict[str, Any], attack: dict[str, Any]) -> bytes:
-    """Return what is printed instead of ``answer``: values are set, and bytes printed around it, or in its place."""
+    """Return the output that replaces ``answer``: with values set, and bytes before, after or instead of it."""
     for path, value in attack.get("values", ()):
         _set(answer, path, value)
     body = RAW.sub(lambda found: base64.b64decode(found[1]), json.dumps(answer).encode())

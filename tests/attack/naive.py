@@ -1,4 +1,4 @@
-"""A reader as it should not be: it believes what a node prints. It proves that an attack harms whoever believes it.
+"""A deliberately naive reader that trusts what a node prints: it proves that an attack would succeed.
 
 Never used by anything but the tests. Each step is what a controller once did, here or elsewhere: events are looked for
 in all that is printed, texts are templates, variables come from answers, and what fails fails for everybody.
@@ -21,7 +21,7 @@ SENDER = "n1"
 
 @dataclass
 class Belief:
-    """What the reader took for true: results by node, its own variables, hosts, what it showed and what it ran."""
+    """What the reader accepted: results by node, its own variables, hosts, its output and the commands it ran."""
 
     results: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """A controller with the newest ansible-core, which wants a newer Python than a Debian 12 machine has.
 
-Its Python is that of the laboratory's Debian 13 tree; its libraries are wheels, installed once into the cache by their
+Its Python is that of the lab's Debian 13 tree; its libraries are wheels, installed once into the cache by their
 hashes. It runs in an overlay of that tree in which this checkout and the operator's folder are where they always are.
 """
 
@@ -32,7 +32,7 @@ SCRIPT = "#!/usr/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(ma
 
 
 def libraries() -> Path:
-    """Return the folder of the newest ansible-core and what it needs."""
+    """Return the folder of the newest ansible-core and its dependencies."""
     cached = CachedLibraries(ROOT / "requirements/newest.txt", cache_dir() / "libraries", os.environ)
     return cached.site(PYTHON)
 

@@ -1,4 +1,4 @@
-"""Two booted nodes, somebody else being root on one of them, and the operator of both."""
+"""Two booted nodes, one of them with a hostile root, and the operator of both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Pair:
 
     @property
     def pwned(self) -> Path:
-        """What is there when a node had its way with the controller."""
+        """The marker that exists if an attack on the controller succeeded."""
         return self.controller.folder / "pwned"
 
     @property
@@ -82,7 +82,7 @@ class Pair:
 
     @contextlib.contextmanager
     def replaced(self, files: dict[str, bytes]) -> Iterator[None]:
-        """Write files of the hostile node, and put back what was there."""
+        """Write files on the hostile node, and restore them afterwards."""
         before = {path: self._content(path) for path in files}
         try:
             for path, content in files.items():

@@ -1,4 +1,4 @@
-"""A fleet without machines: every node is a Python of its own that answers what was recorded, or as an attack says.
+"""A fleet without machines: every node is a fake Python that returns recorded answers, or those of an attack.
 
 Ansible runs them with its local connection, so that its workers, its strategy and its callbacks are the real ones and
 dozens of nodes cost seconds; ssh, systemd and apt are what the booted nodes of ``test_nodes.py`` are for.
@@ -53,7 +53,7 @@ class StandIns:
 
     @property
     def pwned(self) -> Path:
-        """What is there when a node had its way with the controller."""
+        """The marker that exists if an attack on the controller succeeded."""
         return self.controller.folder / "pwned"
 
     @property

@@ -14,6 +14,7 @@ from tests.attack.stand_ins import name_of, recorded
 BELIEVED = (*ATTACKS, *FURTHER)  # of containerd's files he believes nothing: only the planner reads them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", BELIEVED, ids=name_of)
 def test_an_attack_harms_whoever_believes_it(attack: Attack) -> None:
     output = tamper(recorded(naive.SENDER), attack.to_json())

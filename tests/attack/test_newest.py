@@ -25,7 +25,7 @@ CONTROLLERS = {"the oldest": Controller, "the newest": NewestController}
 
 @dataclass(frozen=True)
 class Believed:
-    """What a controller made of templates: rows by node, what it wrote, whether it ran one."""
+    """What a controller did with templates: rows by node, what it wrote, whether it rendered one."""
 
     rows: dict[str, dict[str, Any]]
     written: list[str]

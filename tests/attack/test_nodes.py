@@ -1,4 +1,4 @@
-"""Two real nodes, one of them somebody else's: what reaches the other one's disk, the controller, the terminal."""
+"""Two real nodes, one of them hostile: what reaches the other one's disk, the controller, the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ansible-playbook playbooks/site.yml`` without the command line: the honest node is asked what it always is."""
+"""``ansible-playbook playbooks/site.yml`` without the command line: the honest node gets the usual modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured before, and what became worse."""
+"""Earlier measurements, and figures that got worse."""
 
 from __future__ import annotations
 

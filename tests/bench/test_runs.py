@@ -1,4 +1,4 @@
-"""What is kept of a run, as the bench reads it."""
+"""Reading a run's kept artifacts."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Api:
         self._kubeconfig = kubeconfig
 
     def close(self) -> None:
-        """Close what is open to the API server."""
+        """Close the connections to the API server."""
         self._client.close()
 
     def node(self, name: str) -> Any:  # noqa: ANN401 - the client ships no types

@@ -34,7 +34,7 @@ MOST_NODES = 3
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """The cluster: a person's own where one is named, else the laboratory's, gone before and after."""
+    """The cluster: a person's own where one is named, else the lab's, gone before and after."""
     if kubeconfig := os.environ.get(OWN_CLUSTER):
         with closing(Api(Path(kubeconfig))) as api:
             yield own_stage(api, kubeconfig)
@@ -47,7 +47,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @contextmanager
 def lab_cluster() -> Iterator[Cluster]:
-    """Return the laboratory's cluster; only one run of these tests may have it."""
+    """Return the lab's cluster; only one run of these tests may have it."""
     cluster, keep = Cluster(NAME), KEEP in os.environ
     if not keep:
         cluster.down()
@@ -67,7 +67,7 @@ def own_stage(api: Api, kubeconfig: str) -> Stage:
 
 
 def lab_stage(api: Api, cluster: Cluster, folder: Path) -> Stage:
-    """Have grapnel make the nodes of the laboratory's cluster GPU nodes."""
+    """Have grapnel make the lab nodes's cluster GPU nodes."""
     folder.joinpath("inventory.yaml").symlink_to(cluster.site.inventory_path)
     write_settings(cluster, folder)
     on_crio = {node.name for node in cluster.spec.nodes if node.engine is Engine.CRIO}
@@ -82,7 +82,7 @@ def lab_stage(api: Api, cluster: Cluster, folder: Path) -> Stage:
 
 @pytest.fixture(scope="session")
 def lab_nodes(stage: Stage) -> tuple[LabNode, ...]:
-    """The laboratory's nodes, for tests that look into them or break them."""
+    """The lab's nodes, for tests that look into them or break them."""
     if not stage.lab_nodes:
         pytest.skip("on a cluster of your own: its nodes are not looked into and not broken")
     return stage.lab_nodes
@@ -90,7 +90,7 @@ def lab_nodes(stage: Stage) -> tuple[LabNode, ...]:
 
 @pytest.fixture(scope="session")
 def operator(stage: Stage, lab_nodes: tuple[LabNode, ...]) -> Operator:
-    """Who may change the laboratory's nodes."""
+    """Who may change the lab's nodes."""
     assert lab_nodes
     assert stage.operator is not None
     return stage.operator
@@ -113,7 +113,7 @@ def visits(stage: Stage) -> Iterator[Visits]:
 
 @pytest.fixture(scope="module")
 def shared_room(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Room]:
-    """A namespace of a whole file, for pods that run beside one another."""
+    """A namespace for a whole file, for pods that run at the same time."""
     yield from _room(stage, request.node.name)
 
 

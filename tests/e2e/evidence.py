@@ -1,4 +1,4 @@
-"""What helps to see why something did not happen: told with every wait that was in vain."""
+"""Collects evidence of why something did not happen, shown with every wait that timed out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNITS = ("grapnel-node", "kubelet", "containerd", "crio")
 
 
 def pods_in_words(api: Api, namespace: str) -> Iterator[str]:
-    """Yield how every pod of a namespace is, what it printed last, and the namespace's events."""
+    """Yield the state of every pod of a namespace, the end of its log, and the namespace's events."""
     if not namespace:
         return
     for pod in api.pods(namespace):
@@ -32,7 +32,7 @@ def pods_in_words(api: Api, namespace: str) -> Iterator[str]:
 
 
 def nodes_in_words(api: Api, nodes: Sequence[GpuNode]) -> Iterator[str]:
-    """Yield conditions, resources and, of the laboratory's nodes, the ends of the journals."""
+    """Yield conditions, resources and, of the lab's nodes, the ends of the journals."""
     for gpu_node in nodes:
         node = api.node(gpu_node.name)
         conditions = ", ".join(f"{each.type}={each.status}" for each in node.status.conditions)

@@ -19,7 +19,7 @@ PACKAGE = ["dpkg-query", "-W", "-f", "${Version}", "libcuda1"]
 
 @dataclass(frozen=True)
 class NodeState:
-    """One node: what runs on it, and what is remembered of its upgrade."""
+    """One node: its running software, and the record of its upgrade."""
 
     module: str
     package: str
@@ -54,7 +54,7 @@ def other_version(stage: Stage, nodes: Sequence[LabNode]) -> str:
 
 
 def declare(stage: Stage, nodes: Sequence[LabNode], version: str) -> None:
-    """Declare a version, and put its module on the nodes' disks, which is somebody else's work than grapnel's."""
+    """Declare a version, and put its module on the nodes' disks, which is not grapnel's task."""
     assert stage.operator is not None
     for_each(nodes, lambda node: node.node.install_module(version))
     stage.operator.declare(version)

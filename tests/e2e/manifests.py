@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 RESOURCE = "nvidia.com/gpu"
 HANDLER = "nvidia"
 ALLOCATION = "grapnel.dev/allocation"
-OWN_IMAGE = os.environ.get("GRAPNEL_E2E_IMAGE", "")  # for clusters that do not have the laboratory's images
+OWN_IMAGE = os.environ.get("GRAPNEL_E2E_IMAGE", "")  # for clusters that do not have the lab's images
 SHELL = OWN_IMAGE or images.reference("gpu-shell")
 GREEDY = images.reference("greedy")
 TEST = images.reference("gpu-test")
@@ -42,7 +42,7 @@ def container(  # noqa: PLR0913 - what a test says of a container, all but two b
     env: Mapping[str, str] | None = None,
     privileged: bool = False,
 ) -> Manifest:
-    """Return a container with so many GPUs that runs a shell script, or a command."""
+    """Return a container with this many GPUs that runs a shell script, or a command."""
     made: Manifest = {
         "name": name,
         "image": image,

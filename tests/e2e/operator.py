@@ -1,4 +1,4 @@
-"""Who runs `grapnel` against the laboratory's cluster: a folder with declaration and inventory, and a kubeconfig."""
+"""Who runs `grapnel` against the lab's cluster: a folder with declaration and inventory, and a kubeconfig."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ RESUME_S = 5  # a watch ends and begins again this often, so that stopping it ta
 
 
 class Ledger:
-    """What a watch has told of the pods of one namespace."""
+    """The pods of one namespace as reported by a watch."""
 
     def __init__(self) -> None:
         self._ready: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A namespace of one test: its pods, what they said, and their end."""
+"""A test's namespace: its pods, their logs, and their removal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Room:
-    """One namespace. Every wait is bounded and tells what is known when it was in vain."""
+    """One namespace. Every wait has a time limit and shows the evidence when it times out."""
 
     stage: Stage
     name: str
@@ -108,7 +108,7 @@ class Room:
         return identities(self.pod(name))
 
     def evidence(self) -> str:
-        """Return what is known of the room and its nodes."""
+        """Return the evidence about the namespace and its nodes."""
         return self.stage.evidence(namespace=self.name)
 
     def _in_phase(self, name: str, phases: Iterable[str]) -> Any:  # noqa: ANN401 - the client ships no types

@@ -1,7 +1,7 @@
 """What an engine gave runc for a container, cut down to what decides about GPUs and freed of what differs every time.
 
 Pure. ``docs/contracts/allocation/engines`` holds one such sample for each engine and visitor; its README says what is
-in one. Numbers of devices become those of NVIDIA's driver: the laboratory's nodes have stand-ins.
+in one. Numbers of devices become those of NVIDIA's driver: the lab's nodes have stand-ins.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def reduce_config(config: Json, names: Names) -> Json:
 
 
 def _annotation(key: str, value: str, names: Names) -> str:
-    """Keep what is compared; the rest is somebody's name or id."""
+    """Keep what is compared; the rest are names and ids."""
     if key == CRIO_CONTAINER_ANNOTATIONS:
         own = {each: names.text(text) for each, text in json.loads(value).items() if each in KEPT_ANNOTATIONS}
         return json.dumps(own)

@@ -1,4 +1,4 @@
-"""Where the tests run: nodes that offer GPUs in a cluster, which is the laboratory's or a person's own.
+"""Where the tests run: nodes that offer GPUs in a cluster, which is the lab's or a person's own.
 
 In a person's cluster there is only the API: what needs to look into a node, or to break one, is skipped there.
 """
@@ -40,7 +40,7 @@ CONFIGS = {
 
 
 class LabNode:
-    """A node of the laboratory from the inside: units, files, the kubelet's own books, the simulated GPUs."""
+    """A lab node from the inside: units, files, the kubelet's own books, the simulated GPUs."""
 
     def __init__(self, node: Node, engine: str = "containerd") -> None:
         self.node = node
@@ -89,7 +89,7 @@ class LabNode:
             return None
 
     def knows_its_devices(self, count: int) -> bool:
-        """Tell whether the kubelet runs and knows so many healthy GPUs: for a while after its start it knows none."""
+        """Whether the kubelet runs and knows this many healthy GPUs: for a while after its start it knows none."""
         known = self.known()
         return known is not None and len(known) == count
 
@@ -130,7 +130,7 @@ class LabNode:
         nvml_state.update(self.node.nvml_library, change)
 
     def grapnel_node(self, *arguments: str) -> str:
-        """Run the daemon's command line; return what it prints."""
+        """Run the daemon's command line; return its output."""
         return self.node.run(["/usr/lib/grapnel/node/grapnel-node", *arguments]).stdout
 
     @contextmanager
@@ -175,7 +175,7 @@ class GpuNode:
 
 @dataclass(frozen=True)
 class Stage:
-    """The cluster of this session; ``operator`` is who may change the laboratory's nodes."""
+    """The cluster of this session; ``operator`` is who may change the lab's nodes."""
 
     api: Api
     nodes: tuple[GpuNode, ...]
@@ -187,7 +187,7 @@ class Stage:
         return tuple(node.lab for node in self.nodes if node.lab is not None)
 
     def wait_for_gpus(self, node: str, count: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until a node offers exactly so many GPUs."""
+        """Wait until a node offers exactly this many GPUs."""
         wait_for(
             f"{node} offers {count} GPUs",
             lambda: self.api.allocatable(node) == count,

@@ -1,4 +1,4 @@
-"""`grapnel apply` on nodes at work: nothing to do means nothing done, and what it restarts disturbs no pod."""
+"""`grapnel apply` on busy nodes: without changes it does nothing, and its restarts disturb no pod."""
 
 from __future__ import annotations
 

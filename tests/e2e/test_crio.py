@@ -1,4 +1,4 @@
-"""What is CRI-O's own: the hook file, matched by annotations, starts the hook for containers with a GPU alone."""
+"""CRI-O only: the hook file, matched by annotations, starts the hook only for containers with a GPU."""
 
 from __future__ import annotations
 

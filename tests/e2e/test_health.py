@@ -1,4 +1,4 @@
-"""A GPU that fails and answers again: not offered until somebody vouches for it; whoever has it is left alone.
+"""A GPU that fails and answers again: not offered until a manual verdict; the pod that has it is left alone.
 
 Recovery by evidence takes five quiet minutes for such a GPU: the daemon's own tests have it, with less of them.
 """

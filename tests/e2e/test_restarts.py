@@ -27,7 +27,7 @@ WAITING_S = 2.0
 
 @dataclass(frozen=True)
 class Residents:
-    """Pods that live through all of it, and what they were like at first."""
+    """Pods that survive all of it, and their initial state."""
 
     room: Room
     gpus: dict[str, frozenset[str]]

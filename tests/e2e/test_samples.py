@@ -1,6 +1,6 @@
-"""The stored samples of what engines hand over are what they hand over today, also in versions near to them.
+"""The stored samples match what engines pass on today, also in neighbouring versions.
 
-``GRAPNEL_UPDATE_SAMPLES=1 make e2e`` writes them anew; the difference is for people to look at.
+``GRAPNEL_UPDATE_SAMPLES=1 make e2e`` rewrites them; review the difference.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_engines_hand_over_what_the_samples_say(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(fresh, indent=2) + "\n")
         path = stored_for(visit.node.engine) / name
-        assert deciding(fresh) == deciding(json.loads(path.read_text())), f"{path}: set {UPDATE}=1 to write it anew"
+        assert deciding(fresh) == deciding(json.loads(path.read_text())), f"{path}: set {UPDATE}=1 to rewrite it"
 
 
 def sample_of(title: str, visit: Visit, hook_line: dict[str, str] | None, stage: Stage) -> Json:

@@ -1,4 +1,4 @@
-"""Which container has which GPU: what the kubelet gave it, nobody else, and whoever finds none waits."""
+"""Which container has which GPU: exactly what the kubelet allocated, and pods without a free GPU wait."""
 
 from __future__ import annotations
 

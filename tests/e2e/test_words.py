@@ -1,4 +1,4 @@
-"""What these tests are told, and how they wait: without a cluster."""
+"""The options of these tests, and how they wait: without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose authors try one thing each: what they should be given, and what they make up.
+"""Pods whose authors each try one thing: legitimate requests and forged ones.
 
 Out of scope are authors who may run privileged containers or mount folders of the host: such a pod owns its node, and
 no runtime hook can take that from it. Who may do so is the business of Pod Security admission (`baseline` forbids
@@ -34,7 +34,7 @@ NVIDIA_MOUNT = "/var/run/nvidia-container-devices/all"
 
 @dataclass(frozen=True)
 class Visitor:
-    """What is made for a node; ``gpus`` is how many the container ``looks`` is given.
+    """The pod for a node; ``gpus`` is the number that the container ``looks`` is given.
 
     ``sample`` names the captured sample of it in docs/contracts/allocation/engines ("": none is kept).
     """

@@ -34,7 +34,7 @@ class Visit:
 
 
 class Visits:
-    """Receives all visitors, and keeps what they saw."""
+    """Runs all visitors, and keeps what they saw."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -67,7 +67,7 @@ class Visits:
         return len(self._found) == len(self._titles)
 
     def _collect(self) -> None:
-        """Take in whoever has looked around since last time."""
+        """Collect the visitors that have finished since the last call."""
         for pod in self._room.api.pods(self._room.name):
             key = self._titles[pod.metadata.name]
             if key in self._found or pod.metadata.deletion_timestamp is not None:

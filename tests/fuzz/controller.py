@@ -116,7 +116,7 @@ def documents(data: bytes) -> None:
 
 
 def containerd_files(version: str, main: str | None, others: list[str]) -> None:
-    """A drop-in that is rendered means to the engine what it says."""
+    """A rendered drop-in has the intended meaning for the engine."""
     drop_ins = {f"{containerd.DROP_IN_FOLDER}/{number}.toml": text for number, text in enumerate(others)}
     files = containerd.render_containerd(main=main, drop_ins=drop_ins, handler=HANDLER, engine_version=version)
     assert containerd.is_same_configuration(f"{files.drop_in}\n", files.drop_in)
@@ -129,7 +129,7 @@ def crio_files(version: str, main: str | None, others: list[str]) -> None:
 
 
 def docker_files(version: str, main: str | None, _others: list[str]) -> None:
-    """What is written once stays as it is."""
+    """A second rendering changes nothing."""
     once = docker.render_docker(main=main, handler=HANDLER, engine_version=version)
     assert docker.render_docker(main=once, handler=HANDLER, engine_version=version) == once
 

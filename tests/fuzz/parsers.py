@@ -63,7 +63,7 @@ MODES = (
 
 
 def json_text(data: bytes) -> None:
-    """The C scanner and the public module agree: on what is JSON, and on what it says."""
+    """The C scanner and the public module agree on what is valid JSON, and on its value."""
     answers = []
     for scanner in (c_scanner(), public_scanner()):
         try:
@@ -144,7 +144,7 @@ def environment(data: bytes) -> None:
 
 
 def requirements(data: bytes) -> None:
-    """A requirement is met, not met or none; what refuses a container is what is told of the single factors."""
+    """A requirement is met, not met or absent; a refusal agrees with the report on the individual factors."""
     asked = {"NVIDIA_REQUIRE_CUDA": data.decode("utf-8", "surrogateescape")}
     try:
         findings = evaluate(asked, NODE, NODE.gpus)
@@ -193,14 +193,14 @@ def loader_cache(data: bytes) -> None:
     try:
         after = LoaderCache(merge(cache, ENTRIES)).entries()
     except CacheError as reason:  # an image's cache may be too odd to add to, but what is written must be one
-        raise AssertionError(f"a merged cache is none: {reason}") from reason
+        raise AssertionError(f"a merged cache is invalid: {reason}") from reason
     assert {(one.name, one.path) for one in before} <= {(one.name, one.path) for one in after}
     assert {(one.name, one.path) for one in ENTRIES} <= {(one.name, one.path) for one in after}
     assert len(after) <= len(before) + len(ENTRIES)
 
 
 def elf(data: bytes) -> None:
-    """A library: what it is and what its note says, or None."""
+    """A library: its kind and the content of its note, or None."""
     with _File(data) as read_at:
         found = identify(read_at)
         read_compat_note(read_at)
@@ -324,7 +324,7 @@ def mounts(data: bytes) -> None:
     for parse in (lambda: is_mounted_outside(table, "2", "1"), lambda: locate_group(groups, table)):
         try:
             found = parse()
-        except (HookError, ValueError):  # the kernel writes these: a line that is none refuses the container
+        except (HookError, ValueError):  # the kernel writes these: an invalid line refuses the container
             continue
         if isinstance(found, Group):
             assert ".." not in found.path.split("/") or ".." in table

@@ -18,6 +18,7 @@ def test_every_parser_has_seeds_and_every_seed_a_parser() -> None:
     assert {path.parent.name for path in INPUTS} == set(ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name} {path.name}")
 def test_what_holds_of_a_parser_holds_of_its_corpus(path: Path) -> None:
     ALL[path.parent.name](path.read_bytes())

@@ -1,4 +1,4 @@
-"""Documents are part of the product: what they point to is there."""
+"""Documents are part of the product: their links lead to existing files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def documents() -> list[Path]:
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_to_files(document: Path) -> None:
     targets = [

@@ -21,6 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
     top = {name.split("/", 1)[0] for name in zipfile.ZipFile(wheel).namelist()}
 
@@ -40,6 +41,7 @@ def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path
     assert f"{home}/roles/driver/tasks/main.yml" in names
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     find = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"

@@ -41,7 +41,7 @@ class Controller:
     folder: Path
 
     def declare(self, version: str = VERSION) -> None:
-        """Write the declaration; the module is the laboratory's."""
+        """Write the declaration; the module is the lab's."""
         text = f'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {{version: "{version}"}}\n'
         self.folder.joinpath("grapnel.yaml").write_text(text)
 

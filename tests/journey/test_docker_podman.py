@@ -47,7 +47,7 @@ ALL_NODES = ["nvidia-uvm", "nvidia-uvm-tools", "nvidia1", "nvidiactl"]
 
 
 def furnish(layer: Layer, _: str) -> None:
-    """Give the node a Docker configuration of somebody else's."""
+    """Give the node a foreign Docker configuration."""
     layer.write(DAEMON_JSON, json.dumps(FOREIGN))
 
 

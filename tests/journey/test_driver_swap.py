@@ -193,7 +193,7 @@ def test_a_module_that_the_kernel_refuses_leaves_the_node_out_of_service_until_t
     said = failed.stdout + failed.stderr
     assert failed.returncode != 0
     assert "Key was rejected by service" in said
-    assert "stay out of service: put that right and run the playbook again" in said
+    assert "stay out of service: fix the cause and run the playbook again" in said
     assert is_out
     assert next(item["action"] for item in items if item["role"] == "driver") == "load"
 

@@ -1,4 +1,4 @@
-"""What goes wrong in real fleets: nothing is lost, nothing is half done, and the reason is told."""
+"""Failures of real fleets: nothing is lost, nothing is half done, and the reason is reported."""
 
 from __future__ import annotations
 

@@ -16,5 +16,5 @@ sys.path.append(str(PLAYBOOKS / "collections"))
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine of files below a folder, whose commands answer as they are told."""
+    """A fake machine of files below a folder, whose commands return prepared answers."""
     return Machine(tmp_path)

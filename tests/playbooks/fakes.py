@@ -1,4 +1,4 @@
-"""A machine made of a folder and of commands that answer as they are told."""
+"""A fake machine: a folder, and commands that return prepared answers."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Kernel:
         return _finished(0)
 
     def _show(self) -> None:
-        """Write /sys/module anew."""
+        """Rewrite /sys/module."""
         folder = self.machine.root / "sys/module"
         shutil.rmtree(folder, ignore_errors=True)
         for name, version in self._versions.items():

@@ -94,6 +94,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"diff": {"before": value}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -133,6 +134,7 @@ def test_orders_to_ansible_are_refused_whatever_the_module(key: str, returns: di
         check_answer({key: {}}, returns)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, JSON), st.sampled_from([RETURNS, None]))
 def test_whatever_is_answered_either_passes_as_plain_json_or_is_refused(
     answer: dict[str, Any], returns: dict[str, type] | None

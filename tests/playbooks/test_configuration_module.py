@@ -41,6 +41,7 @@ def file(path: Path, **changes: object) -> dict[str, object]:
     return {"path": str(path), "content": f"password = {SECRET}\n", "mode": "0600", **changes}
 
 
+@pytest.mark.slow
 def test_a_secret_text_is_written_and_never_printed(tmp_path: Path) -> None:
     place = tmp_path / "config.toml"
     place.write_text(f"password = old-{SECRET}\n")
@@ -54,12 +55,14 @@ def test_a_secret_text_is_written_and_never_printed(tmp_path: Path) -> None:
     assert result["invocation"]["module_args"]["unit"] == ""
 
 
+@pytest.mark.slow
 def test_a_text_that_everybody_may_read_is_shown(tmp_path: Path) -> None:
     _, _, result = run(tmp_path, files=[file(tmp_path / "x", content="a = 1\n", mode="0644")])
 
     assert result["diff"][0]["after"] == "a = 1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -84,6 +87,7 @@ def test_arguments_that_are_wrong_change_nothing_and_are_not_printed(
     assert not place.exists()
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_middle_is_told_without_the_texts(tmp_path: Path) -> None:
     first, blocked = tmp_path / "first", tmp_path / "blocked"
     blocked.write_text("a file where a folder should be")

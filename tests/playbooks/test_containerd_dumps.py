@@ -1,4 +1,4 @@
-"""What containerd would run with is compared key by key; our handler and what is about files do not count."""
+"""containerd's effective configuration is compared key by key, except our handler and keys about files."""
 
 from __future__ import annotations
 

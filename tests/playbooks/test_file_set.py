@@ -53,7 +53,7 @@ class FailingRename:
 
 @pytest.fixture
 def changes(machine: Machine) -> list[Change]:
-    """Three files of one set: the first is new, the others replace what is there."""
+    """Three files of one set: the first is new, the others replace existing files."""
     machine.write(MAIN, "old main", mode=0o640)
     machine.write(DROP_IN, "old drop-in")
     return find_changes(machine.host, [FileText(path, "new", 0o644) for path in PATHS])

@@ -330,6 +330,7 @@ def test_what_is_no_small_regular_file_is_not_read(kind: str, machine: Machine) 
     assert read_lock_holder(machine.host) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder", "huge"])
 def test_a_package_database_that_cannot_be_read_is_an_error_and_not_an_empty_one(kind: str, machine: Machine) -> None:
     make_unfit(machine, "/var/lib/dpkg/status", kind)
@@ -359,6 +360,7 @@ def test_mappings_that_cannot_be_read_in_time_leave_the_descriptors(machine: Mac
     assert holder["devices"] == ["/dev/nvidia0"]
 
 
+@pytest.mark.slow
 def test_a_thousand_holders_are_told_and_no_more(machine: Machine) -> None:
     for pid in range(1, 1003):
         add_process(machine, pid, "/dev/nvidia0")

@@ -68,6 +68,7 @@ def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) 
     assert f"/{HOME}/releases/hook-{'a' * 12}/runtime_hook/part.py".encode() in compiled.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> None:
     source = Path(__file__).resolve().parents[2] / "runtime_hook"
     with tarfile.open(tmp_path / "hook.tar", "w") as archive:
@@ -80,6 +81,7 @@ def test_a_hook_is_packed_before_it_is_current(node: Host, tmp_path: Path) -> No
     assert packed.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.slow
 def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path) -> None:
     for letter in "abc":
         install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))
@@ -89,6 +91,7 @@ def test_the_former_release_is_kept_and_older_ones_go(node: Host, tmp_path: Path
     assert node.names(f"/{HOME}/releases") == [f"hook-{'b' * 12}", f"hook-{'c' * 12}", f"node-{'d' * 12}"]
 
 
+@pytest.mark.slow
 def test_going_back_needs_no_archive(node: Host, tmp_path: Path) -> None:
     for letter in "ab":
         install_part(node, "hook", digest(letter), make_archive(tmp_path, letter))

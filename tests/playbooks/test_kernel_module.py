@@ -1,4 +1,4 @@
-"""The exchange of the kernel module: all or nothing, whoever is in the way is named, a kill anywhere is made up for."""
+"""Replacing the kernel module: all or nothing, holders are named, a kill at any point is recovered from."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_process_that_is_just_ending_is_waited_for(machine: Machine) -> None:
 
 
 def hold_during(machine: Machine, kernel: Kernel, command: str) -> None:
-    """Let somebody open a GPU in the middle: nothing can foresee that."""
+    """Open a GPU in the middle, which cannot be foreseen."""
     known = machine._answers[command]
 
     def grab() -> Finished:
@@ -281,7 +281,7 @@ class KilledError(BaseException):
 
 
 def killed_at(machine: Machine, number: int) -> Host:
-    """Return the machine for a process that is killed when it has run so many commands."""
+    """Return the machine for a process that is killed after this many commands."""
     left = [number]
     known = machine.host.run
 
@@ -294,6 +294,7 @@ def killed_at(machine: Machine, number: int) -> Host:
     return Host(machine.root, run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(40))
 def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True, more=("gdrdrv",))

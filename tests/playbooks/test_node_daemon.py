@@ -1,4 +1,4 @@
-"""What the node daemon's command says, and what is made of it."""
+"""The output of the node daemon's command, and the module's result."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ def test_the_planner_fills_exactly_the_roles_variables(role: str, values: type[m
     assert planned == set(options(role))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", VARIABLES)
 def test_carrying_out_hands_every_variable_on(role: str) -> None:
     tasks = read("roles/apply/tasks/main.yml")

@@ -116,7 +116,7 @@ class DaemonProcess:
         return len(os.listdir(f"/proc/{self.pid}/task"))  # noqa: PTH208 - names only, of a process that changes
 
 
-def wait_until(holds: Callable[[], bool], explain: Callable[[], str], timeout_s: float = 20.0) -> None:
+def wait_until(holds: Callable[[], bool], explain: Callable[[], str], timeout_s: float = 60.0) -> None:
     """Wait for something to become true; says what was found when it does not."""
     deadline = time.monotonic() + timeout_s
     while not holds():

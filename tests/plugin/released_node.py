@@ -42,12 +42,12 @@ class Node(DaemonProcess):
     def state(self) -> Path:
         return self.node / "state"
 
-    def command(self, verb: str, timeout_s: float = 10) -> list[str]:
+    def command(self, verb: str, timeout_s: float = 60) -> list[str]:
         proc = self.node / "proc"
         proc.mkdir(exist_ok=True)
         return [sys.executable, "-c", VERB, verb, str(self.node / "node.json"), str(proc), str(timeout_s)]
 
-    def verb(self, verb: str, timeout_s: float = 10, code: int = 0) -> dict[str, Any]:
+    def verb(self, verb: str, timeout_s: float = 60, code: int = 0) -> dict[str, Any]:
         command = self.command(verb, timeout_s)
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == code, f"{done.stdout}{done.stderr}{self.log()}"
@@ -62,7 +62,7 @@ class Node(DaemonProcess):
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "kubelet-root") as stand_in:
+    with Kubelet(tmp_path / "kubelet-root", has_pod_resources=True) as stand_in:
         yield stand_in
 
 

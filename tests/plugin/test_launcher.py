@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from plugin import __version__
 
 REPOSITORY = Path(__file__).parents[2]
@@ -20,6 +22,7 @@ def unpack(release: Path) -> Path:
     return release / "grapnel-node"
 
 
+@pytest.mark.slow
 def test_the_release_behind_the_link_is_used_and_nothing_else(tmp_path: Path) -> None:
     unpack(tmp_path / "releases/node-1")
     (tmp_path / "node").symlink_to("releases/node-1")

@@ -30,12 +30,14 @@ def test_good_configurations_are_read(content: object) -> None:
     assert isinstance(parse_config(content, "hook.json"), HookConfig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", samples("hook-config", "bad"))
 def test_bad_configurations_are_refused_by_name(content: object) -> None:
     with pytest.raises(ConfigError, match=r"hook\.json"):
         parse_config(content, "hook.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "is_good"),
     [
@@ -53,11 +55,13 @@ def test_good_inventories_survive_a_round_trip(content: object) -> None:
     assert render_inventory(parse_inventory(content, "inventory.json")) == content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", samples("inventory", "good"))
 def test_good_inventories_have_the_schemas_shape(content: object) -> None:
     jsonschema.validate(content, json.loads((CONTRACTS / "inventory/schema.json").read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", samples("inventory", "bad"))
 def test_bad_inventories_have_not(content: object) -> None:
     schema = json.loads((CONTRACTS / "inventory/schema.json").read_text(encoding="utf-8"))

@@ -115,6 +115,7 @@ def test_what_is_asked_for_is_told_whether_or_not_it_counts(desk: Desk) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--policy", "--config"])
 @pytest.mark.parametrize("target", ["", "config.json"])
 def test_it_needs_neither_root_nor_the_node(desk: Desk, option: str, target: str) -> None:

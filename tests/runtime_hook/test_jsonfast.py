@@ -28,6 +28,7 @@ def test_a_document_is_read_as_the_public_module_reads_it() -> None:
     assert loads(dumps({"a": [1]}).encode()) == {"a": [1]}
 
 
+@pytest.mark.slow
 def test_damaged_documents_have_the_same_outcome_with_both_scanners() -> None:
     source = random.Random(7)  # noqa: S311 - a fixed series of damages
     for _ in range(3000):
@@ -48,6 +49,7 @@ def test_what_is_not_json_is_a_value_error(text: str) -> None:
         loads(text.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_deep_nesting_is_a_value_error(opening: bytes) -> None:
     with pytest.raises(ValueError, match="JSON is nested too deeply"):

@@ -41,6 +41,7 @@ def modules_from(launcher: Path) -> str:
     return "pack" if done.returncode == 0 else "sources"
 
 
+@pytest.mark.slow
 def test_everything_comes_out_of_the_pack(tmp_path: Path, configure: Callable[..., list[str]]) -> None:
     launcher = install_release(tmp_path / "release")
     shutil.rmtree(tmp_path / "release/runtime_hook")
@@ -50,6 +51,7 @@ def test_everything_comes_out_of_the_pack(tmp_path: Path, configure: Callable[..
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_link", [False, True], ids=["by its own path", "through the link of the current release"])
 @pytest.mark.parametrize("packed", [False, True], ids=["sources", "packed"])
 def test_a_launcher_works_from_anywhere(tmp_path: Path, *, packed: bool, with_link: bool) -> None:
@@ -62,6 +64,7 @@ def test_a_launcher_works_from_anywhere(tmp_path: Path, *, packed: bool, with_li
     assert done.stdout == "grapnel-hook 0.1.0\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [
@@ -82,6 +85,7 @@ def test_a_pack_that_does_not_fit_is_left_aside(tmp_path: Path, content: Callabl
     assert call(launcher, "--version").stdout == "grapnel-hook 0.1.0\n"
 
 
+@pytest.mark.slow
 def test_a_pack_is_named_after_its_interpreter(tmp_path: Path) -> None:
     made = pack(install_release(tmp_path / "release"))
 
@@ -93,6 +97,7 @@ def test_a_pack_is_named_after_its_interpreter(tmp_path: Path) -> None:
     assert made.stat().st_uid == os.geteuid()
 
 
+@pytest.mark.slow
 def test_refresh_packs_for_an_interpreter_that_is_new(tmp_path: Path) -> None:
     launcher = install_release(tmp_path / "release", packed=False)
 
@@ -109,6 +114,7 @@ def test_a_checkout_is_not_packed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True], ids=["sources", "packed"])
 def test_a_start_writes_nothing_into_the_release(
     tmp_path: Path, configure: Callable[..., list[str]], *, packed: bool

@@ -40,6 +40,7 @@ def assert_one_line(done: subprocess.CompletedProcess[bytes], words: str) -> Non
     assert words in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stdin", "words"),
     [
@@ -65,6 +66,7 @@ def test_a_bad_state_is_refused_in_one_line(configure: Callable[..., list[str]],
     assert_one_line(run_hook(["prestart", *configure()], stdin), words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

@@ -13,7 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* A system call without libc: what is interposed here must not call itself. */
+/* A system call without libc: an interposed function must not call itself. */
 static long kernel_call(long number, long a, long b, long c, long d, long e, long f)
 {
     long result;
@@ -98,7 +98,7 @@ int uname(struct utsname *name)
     return result;
 }
 
-/* The file to open for `path`; what tells about use is brought up to date first. */
+/* The file to open for `path`; use counts are updated first. */
 static const char *redirect(const char *path)
 {
     if (!path || (strncmp(path, "/proc/modules", 14) && strncmp(path, MODULE_DIR "/", sizeof MODULE_DIR)))

@@ -33,7 +33,7 @@ struct gpu {
     unsigned minor;
 };
 
-/* Cut the next word off a line: return it, and move the line behind the blank. */
+/* Cut the next word off a line: return it, and advance the line past the blank. */
 static const char *next_word(char **line)
 {
     const char *word = *line;
@@ -86,7 +86,7 @@ static void make_gpu_node(const struct gpu *gpu, const char *version)
     make_node(path, FIRST_GPU + gpu->minor);
 }
 
-/* Whatever the list of GPUs says now: it may have been changed since their nodes were made. */
+/* According to the current list of GPUs, which may have changed since their nodes were created. */
 static void remove_gpu_nodes(void)
 {
     char path[PATH_SIZE];
@@ -96,7 +96,7 @@ static void remove_gpu_nodes(void)
     }
 }
 
-/* Make the nodes that belong to a module which was just loaded. */
+/* Create the nodes of a module that was just loaded. */
 void make_devices(const char *module)
 {
     for (int i = 0; i < FIXED_DEVICES; i++)
@@ -130,7 +130,7 @@ void show_driver(const struct modinfo *info)
     each_gpu(show_gpu, info->version);
 }
 
-/* Take away what a module showed: its nodes, and with nvidia itself /proc/driver/nvidia. */
+/* Remove a module's nodes, and for nvidia itself /proc/driver/nvidia. */
 void hide_driver(const char *module)
 {
     for (int i = 0; i < FIXED_DEVICES; i++)

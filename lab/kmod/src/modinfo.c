@@ -1,10 +1,10 @@
-/* What a .ko file says of itself: the .modinfo section of a relocatable ELF file, "key=value" strings. */
+/* Metadata of a .ko file: the .modinfo section of a relocatable ELF file, "key=value" strings. */
 #include "nodesim.h"
 
 #include <elf.h>
 #include <string.h>
 
-/* The bytes of the section called `wanted`; NULL if there is none, or the file is not what it should be. */
+/* The bytes of the section called `wanted`; NULL if there is none, or the file is malformed. */
 static const char *find_section(const unsigned char *image, size_t size, const char *wanted, size_t *length)
 {
     const Elf64_Ehdr *header = (const void *)image;
@@ -48,7 +48,7 @@ static const char *find_value(const char *strings, size_t length, const char *ke
     return "";
 }
 
-/* Return 0, or -1 for a file that is no kernel module. */
+/* Return 0, or -1 for a file that is not a kernel module. */
 int read_modinfo(const unsigned char *image, size_t size, struct modinfo *info)
 {
     size_t length = 0;

@@ -1,4 +1,4 @@
-/* The smallest file that the module tools take for a kernel module: .modinfo, exported and imported symbols.
+/* The smallest file that the module tools accept as a kernel module: .modinfo, exported and imported symbols.
  *
  * Compiled once per module, driver version and kernel release, with NAME, VERSION, SRCVERSION, VERMAGIC, DEPENDS,
  * LICENSE and, where they apply, EXPORTS (a name) and IMPORTS (a name). depmod finds dependencies by these names.
@@ -9,7 +9,7 @@
 INFO(license, LICENSE);
 INFO(version, VERSION);
 INFO(srcversion, SRCVERSION);
-INFO(description, "module of the laboratory, without code");
+INFO(description, "lab module, without code");
 INFO(depends, DEPENDS);
 INFO(name, NAME);
 INFO(vermagic, VERMAGIC);

@@ -1,4 +1,4 @@
-/* Loading and unloading as the kernel does it, told through /sys/module and /proc/modules.
+/* Loads and unloads modules like the kernel, and shows them in /sys/module and /proc/modules.
  *
  * A module is in use while another module needs it or a process has one of its device nodes open. Failures on demand:
  * a file /etc/gpusim/fail/NAME (stays) or /run/gpusim/fail/NAME (until the reboot) holds the errno of the next loads.
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OURS "nvidia" /* modules whose names begin so are played here; others count as built in */
+#define OURS "nvidia" /* modules with this prefix are simulated here; others count as built in */
 
 /* Whether this is a node whose module interface is ours; only root may change it, as with the kernel's. */
 int is_simulated(void)
@@ -31,7 +31,7 @@ static int lock(void)
     return fd;
 }
 
-/* Give the lock back; errno is the caller's. */
+/* Release the lock; keep the caller's errno. */
 static void unlock(int fd)
 {
     int error = errno;
@@ -99,7 +99,7 @@ static void refresh_locked(void)
     write_text(MODULES_FILE, "%s", text);
 }
 
-/* Bring use counts and /proc/modules up to date: called before somebody reads them. */
+/* Update use counts and /proc/modules: called before they are read. */
 void refresh_use_counts(void)
 {
     if (!is_simulated())
@@ -134,7 +134,7 @@ static int has_right_kernel(const char *name, const char *vermagic)
     return 0;
 }
 
-/* 0 if the module `needed` is there with the same version; otherwise the kernel's errno. */
+/* 0 if the module `needed` is loaded with the same version; otherwise the kernel's errno. */
 static int check_needed(const char *name, const char *version, const char *needed)
 {
     char path[PATH_SIZE], loaded[LINE_SIZE];

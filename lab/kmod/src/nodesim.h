@@ -1,10 +1,10 @@
-/* nodesim: the kernel's module interface, answered at the boundary of libc.
+/* nodesim: simulates the kernel's module interface at the libc boundary.
  *
  * Loaded into every program of a node through /etc/ld.so.preload. modprobe, insmod, rmmod, lsmod, modinfo, depmod,
- * systemd-modules-load, the .ko files and the packages stay real; only the kernel behind them is played here:
+ * systemd-modules-load, the .ko files and the packages stay real; only the kernel behind them is simulated:
  *
  *   calls.c    the interposed functions of libc, and the way past them to the kernel
- *   modinfo.c  reading what a .ko file says of itself
+ *   modinfo.c  reading the metadata of a .ko file
  *   modules.c  loading, unloading, use counts: /sys/module, /proc/modules
  *   devices.c  the driver's device nodes, who holds them, /proc/driver/nvidia
  *   text.c     small files

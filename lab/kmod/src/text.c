@@ -31,10 +31,10 @@ static void write_all(int fd, const char *format, va_list arguments)
     int length = vsnprintf(text, sizeof text, format, arguments);
     if (length >= (int)sizeof text)
         length = sizeof text - 1;
-    /* One write, then the cut: who reads meanwhile never sees an empty file. */
+    /* One write, then truncate: a concurrent reader never sees an empty file. */
     ssize_t written = length > 0 ? write(fd, text, (size_t)length) : 0;
     if (written >= 0 && ftruncate(fd, lseek(fd, 0, SEEK_CUR)) < 0) {
-        /* A file that cannot be cut is a pipe or a device: nothing to cut. */
+        /* A file that cannot be truncated is a pipe or a device, which need not be. */
     }
     close(fd);
 }

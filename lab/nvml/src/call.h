@@ -31,15 +31,15 @@ void call_end(struct call *call);
 nvml_return call_init(const char *function);
 nvml_return call_shutdown(void);
 
-/* What the machine says about a handle; NULL when it is gone. */
+/* The machine's data for a handle; NULL when it is gone. */
 const struct gpu *call_find_gpu(const struct machine *machine, nvml_device device);
 const struct mig *call_find_mig(const struct gpu *gpu, const char *uuid);
 
-/* The code that `function` is to fail with for this GPU (NULL: no GPU is meant), else NVML_SUCCESS. */
+/* The code that `function` must fail with for this GPU (NULL: no particular GPU), else NVML_SUCCESS. */
 nvml_return call_failure(const struct machine *machine, const char *function, const struct gpu *gpu);
 
-/* Lets go of the lock in a call that waits, until `watch` (of state_watch) is readable or `pause_ms` have passed, and
- * looks at the machine again. */
+/* Releases the lock in a waiting call, until `watch` (of state_watch) is readable or `pause_ms` have passed, and
+ * reads the machine again. */
 nvml_return call_pause(struct call *call, int watch, unsigned pause_ms);
 
 /* Copies a string out: INVALID_ARGUMENT without a target, INSUFFICIENT_SIZE when it does not fit. */

@@ -1,4 +1,4 @@
-/* The kernel module as the library sees it: versions, and whether the two fit. */
+/* The kernel module as the library sees it: versions, and whether they match. */
 #ifndef GPUSIM_DRIVER_H
 #define GPUSIM_DRIVER_H
 

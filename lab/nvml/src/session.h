@@ -1,4 +1,4 @@
-/* What lasts from nvmlInit to nvmlShutdown: the GPUs that were found, their handles, the open device nodes. */
+/* State from nvmlInit to nvmlShutdown: the GPUs that were found, their handles, the open device nodes. */
 #ifndef GPUSIM_SESSION_H
 #define GPUSIM_SESSION_H
 

@@ -1,4 +1,4 @@
-/* Where the machine's text is kept, and noticing that it changed.
+/* Stores the machine's text, and notices changes.
  *
  * A region of STATE_SIZE bytes: header, text, zeros. It is the file named by GPUSIM_STATE, or else the last
  * STATE_SIZE bytes of the library's own file, so that whoever mounts the library mounts its machine. Writers work in

@@ -37,6 +37,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return Bundle("trixie", folder)
 
 
+@pytest.mark.slow
 def test_the_index_lists_every_package_with_its_file(bundle: Bundle) -> None:
     packages = bundle.packages()
     assert sorted((package.name, package.version) for package in packages) == sorted(PACKAGES)

@@ -1,4 +1,4 @@
-"""What is planned and read: command lines, files of nodes, states, refusals before anything starts."""
+"""Values of a cluster: command lines, node files, states, refusals before anything starts."""
 
 from __future__ import annotations
 
@@ -136,6 +136,7 @@ def test_memory_is_what_could_be_had() -> None:
     assert available_memory_bytes("MemTotal: 9 kB\nMemAvailable:   3 kB\n") == 3072
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_fit_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""The client against a real containerd with real runc, and the images of the laboratory."""
+"""The client against a real containerd with real runc, and the images of the lab."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_devices_and_mounts_arrive(cri: Cri, pod: Pod, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder with nvidia-smi, and openable stand-ins for the device nodes of two GPUs."""
+    """Make a folder with nvidia-smi, and substitutes that can be opened for the device nodes of two GPUs."""
     folder = tmp_path_factory.mktemp("driver")
     packages = bundle.ensure("trixie").packages()
     (deb,) = (one.path for one in packages if one.name == "nvidia-smi" and one.upstream_version == VERSION)

@@ -19,6 +19,7 @@ def test_the_proto_file_is_unchanged() -> None:
     assert digest == "a1ac3e1b238569cee4f5e65cbd826c6fe316fe4721d1d45a8b6c1fbe435de7aa"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["api_pb2.py", "api_pb2.pyi", "api_pb2_grpc.py"])
 def test_generated_code_is_up_to_date(name: str, tmp_path: Path) -> None:
     assert generate(tmp_path) == 0

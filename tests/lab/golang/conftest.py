@@ -1,4 +1,4 @@
-"""A stand-in for go: a small shell script, first on PATH, that answers as the files in its folder say."""
+"""A fake go: a small shell script, first on PATH, that answers according to the files in its folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ esac
 
 @dataclass(frozen=True)
 class FakeGo:
-    """The folder of the stand-in."""
+    """The folder of the fake go."""
 
     folder: Path
 
@@ -68,7 +68,7 @@ class FakeGo:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache; what is built goes to its folder `grapnel/golang`."""
+    """An empty cache; builds go to its folder `grapnel/golang`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("GOCACHE", raising=False)
     return tmp_path / "cache" / "grapnel" / "golang"

@@ -1,4 +1,4 @@
-"""What is built once, kept, and never taken for done before it is."""
+"""Programs are built once, kept, and never count as finished too early."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ def test_where_go_is_installed_is_not_in_the_key() -> None:
     assert key(PROGRAM, replace(TOOLCHAIN, go="/elsewhere/go")) == key(PROGRAM, TOOLCHAIN)
 
 
+@pytest.mark.slow
 def test_a_killed_build_is_not_taken_for_done_and_the_next_goes_on(go: FakeGo, cache: Path) -> None:
     (go.folder / "hang").touch()
     victim = build_elsewhere()
@@ -112,6 +113,7 @@ def test_a_killed_build_is_not_taken_for_done_and_the_next_goes_on(go: FakeGo, c
     assert sorted(path.name for path in cache.iterdir()) == sorted([folder.name, "build.lock"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cache")
 def test_a_killed_build_takes_go_along(go: FakeGo) -> None:
     (go.folder / "hang").touch()
@@ -126,6 +128,7 @@ def test_a_killed_build_takes_go_along(go: FakeGo) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_builds_side_by_side_make_one(go: FakeGo, cache: Path) -> None:
     (go.folder / "hang").touch()
     first = build_elsewhere()

@@ -1,4 +1,4 @@
-"""The machine's own Go with the flags of the laboratory, on a program that needs no module."""
+"""The machine's own Go with the flags of the lab, on a program that needs no module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a machine whose Go does not fit."""
+"""Messages about a missing or outdated Go."""
 
 from __future__ import annotations
 

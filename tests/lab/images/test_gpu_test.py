@@ -43,12 +43,14 @@ def run(program: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProc
     return run_on
 
 
+@pytest.mark.slow
 def test_the_program_is_the_same_each_time_and_finds_libraries_by_the_loader() -> None:
     entry = recipes.compiled("gpu-test")
     assert entry == recipes.compiled("gpu-test")
     assert b"/lib64/ld-linux-x86-64.so.2" in (entry.data or b"")
 
 
+@pytest.mark.slow
 def test_list_counts_and_names_the_gpus(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = run(MACHINE, "list")
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, ["3", *UUIDS], "")

@@ -23,6 +23,7 @@ def test_an_archive_is_made_once() -> None:
     assert images.archive("pause").stat().st_mtime_ns == made
 
 
+@pytest.mark.slow
 def test_a_compiled_image_is_the_same_each_time() -> None:
     recipe = RECIPES["pause"]
     assert pack(recipe.files({})) == pack(recipe.files({}))

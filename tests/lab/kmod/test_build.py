@@ -24,6 +24,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return build_modules("550.163.01", RELEASE) / "lib/modules" / RELEASE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -1,4 +1,4 @@
-"""`python3 -m lab.kubelet` beside the real daemon."""
+"""`python3 -m lab.kubelet` with the real daemon."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def command(root: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "lab.kubelet", "--root", str(root), "--timeout", "20", *arguments]
 
 
+@pytest.mark.slow
 def test_allocate_prints_what_a_container_would_get(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         done = subprocess.run(
@@ -38,6 +39,7 @@ def test_allocate_prints_what_a_container_would_get(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["annotations"] == {"grapnel.dev/allocation": gpu(0).uuid}
 
 
+@pytest.mark.slow
 def test_allocate_says_why_it_was_refused(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         arguments = [*command(daemon.kubelet_root, "allocate", "3")]
@@ -47,6 +49,7 @@ def test_allocate_says_why_it_was_refused(tmp_path: Path) -> None:
     assert done.stderr.startswith("refused: ")
 
 
+@pytest.mark.slow
 def test_watch_prints_every_list(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path) as daemon:
         process = subprocess.Popen(command(daemon.kubelet_root, "watch"), cwd=REPOSITORY, stdout=subprocess.PIPE)
@@ -59,6 +62,7 @@ def test_watch_prints_every_list(tmp_path: Path) -> None:
     assert healthy == [gpu(0).uuid, gpu(1).uuid]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["near", "f" * 100], ids=["a short path", "a path over the limit of sockets"])
 def test_a_kubelet_that_is_running_is_left_alone(folder: str, tmp_path: Path) -> None:
     room = tmp_path / folder

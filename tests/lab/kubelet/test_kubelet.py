@@ -1,4 +1,4 @@
-"""The stand-in behaves as the kubelet's device manager does, towards a plugin that is not ours."""
+"""The fake kubelet behaves like the real device manager, towards a plugin that is not ours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 class MinimalPlugin:
-    """A plugin of a few lines: offers what it is told and notes the calls it gets."""
+    """A minimal plugin: offers the given devices and records the calls it gets."""
 
     def __init__(self, folder: Path, *, prefers: bool, version: str = "v1beta1") -> None:
         self.calls: list[str] = []
@@ -321,7 +321,7 @@ def test_a_plugin_whose_socket_goes_is_disconnected_by_its_resource(watching: Ku
     plugin.stop()
 
 
-def test_a_plugin_in_a_folder_that_was_made_anew_is_found_after_a_restart(watching: Kubelet) -> None:
+def test_a_plugin_in_a_folder_that_was_recreated_is_found_after_a_restart(watching: Kubelet) -> None:
     shutil.rmtree(watching.plugins_folder)
     time.sleep(0.3)  # several rounds: the folder is missed
     watching.plugins_folder.mkdir()

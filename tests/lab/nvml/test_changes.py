@@ -21,11 +21,13 @@ REGISTER = "kept.update(set=nvmlEventSetCreate()), [nvmlDeviceRegisterEvents(gpu
 WAIT = "(lambda e: [nvmlDeviceGetIndex(e.device), e.eventType, e.eventData])(nvmlEventSetWait(kept['set'], {}))"
 
 
+@pytest.mark.slow
 def test_a_running_process_sees_the_change(nvml: Client, library: Path) -> None:
     state.update(library, lambda machine: machine.with_gpu(2, temperature=90))
     assert nvml("nvmlDeviceGetTemperature(gpu(2), 0)") == 90
 
 
+@pytest.mark.slow
 def test_a_hard_link_carries_the_same_machine_as_another_version(library: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "libnvidia-ml.so.535.309.01"
     other.parent.mkdir()
@@ -52,6 +54,7 @@ def test_a_library_without_a_machine_does_not_initialise(library: Path, tmp_path
         assert nvml.error("nvmlDeviceGetCount()") == UNINITIALIZED
 
 
+@pytest.mark.slow
 def test_a_gpu_that_left_the_machine_is_lost_and_the_others_stay(nvml: Client, library: Path) -> None:
     nvml("kept.update(handles=[gpu(i) for i in range(4)])")
     state.update(library, lambda machine: replace(machine, gpus=machine.gpus[:1] + machine.gpus[2:]))
@@ -59,6 +62,7 @@ def test_a_gpu_that_left_the_machine_is_lost_and_the_others_stay(nvml: Client, l
     assert nvml("nvmlDeviceGetIndex(kept['handles'][2])") == 2
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_fails_every_call_about_it(nvml: Client, library: Path) -> None:
     nvml("kept.update(handle=gpu(1))")
     state.update(library, lambda machine: machine.with_gpu_lost(1))
@@ -67,6 +71,7 @@ def test_a_lost_gpu_fails_every_call_about_it(nvml: Client, library: Path) -> No
     assert nvml("nvmlDeviceGetMemoryInfo(gpu(0)).total") > 0
 
 
+@pytest.mark.slow
 def test_a_function_fails_on_request_in_all_its_versions(nvml: Client, library: Path) -> None:
     state.update(library, lambda machine: machine.with_failure("nvmlDeviceGetMemoryInfo", UNKNOWN))
     assert nvml.error("nvmlDeviceGetMemoryInfo(gpu(0))") == UNKNOWN
@@ -74,11 +79,13 @@ def test_a_function_fails_on_request_in_all_its_versions(nvml: Client, library: 
     assert nvml("nvmlDeviceGetUtilizationRates(gpu(0)).gpu") == 0
 
 
+@pytest.mark.slow
 def test_initialising_fails_on_request(put: Callable[[Machine], Path]) -> None:
     with Client(put(models.machine().with_failure("nvmlInit", UNKNOWN))) as nvml:
         assert nvml.error("nvmlInit()") == UNKNOWN
 
 
+@pytest.mark.slow
 def test_an_xid_error_wakes_a_waiting_process(nvml: Client, library: Path) -> None:
     nvml(REGISTER.format("(0, 3)"))
     nvml.send(WAIT.format(30_000))
@@ -86,6 +93,7 @@ def test_an_xid_error_wakes_a_waiting_process(nvml: Client, library: Path) -> No
     assert nvml.receive() == {"value": [3, 8, 79]}
 
 
+@pytest.mark.slow
 def test_events_arrive_once_in_order_and_only_for_registered_gpus(nvml: Client, library: Path) -> None:
     state.update(library, lambda machine: machine.with_xid(gpu=0, xid=13))
     nvml(REGISTER.format("(0, 1)"))
@@ -95,6 +103,7 @@ def test_events_arrive_once_in_order_and_only_for_registered_gpus(nvml: Client, 
     assert nvml.error(WAIT.format(1)) == TIMEOUT
 
 
+@pytest.mark.slow
 def test_other_threads_work_while_one_waits(nvml: Client, library: Path) -> None:
     nvml(REGISTER.format("(1,)"))
     nvml("kept.update(pool=__import__('concurrent.futures').futures.ThreadPoolExecutor(1))")
@@ -105,6 +114,7 @@ def test_other_threads_work_while_one_waits(nvml: Client, library: Path) -> None
     assert nvml("kept['waiting'].result(20).eventData") == 48
 
 
+@pytest.mark.slow
 def test_a_waiting_process_notices_that_waiting_fails(nvml: Client, library: Path) -> None:
     nvml(REGISTER.format("(0,)"))
     nvml.send(WAIT.format(30_000))
@@ -120,6 +130,7 @@ def _modules(root: Path, version: str | None) -> None:
         (root / "module/nvidia/version").write_text(f"{version}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loaded", "code"),
     [
@@ -135,12 +146,14 @@ def test_initialising_needs_the_right_module(
         assert nvml.error("nvmlInit()") == code
 
 
+@pytest.mark.slow
 def test_initialising_works_with_the_module_of_its_own_version(tmp_path: Path, start: Callable[[Path], Client]) -> None:
     _modules(tmp_path / "sys", "535.309.01")
     machine = replace(models.machine(), module="check", sys_root=str(tmp_path / "sys"))
     assert start(install(tmp_path / "lib", "535.309.01", machine))("nvmlDeviceGetCount()") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module_version", "code"),
     [
@@ -156,6 +169,7 @@ def test_where_the_real_sysfs_is_mounted_the_machine_says_what_is_loaded(
         assert nvml.error("nvmlInit()") == code
 
 
+@pytest.mark.slow
 def test_a_module_that_nobody_spoke_of_fits(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     assert start(put(replace(models.machine(), module="check")))("nvmlDeviceGetCount()") == 1
 
@@ -185,6 +199,7 @@ def test_only_gpus_whose_node_opens_are_there(
     assert nvml("[nvmlDeviceGetMinorNumber(gpu(i)) for i in range(2)]") == [1, 3]
 
 
+@pytest.mark.slow
 def test_nodes_stay_open_from_init_to_shutdown(
     dev: Path, put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:
@@ -198,6 +213,7 @@ def test_nodes_stay_open_from_init_to_shutdown(
     assert nvml(held) == []
 
 
+@pytest.mark.slow
 def test_without_a_control_node_the_driver_is_not_there(dev: Path, put: Callable[[Machine], Path]) -> None:
     with Client(put(_checked(dev))) as nvml:
         assert nvml.error("nvmlInit()") == NOT_LOADED

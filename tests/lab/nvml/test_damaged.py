@@ -78,6 +78,7 @@ def _region(text: bytes, *, generation: int = 2, length: int | None = None, chec
     return (header.ljust(64, b"\0") + text).ljust(STATE_SIZE, b"\0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -90,7 +91,7 @@ def _region(text: bytes, *, generation: int = 2, length: int | None = None, chec
         pytest.param(_region(TEXT, generation=3), UNKNOWN, id="a writer died"),
         pytest.param(_region(TEXT, length=0xFFFFFFFF), UNKNOWN, id="length beyond the region"),
         pytest.param(_region(TEXT, checksum=1), UNKNOWN, id="wrong checksum"),
-        pytest.param(_region(TEXT + b"nonsense"), UNKNOWN, id="a line that is none"),
+        pytest.param(_region(TEXT + b"nonsense"), UNKNOWN, id="an invalid line"),
         pytest.param(_region(b"x" * (STATE_SIZE - 64)), UNKNOWN, id="a line as long as the region"),
         pytest.param(_region(b"\n" * (STATE_SIZE - 64)), SUCCESS, id="nothing but line ends"),
         pytest.param(_region(TEXT + b"failure0.function=*\nfailure0.gpu=2147483647\n"), SUCCESS, id="GPU far away"),
@@ -110,6 +111,7 @@ def _mutated(chance: random.Random) -> bytes:
     return bytes(text).replace(b"\xff", b"")
 
 
+@pytest.mark.slow
 def test_mutated_texts_do_not_confuse_the_parser(run: Callable[[str], str], tmp_path: Path) -> None:
     chance = random.Random(20)  # noqa: S311 - repeatable, not secret
     (tmp_path / "texts").write_bytes(b"\xff".join(_mutated(chance) for _ in range(500)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-NEWEST_GLIBC = (2, 36)  # Debian 12's: the oldest system of the laboratory
+NEWEST_GLIBC = (2, 36)  # Debian 12's: the oldest system of the lab
 
 
 both = pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from lab.nvml import models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sorted(models.MODELS))
 @pytest.mark.parametrize("count", [1, 2, 8, 15, 16, 32, 64])
 def test_gpus_of_a_machine_are_told_apart(model: str, count: int) -> None:

@@ -118,7 +118,7 @@ def test_a_module_that_does_not_fit_is_reported(
     assert done.returncode != 0
 
 
-def test_the_machine_stays_readable_for_the_laboratory(
+def test_the_machine_stays_readable_for_the_lab(
     smi: Callable[..., subprocess.CompletedProcess[str]], version: str, tmp_path: Path
 ) -> None:
     machine = models.machine("t4")

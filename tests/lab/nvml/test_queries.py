@@ -31,6 +31,7 @@ def test_versions_come_from_the_file_name(nvml: Client) -> None:
     assert nvml("nvmlSystemGetCudaDriverVersion()") == 12040
 
 
+@pytest.mark.slow
 def test_every_gpu_is_found_by_index_uuid_serial_and_address(nvml: Client, library: Path) -> None:
     for index, gpu in enumerate(state.read(library).gpus):
         assert nvml(f"nvmlDeviceGetUUID(gpu({index}))") == gpu.uuid
@@ -41,6 +42,7 @@ def test_every_gpu_is_found_by_index_uuid_serial_and_address(nvml: Client, libra
     assert nvml.error("nvmlDeviceGetHandleByUUID('GPU-none')") == NOT_FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "name", "capability"),
     [
@@ -74,6 +76,7 @@ def test_memory_counts_the_reserve_only_in_the_first_version(
     assert nvml("nvmlDeviceGetMemoryInfo(gpu(0), version=nvmlMemory_v2).reserved") == GIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["", "_v2", "_v3"])
 def test_processes_are_listed_by_kind(
     version: str, put: Callable[[Machine], Path], start: Callable[[Path], Client]
@@ -232,6 +235,7 @@ FABRIC = """(lambda info: [
 ])(c_nvmlGpuFabricInfoV_t())""".replace("\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

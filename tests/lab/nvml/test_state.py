@@ -69,6 +69,7 @@ def _set_generation(path: Path, generation: int) -> None:
     os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_readers_go_on_with_the_old_machine_when_a_writer_died(nvml: Client, library: Path) -> None:
     nvml("kept.update(handle=gpu(0))")
     _set_generation(library, 5)
@@ -77,6 +78,7 @@ def test_readers_go_on_with_the_old_machine_when_a_writer_died(nvml: Client, lib
     assert nvml("nvmlDeviceGetTemperature(kept['handle'], 0)") == 70
 
 
+@pytest.mark.slow
 def test_readers_never_see_half_of_a_change(nvml: Client, library: Path) -> None:
     """Two values that are always written alike are read alike, by one call each time."""
     nvml("kept.update(read=lambda: [v.value.uiVal for v in nvmlDeviceGetFieldValues(gpu(0), [82, 94])])")

@@ -60,6 +60,7 @@ def test_what_is_not_a_change_is_refused(file: Path) -> None:
         tool.run([str(file), "set", "gpu0"])
 
 
+@pytest.mark.slow
 def test_a_failure_is_one_line_and_a_hint_without_a_traceback(file: Path) -> None:
     command = [sys.executable, "-m", "lab.nvml.tool", str(file), "set", "gpu0.absent=1"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

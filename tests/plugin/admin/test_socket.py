@@ -270,6 +270,7 @@ def test_who_connects_and_says_nothing_leaves_descriptors_for_others_and_is_hung
         assert json.loads(silent[1].recv(4096)) == {"asked": {"verb": "status"}}
 
 
+@pytest.mark.slow
 def test_a_socket_that_cannot_be_removed_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
     """A file system that became read-only ended the daemon before its devices were withdrawn."""
     script = """

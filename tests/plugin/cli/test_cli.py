@@ -69,6 +69,7 @@ def test_a_configuration_with_an_error_is_an_expected_failure(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["config", "resume"])
 def test_light_verbs_load_nothing_heavy(tmp_path: Path, verb: str) -> None:
     script = "import sys; from plugin.cli import main; main([*sys.argv[1:]]); print(*sys.modules)"

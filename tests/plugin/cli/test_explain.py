@@ -58,6 +58,7 @@ def test_each_source_is_named_for_what_it_decides(
     assert lines["flags.migStrategy"]["noEffect"] is None
 
 
+@pytest.mark.slow
 def test_a_variable_of_feature_discovery_that_nobody_reads_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, node_json: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_variable_of_feature_discovery_that_nobody_reads_is_named(
     assert "GFD_MIG_STRATEGY changes nothing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_flag_wins_over_a_variable_over_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, node_json: str
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_file_that_is_named_must_be_there(node_json: str, tmp_path: Path) -> N
             load(invocation, default_path=standard)
 
 
+@pytest.mark.slow
 def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: str, file: Path) -> None:
     assert main(["config", "--explain", "--config", node_json, "--device-list-strategy", "envvar,cdi-cri"]) == 0
     shown = capsys.readouterr()
@@ -125,6 +128,7 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str], node_json: 
     assert shown.err.startswith(f"note: {file}:4: mpsRoot changes nothing: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "value"),
     [
@@ -145,6 +149,7 @@ def test_a_list_may_be_given_in_parts_and_under_an_old_name(capsys: pytest.Captu
     assert lines["flags.plugin.containerDriverRoot"]["value"] == "/driver-root"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["run", "config", "devices"])
 def test_a_wrong_value_is_an_expected_failure(capsys: pytest.CaptureFixture[str], node_json: str, verb: str) -> None:
     assert main([verb, "--config", node_json, "--mig-strategy", "some"]) == 1

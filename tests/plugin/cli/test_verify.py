@@ -1,4 +1,4 @@
-"""`release`, a driver swap, `verify`: the verbs as they are shipped, against the laboratory's NVML and libcuda."""
+"""`release`, a driver swap, `verify`: the verbs as they are shipped, against the lab's NVML and libcuda."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ def name(node: Node, index: int) -> str:
     return f"gpu {index} ({node.uuids[index]})"
 
 
+@pytest.mark.slow
 def test_a_node_that_is_as_before_passes(node: Node) -> None:
     cut = models.with_mig(node.machine, 1, ["3g.20gb", "2g.10gb"])
     joined = cut.with_gpu(0, fabric_state=FabricState.COMPLETED, fabric_cluster=CLUSTER, fabric_clique=3)
@@ -118,6 +119,7 @@ CHANGES: list[tuple[str, Callable[[Machine], Machine], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("check", "change", "message"), CHANGES, ids=[change[0] for change in CHANGES])
 def test_what_the_swap_changed_is_named(
     node: Node, check: str, change: Callable[[Machine], Machine], message: str
@@ -132,12 +134,14 @@ def test_what_the_swap_changed_is_named(
     assert failed[check].startswith(f"{name(node, 0)}: {message}")
 
 
+@pytest.mark.slow
 def test_an_nvlink_that_did_not_come_back_is_named(node: Node) -> None:
     release(node)
     state.update(node.library, lambda machine: machine.with_gpu(1, links=machine.gpus[1].links[1:]))
     assert verify(node) == {"nvlink": f"{name(node, 1)}: 11 of 12 nvlinks are active"}
 
 
+@pytest.mark.slow
 def test_a_fabric_is_given_time_to_join(node: Node) -> None:
     joined = node.machine.with_gpu(0, fabric_state=FabricState.COMPLETED, fabric_cluster=CLUSTER, fabric_clique=3)
     state.write(node.library, joined)
@@ -153,6 +157,7 @@ def test_a_fabric_is_given_time_to_join(node: Node) -> None:
     assert list(verify(node, timeout_s=3)) == ["fabric"]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_hangs_is_named_with_the_error_it_had_meanwhile(node: Node) -> None:
     state.write(node.library, node.machine.with_failure("cuMemcpyDtoH", CUDA_HANGS, 1))
     with start(node, timeout_s=5) as verb:
@@ -181,6 +186,7 @@ def read(path: str) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_errors_since_the_driver_was_loaded_are_read_from_the_kernels_log(node: Node) -> None:
     with (node.folder / "kmsg").open("a") as log:
         log.write("4,2,2000,-;NVRM: Xid (PCI:0000:20:00): 119, pid=1, name=x, Timeout waiting for RPC from GSP\n")
@@ -191,6 +197,7 @@ def test_errors_since_the_driver_was_loaded_are_read_from_the_kernels_log(node: 
     }
 
 
+@pytest.mark.slow
 def test_a_module_that_cuda_needs_is_named(node: Node) -> None:
     machine = replace(node.machine, module=Check.CHECK, sys_root=str(node.folder / "sys"))
     state.write(node.library, machine)
@@ -199,6 +206,7 @@ def test_a_module_that_cuda_needs_is_named(node: Node) -> None:
     assert verify(node)["allocation"].endswith("; kernel module nvidia-uvm is not loaded: modprobe nvidia-uvm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "failed"),
     [
@@ -215,6 +223,7 @@ def test_compute_libraries_that_the_swap_lost_are_a_failure(
     assert set(verify(node, **keys)) == failed
 
 
+@pytest.mark.slow
 def test_declared_mig_devices_stand_above_those_of_before(node: Node) -> None:
     release(node)
     state.update(node.library, lambda machine: models.with_mig(machine, 0, ["7g.40gb"]))
@@ -222,6 +231,7 @@ def test_declared_mig_devices_stand_above_those_of_before(node: Node) -> None:
     assert set(verify(node)) == {"mig"}
 
 
+@pytest.mark.slow
 def test_a_release_with_a_driver_that_does_not_tell_how_gpus_are_set_up_is_a_release(node: Node) -> None:
     with node.running():
         wait_until((node.folder / "run/node.sock").exists, node.log)
@@ -232,6 +242,7 @@ def test_a_release_with_a_driver_that_does_not_tell_how_gpus_are_set_up_is_a_rel
     assert json.loads((node.folder / "state/released.json").read_text())["states"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.4, 0.8])
 def test_a_verb_that_is_killed_leaves_no_process_and_the_release_as_it_was(node: Node, delay_s: float) -> None:
     release(node)

@@ -95,7 +95,7 @@ def test_a_missing_uvm_node_is_said_once_and_left_out(kubelet: Kubelet, node: Da
         assert node.log().count("nvidia-uvm does not exist") == 1
 
 
-def test_sighup_reads_the_configuration_anew(kubelet: Kubelet, node: DaemonProcess) -> None:
+def test_sighup_rereads_the_configuration(kubelet: Kubelet, node: DaemonProcess) -> None:
     with node:
         kubelet.wait_for_devices(RESOURCE, 2)
         node.configure(resource="example.com/gpu")

@@ -39,12 +39,14 @@ def late_imports() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_late_imports_are_loaded_early_enough() -> None:
     load_deferred()
     missing = {name for name in late_imports() if name not in sys.modules and not name.startswith(SWITCHED_ON)}
     assert not missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_nothing_is_loaded_for_nobody(name: str) -> None:
     assert name in late_imports()

@@ -176,7 +176,7 @@ def test_a_gpu_that_breaks_the_events_leaves_the_others_theirs(daemon: Daemon) -
 
 
 def _hears(daemon: Daemon) -> bool:
-    """Let an error happen until it is heard: while sessions begin anew, one may fall between them."""
+    """Inject an error until it is received: one may be lost between two sessions."""
     daemon.xid(1, 48)
     return 'cause="xid 48"' in daemon.node.log()
 

@@ -78,6 +78,7 @@ def seen(node: DaemonProcess, words: str) -> bool:
     return path.exists() and words in path.read_text()
 
 
+@pytest.mark.slow
 def test_the_hook_finds_the_facts_of_start_and_of_every_change(node: DaemonProcess) -> None:
     """The hook is run after the file is there: it sees what it was called for."""
     with node:
@@ -90,6 +91,7 @@ def test_the_hook_finds_the_facts_of_start_and_of_every_change(node: DaemonProce
     assert (node.node / "calls").read_text() == "refresh\nrefresh\n"
 
 
+@pytest.mark.slow
 def test_facts_that_cannot_be_written_are_no_reason_not_to_refresh(node: DaemonProcess) -> None:
     (node.node / "run").mkdir()
     (node.node / "run/nvml.json").mkdir()

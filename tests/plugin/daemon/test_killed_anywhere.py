@@ -30,7 +30,7 @@ GPU = "the second one"
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     node = Node(tmp_path, 3)
-    for gpu in range(3):  # resets would be evidence; counters that stand still are none
+    for gpu in range(3):  # resets would be evidence; constant counters are not
         state.update(node.library, lambda machine, gpu=gpu: machine.with_gpu(gpu, energy_mj=1000))
     with Kubelet(tmp_path / "kubelet") as kubelet:
         running = Daemon(node, kubelet)

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -177,4 +178,4 @@ class NodeMachine(RuleBasedStateMachine):
 
 
 NodeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
-TestNothingIsLost = NodeMachine.TestCase
+TestNothingIsLost = pytest.mark.slow(NodeMachine.TestCase)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from lab.kubelet import AllocationRefused, Kubelet, Mode
+from lab.podresources.proto.api_pb2 import AllocatableResourcesResponse
+from lab.podresources.server import serving
 from plugin.driver.snapshot import LostGpu, Snapshot
 from plugin.driver_change.release.record import Release, RememberedGpu
 from plugin.driver_change.release.store import FILE_NAME, read_release, write_release
@@ -43,6 +45,38 @@ def test_a_released_node_keeps_its_capacity_and_gives_nothing_away(kubelet: Kube
         assert node.verb("resume") == {"offered": 2, "problems": []}
         assert kubelet.healthy(RESOURCE) == UUIDS
         assert kubelet.assignments["running"] == before
+
+
+def test_a_release_is_answered_after_the_kubelet_has_taken_the_list(kubelet: Kubelet, node: Node) -> None:
+    asked = 0
+
+    def allocatable() -> bytes:
+        """Be behind twice."""
+        nonlocal asked
+        asked += 1
+        return allocatable_response(UUIDS if asked <= 2 else [])
+
+    with node:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        with serving(kubelet.folder.parent, bytes, allocatable):
+            assert node.verb("release")["problems"] == []
+    assert asked == 3
+
+
+def test_a_kubelet_that_does_not_take_the_list_is_told_and_holds_no_release_up(kubelet: Kubelet, node: Node) -> None:
+    with node:
+        kubelet.wait_for_devices(RESOURCE, 2)
+        with serving(kubelet.folder.parent, bytes, lambda: allocatable_response(UUIDS)):
+            answer = node.verb("release", timeout_s=1)
+        assert answer["released"]
+        assert "the kubelet has not taken the list without healthy devices" in answer["problems"][0]
+
+
+def allocatable_response(device_ids: list[str]) -> bytes:
+    answer = AllocatableResourcesResponse()
+    answer.devices.add(resource_name=RESOURCE, device_ids=device_ids)
+    encoded: bytes = answer.SerializeToString()
+    return encoded
 
 
 def test_a_pod_that_was_placed_before_the_release_is_refused_with_the_reason(kubelet: Kubelet, node: Node) -> None:
@@ -190,9 +224,7 @@ def test_a_driver_that_hangs_is_told_in_time_and_let_go_when_it_answers(kubelet:
     with node:
         kubelet.wait_for_devices(RESOURCE, 2)
         silent_writer = hang_driver(node)
-        started = time.monotonic()
-        answer = node.verb("release", timeout_s=1)
-        assert time.monotonic() - started < 10
+        answer = node.verb("release", timeout_s=1)  # the driver answers only at the end of this test
         assert answer["problems"] == ["the driver does not answer: its session is still open"]
         assert kubelet.healthy(RESOURCE) == []
         write_driver(node.driver, Snapshot(VERSION, gpus(2)))

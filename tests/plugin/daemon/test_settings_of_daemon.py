@@ -32,7 +32,7 @@ L4 = "NVIDIA L4"
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "kubelet-root") as stand_in:
+    with Kubelet(tmp_path / "kubelet-root", has_pod_resources=True) as stand_in:
         yield stand_in
 
 

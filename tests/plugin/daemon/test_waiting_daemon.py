@@ -78,7 +78,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(tmp_path / "kubelet") as stand_in:
+    with Kubelet(tmp_path / "kubelet", has_pod_resources=True) as stand_in:
         yield stand_in
 
 

@@ -91,6 +91,7 @@ def daemon(node: Node) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
+@pytest.mark.slow
 def test_a_gpu_falls_off_the_bus_and_comes_back(node: Node, daemon: subprocess.Popen[bytes]) -> None:
     with Kubelet(node.folder / "kubelet") as kubelet:
         assert kubelet.wait_for_devices(RESOURCE, 2) == sorted(node.uuids)
@@ -117,6 +118,7 @@ def linked(machine: Machine, *pairs: tuple[int, int]) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 def test_a_pod_is_given_gpus_that_are_linked(tmp_path: Path) -> None:
     node = Node(tmp_path, 4)
     state.update(node.library, lambda machine: linked(machine, (0, 3), (1, 2)))
@@ -126,6 +128,7 @@ def test_a_pod_is_given_gpus_that_are_linked(tmp_path: Path) -> None:
     assert [sorted(map(node.uuids.index, one)) for one in given] == [[0], [1, 2], [3]]
 
 
+@pytest.mark.slow
 def test_devices_are_shown_as_a_table_and_as_json(node: Node) -> None:
     (node.folder / "dev/nvidia1").unlink()
     table = subprocess.run(node.command("devices"), env=node.environment(), capture_output=True, text=True, check=True)
@@ -156,6 +159,7 @@ def driver_files(pid: int) -> list[str]:
     return sorted({path for path in opened + mapped if "nvidia" in path.rpartition("/")[2]})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 def test_a_release_leaves_nothing_of_the_driver_and_a_resume_loads_the_new_one(
     node: Node, tmp_path: Path, request: pytest.FixtureRequest
@@ -199,6 +203,7 @@ def load_module(node: Node, version: str) -> None:
     (folder / "version").write_text(f"{version}\n")
 
 
+@pytest.mark.slow
 def test_a_node_is_verified_against_a_file_or_standard_input(node: Node) -> None:
     load_module(node, "550.163.01")
     path = node.folder / "expectation.json"
@@ -219,6 +224,7 @@ def test_a_node_is_verified_against_a_file_or_standard_input(node: Node) -> None
     ]
 
 
+@pytest.mark.slow
 def test_module_and_library_of_two_versions_are_a_failed_check_in_plain_words(node: Node) -> None:
     load_module(node, "535.309.01")
     machine = replace(node.machine, module=Check.CHECK, sys_root=str(node.folder / "sys"))
@@ -229,6 +235,7 @@ def test_module_and_library_of_two_versions_are_a_failed_check_in_plain_words(no
     assert failed["nvml"].startswith(said)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_was_there_at_the_release_must_be_there_again(node: Node) -> None:
     load_module(node, "550.163.01")
     assert node.run("release").returncode in {0, 3}
@@ -240,6 +247,7 @@ def test_a_gpu_that_was_there_at_the_release_must_be_there_again(node: Node) -> 
     }
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_is_a_failed_check_in_time(node: Node) -> None:
     load_module(node, "550.163.01")
     state.write(node.library, replace(node.machine, call_cost_us=3_600_000_000))
@@ -247,6 +255,7 @@ def test_a_driver_that_hangs_is_a_failed_check_in_time(node: Node) -> None:
     assert failed_checks(done)["nvml"].startswith("nvml: no answer within 1 s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -260,12 +269,14 @@ def test_a_bad_expectation_is_an_error_and_no_failed_check(node: Node, content: 
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_an_expectation_that_is_not_there_is_named(node: Node) -> None:
     done = node.run("verify", "--expect", str(node.folder / "absent.json"))
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{node.folder}/absent.json: no such file or directory" in done.stderr
 
 
+@pytest.mark.slow
 def test_devices_of_a_released_node_are_shown_from_memory(node: Node) -> None:
     assert "the daemon does not run" in node.run("release").stdout
     state.write(node.library, replace(node.machine, call_cost_us=3_600_000_000))  # whoever asks the driver waits
@@ -281,6 +292,7 @@ def test_devices_of_a_released_node_are_shown_from_memory(node: Node) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_release_without_a_daemon_and_with_a_driver_that_hangs_is_remembered_in_time(node: Node) -> None:
     state.write(node.library, replace(node.machine, call_cost_us=3_600_000_000))
     done = node.run("release", "--json", "--timeout", "1")

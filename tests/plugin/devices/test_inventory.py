@@ -91,7 +91,7 @@ def test_a_gpu_that_was_unplugged_keeps_its_place_until_it_is_back() -> None:
     assert health(next_inventory(unplugged, Snapshot(VERSION, gpus(3)), DictTree())) == {0: "", 1: "", 2: ""}
 
 
-def test_with_another_driver_the_list_starts_anew() -> None:
+def test_with_another_driver_the_list_starts_over() -> None:
     inventory = next_inventory(start(3), Snapshot("560.35.05", gpus(2)), DictTree())
     assert health(inventory) == {0: "", 1: ""}
 

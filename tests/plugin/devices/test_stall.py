@@ -38,7 +38,7 @@ def test_known_gpus_are_shown_and_none_is_given_away() -> None:
     ("heard_after", "told"),
     [
         pytest.param((), ["stalled"], id="silence"),
-        pytest.param((0.02,), ["heard", "stalled"], id="silence after a word"),
+        pytest.param((0,), ["heard", "stalled"], id="silence after a word"),
     ],
 )
 def test_silence_is_told_once(heard_after: tuple[float, ...], told: list[str]) -> None:
@@ -46,7 +46,7 @@ def test_silence_is_told_once(heard_after: tuple[float, ...], told: list[str]) -
 
     async def listen() -> None:
         ended = asyncio.Event()
-        watch = StallWatch(0.05, lambda: (said.append("stalled"), ended.set())[0])
+        watch = StallWatch(0.5, lambda: (said.append("stalled"), ended.set())[0])
         watch.heard()
         for pause_s in heard_after:
             await asyncio.sleep(pause_s)

@@ -22,6 +22,7 @@ HEAD = '"schema": "grapnel.dev/expectation/v1alpha1", "driverVersion": "535.309.
 UUID = "GPU-7d00e010-ec78-5e6f-8228-fa5ab15a3109"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     document = json.loads(path.read_text())
@@ -43,6 +44,7 @@ def layout_to_json(mig: tuple[MigDevice, ...] | None) -> list[dict[str, object]]
     return None if mig is None else [said(asdict(device)) for device in mig]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):

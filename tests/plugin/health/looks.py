@@ -65,5 +65,5 @@ class Node:
 
 
 def was_reset(reading: Reading = IDLE) -> Reading:
-    """Return the reading of a GPU whose counters began anew."""
+    """Return the reading of a GPU whose counters were reset."""
     return reading._replace(counters=reading.counters._replace(energy_mj=5))

@@ -89,6 +89,7 @@ def give(node: Node, evidence: str) -> None:
         node.look()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("xid", "enough"),
     [
@@ -139,7 +140,7 @@ def test_time_in_which_nobody_watched_is_not_quiet() -> None:
     assert node.why() == ""
 
 
-def test_an_error_that_comes_again_starts_the_quiet_time_anew() -> None:
+def test_an_error_that_recurs_restarts_the_quiet_time() -> None:
     node = Node()
     node.look(74)
     node.look(74, after_s=290)
@@ -281,7 +282,7 @@ def test_the_links_of_a_neighbour_that_is_gone_are_no_fault() -> None:
 
 
 @pytest.mark.parametrize("happens", ["a boot", "a reset"])
-def test_links_are_counted_anew_after(happens: str) -> None:
+def test_links_are_counted_again_after(happens: str) -> None:
     node = Node()
     node.look(a=links(12))
     if happens == "a boot":

@@ -109,7 +109,7 @@ def test_a_reset_that_happened_while_no_daemon_ran_is_noticed(machine: Machine) 
     assert look(machine.keeper(), reading=after)[0] == ""
 
 
-def test_a_session_opened_anew_at_once_is_no_gap_and_a_longer_one_is(machine: Machine) -> None:
+def test_a_session_reopened_at_once_is_no_gap_and_a_longer_interruption_is(machine: Machine) -> None:
     keeper = machine.keeper()
     look(keeper, XidEvent(gpu(0).uuid, 74))
     for pause_s, is_quiet in ((60, False), (1, True)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,7 +147,7 @@ class World:
         return changes
 
     def settle(self, step: Step) -> None:
-        """Begin the account of what was seen in this look anew."""
+        """Reset the record of what was observed in this look."""
         for uuid, seen in ((A, step.a), (B, step.b)):
             for cause in causes(seen):
                 self.accounts[uuid][cause] = Account(self.moment.uptime_s)
@@ -188,6 +189,7 @@ def check_closed(world: World, change: Transition, seen: Seen) -> None:
         assert seen.answers, change
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=400, deadline=None)
 def test_nothing_recovers_without_its_evidence_and_a_verdict_always_wins(steps: list[Step]) -> None:
@@ -207,6 +209,7 @@ def test_nothing_recovers_without_its_evidence_and_a_verdict_always_wins(steps: 
             assert causes(seen) <= {finding.cause for finding in gpu.findings}
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=100, deadline=None)
 def test_everything_but_failed_hardware_recovers_with_a_boot(steps: list[Step]) -> None:
@@ -219,6 +222,7 @@ def test_everything_but_failed_hardware_recovers_with_a_boot(steps: list[Step]) 
         assert {finding.cause for finding in gpu.findings} <= {"rows failed"}
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=100, deadline=None)
 def test_a_gpu_is_judged_the_same_whatever_its_neighbour_does(steps: list[Step]) -> None:

@@ -31,6 +31,7 @@ def reader(path: Path) -> Callable[[bytes], Any]:
     return parse_health if path.name.startswith("health") else parse_verdicts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_fit_the_schema_and_are_written_as_they_were_read(path: Path) -> None:
     document = json.loads(path.read_text())
@@ -43,6 +44,7 @@ def test_good_samples_fit_the_schema_and_are_written_as_they_were_read(path: Pat
     jsonschema.validate(json.loads(written), SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):

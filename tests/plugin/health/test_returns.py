@@ -58,6 +58,7 @@ def test_a_gpu_that_comes_back_by_resets_is_not_counted() -> None:
     assert node.gpus[A].returns == ()
 
 
+@pytest.mark.slow
 def test_a_driver_that_tells_another_number_each_time_fills_nothing_and_hides_nothing() -> None:
     node = Node()
     node.look(79)

@@ -125,7 +125,7 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path, caplog: pytest.Log
         pytest.param(lambda path: path.write_bytes(b"x" * 4096), id="overwritten"),
     ],
 )
-def test_a_file_that_somebody_spoils_is_written_anew(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+def test_a_damaged_file_is_rewritten(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     async def life(keeper: HistoryKeeper) -> None:
         keeper.allocated(GPU, [A])
         await keeper.written()
@@ -166,6 +166,7 @@ def test_another_folder_gets_everything(tmp_path: Path) -> None:
     assert devices(living(tmp_path / "new", given_away())) == [(A,)]
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_is_made_short_again(tmp_path: Path) -> None:
     sizes = []
 
@@ -251,6 +252,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_while_it_writes_loses_nothing_that_was_written(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     for lines in (2, 30, 77):

@@ -25,6 +25,7 @@ BAD = sorted(CONTRACTS.glob("node-history/bad/*.jsonl"))
 EXPLANATION = json.loads((CONTRACTS / "explanation/schema.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_fit_the_schema_and_are_written_as_they_were_read(path: Path) -> None:
     for line in path.read_text().splitlines():
@@ -32,6 +33,7 @@ def test_good_samples_fit_the_schema_and_are_written_as_they_were_read(path: Pat
     assert render_start() + "".join(render_events(parse_history(path.read_bytes()))) == path.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
     first, *rest = map(json.loads, path.read_text().splitlines())

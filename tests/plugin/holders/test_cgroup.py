@@ -18,6 +18,7 @@ SYSTEMD_UID, OTHER_SYSTEMD_UID = UID.replace("-", "_"), OTHER_UID.replace("-", "
 MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -111,6 +111,7 @@ def holder(command: str = "python3", **where: str) -> Holder:
     return Holder(4711, command, ("/dev/nvidia0",), **where)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "advice"),
     [
@@ -223,6 +224,7 @@ def test_the_lister_itself_is_nobody(proc: Proc) -> None:
     assert [holder.pid for holder in list_holders(proc.folder, own_pid=7).holders] == [8]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_process_that_may_not_be_looked_into_is_named() -> None:
     """As nobody: root's own processes are out of reach then, as confined ones are for root."""

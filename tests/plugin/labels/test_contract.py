@@ -15,6 +15,7 @@ CONTRACT = Path(__file__).parents[3] / "docs/contracts/node-labels"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(CONTRACT.glob("good/*")), ids=lambda path: path.stem)
 def test_good_samples_have_the_schemas_shape(path: Path) -> None:
     labels = json.loads(path.read_text())
@@ -23,12 +24,14 @@ def test_good_samples_have_the_schemas_shape(path: Path) -> None:
     assert list(labels) == sorted(labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(CONTRACT.glob("bad/*")), ids=lambda path: path.stem)
 def test_bad_samples_have_not(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(path.read_text()), SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
 @pytest.mark.parametrize(
     "gpus",

@@ -53,6 +53,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*WHOLE, "no other label"])
 def test_a_label_has_the_value_that_nvidia_gives_it(name: str) -> None:
     host = replace(HOST, vgpus=(HostDriver("535.54", "r535_00"), False))
@@ -267,6 +268,7 @@ hosts = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     gpus=st.lists(odd_gpus(), min_size=1, max_size=8),
     host=hosts,

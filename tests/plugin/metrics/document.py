@@ -30,7 +30,7 @@ def tables() -> dict[str, str]:
 
 
 def with_tables(text: str) -> str:
-    """Return a document with the tables of now between their marks."""
+    """Return a document with the current tables between their marks."""
     for name, table in tables().items():
         before, begin, rest = text.partition(f"<!-- table {name} -->\n")
         _, end, after = rest.partition("<!-- end -->")

@@ -78,6 +78,7 @@ def test_every_name_is_there_once() -> None:
     assert sorted(names) == sorted(set(names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
 def test_every_row_is_a_family_of_the_format(metric: Metric) -> None:
     assert Family(metric.name, metric.kind, metric.help) == metric.family(())
@@ -150,6 +151,7 @@ WITH_PROMTOOL = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @WITH_PROMTOOL
 @pytest.mark.parametrize(
     "arguments",

@@ -74,7 +74,7 @@ def test_the_accelerator_stats_are_of_containers_alone() -> None:
         pytest.param("power_usage_mw", 118_344, "POWER_USAGE", 118.344, id="milliwatts are shown in watts"),
         pytest.param("power_limit_mw", 400_000, "POWER_MGMT_LIMIT", 400, id="so is the limit"),
         pytest.param("memory_free_bytes", 3 * 2**20 + 1, "FB_FREE", 3, id="bytes are shown in whole MiB"),
-        pytest.param("memory_reserved_bytes", 2**20 - 1, "FB_RESERVED", 0, id="less than one MiB is none"),
+        pytest.param("memory_reserved_bytes", 2**20 - 1, "FB_RESERVED", 0, id="less than one MiB rounds to 0"),
         pytest.param("energy_mj", 2**63, "TOTAL_ENERGY_CONSUMPTION", 2**63, id="millijoules stay what they are"),
         pytest.param("gpu_utilization_percent", 0, "GPU_UTIL", 0, id="an idle GPU is measured as idle"),
     ],
@@ -84,6 +84,7 @@ def test_units_are_those_of_dcgm(field: str, measured: int, name: str, shown: fl
     assert list(found.of(f"DCGM_FI_DEV_{name}").values()) == [shown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [*GPU_METRICS, *ACCELERATOR_METRICS], ids=lambda row: row.metric.name)
 def test_what_is_not_measured_is_absent_and_alone(row: object) -> None:
     everything = GpuTelemetry(gpu(0).uuid, **dict.fromkeys(MEASURED_FIELDS, 7))

@@ -26,6 +26,7 @@ FAMILIES = st.builds(
 PAGES = st.lists(FAMILIES, max_size=5, unique_by=lambda family: family.name)
 
 
+@pytest.mark.slow
 @given(PAGES)
 def test_what_is_rendered_is_read_back_the_same(families: list[Family]) -> None:
     page = read_page(render(families))
@@ -36,6 +37,7 @@ def test_what_is_rendered_is_read_back_the_same(families: list[Family]) -> None:
     }
 
 
+@pytest.mark.slow
 @given(PAGES, st.randoms(use_true_random=False))
 def test_the_order_of_families_does_not_change_the_page(families: list[Family], random: object) -> None:
     shuffled = list(families)
@@ -88,7 +90,7 @@ def test_text_that_is_no_unicode_does_not_break_the_page() -> None:
         pytest.param("0a", "gauge", "l", id="a name that starts with a digit"),
         pytest.param("a b", "gauge", "l", id="a name with a blank"),
         pytest.param("a\n", "gauge", "l", id="a name that ends a line"),
-        pytest.param("a", "speed", "l", id="a kind that is none"),
+        pytest.param("a", "speed", "l", id="an invalid kind"),
         pytest.param("a", "gauge", "l-m", id="a label with a hyphen"),
         pytest.param("a", "gauge", "__name__", id="a label that is Prometheus' own"),
     ],

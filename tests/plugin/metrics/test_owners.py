@@ -71,7 +71,7 @@ def test_of_very_many_processes_the_first_are_looked_at(node: Node) -> None:
     assert node.read(1, *range(100, 5000), 2) == {1: MAIN}
 
 
-def ask(node: Node, *rounds: int, timeout_s: float = 20) -> list[dict[int, PodContainer]]:
+def ask(node: Node, *rounds: int, timeout_s: float = 60) -> list[dict[int, PodContainer]]:
     async def scenario() -> list[dict[int, PodContainer]]:
         question = OwnerQuestion(node.proc.folder, node.logs.folder, Logger(), timeout_s=timeout_s)
         return [dict(await question({pid: BEFORE_S})) for pid in rounds]

@@ -129,6 +129,7 @@ def test_a_client_that_says_nothing_is_told_so_after_a_while() -> None:
     assert asyncio.run(scenario()).split(b" ")[1] == b"408"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", [b"", SCRAPE], ids=["say nothing", "never read"])
 def test_a_scraper_keeps_its_place_while_another_machine_opens_connections(request_: bytes) -> None:
     async def large() -> bytes:
@@ -154,6 +155,7 @@ def test_a_scraper_keeps_its_place_while_another_machine_opens_connections(reque
         assert answer.split(b" ", 2)[1] == b"200"
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_hung_up_on() -> None:
     async def large() -> bytes:
         return b"a" * (64 << 20)  # more than the kernel keeps for both ends

@@ -27,13 +27,13 @@ TOKEN = "the-token-of-a-test"  # noqa: S105 - of this file alone
 
 @dataclass(frozen=True)
 class Failure:
-    """An answer that is not the right one. `bytes_s`: seconds between single bytes of it."""
+    """An answer that is not the right one, once `until` has come, with `bytes_s` seconds between its bytes."""
 
     status: int = 500
     message: str = "it does not work"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    wait_s: float = 0.0
+    until: threading.Event | None = None
     bytes_s: float = 0.0
     raw: bytes | None = None
 
@@ -91,7 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(failure.raw)
             self.close_connection = True
             return
-        time.sleep(failure.wait_s)
+        if failure.until is not None:
+            failure.until.wait()
         status = {"kind": "Status", "status": "Failure", "message": failure.message, "code": failure.status}
         content = json.dumps(status).encode() if failure.body is None else failure.body
         if not failure.bytes_s:

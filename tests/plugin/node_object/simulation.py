@@ -57,7 +57,7 @@ class Simulation:
     def count(self, what: str) -> int:
         return sum(what in call for _, call in self.calls)
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         self.uid += 1
         self.exists = True
         self.labels, self.conditions = {}, {}

@@ -152,7 +152,7 @@ def test_without_a_node_none_is_made_and_a_later_one_is_found(
         running.wait(lambda: "nvidia.com/gpu.count" in running.labels())
 
 
-def test_a_label_for_a_node_that_was_made_anew_is_not_applied_by_its_old_uid(
+def test_a_label_for_a_node_that_was_recreated_is_not_applied_by_its_old_uid(
     control_plane: ControlPlane, tmp_path: Path, node: str
 ) -> None:
     with Running(control_plane, node, tmp_path) as running:

@@ -42,7 +42,7 @@ def test_what_happens_while_it_is_sent_is_not_lost() -> None:
     assert due(book, PACE_S).count == 2
 
 
-def test_an_event_that_the_api_forgot_is_made_anew_with_the_whole_count() -> None:
+def test_an_event_that_the_api_forgot_is_recreated_with_the_whole_count() -> None:
     book = EventBook()
     book.note(note(), "1", 0)
     book.told(due(book, 0), "n1.a", 0)
@@ -52,7 +52,7 @@ def test_an_event_that_the_api_forgot_is_made_anew_with_the_whole_count() -> Non
     assert (series.name, series.count, series.told) == ("", 2, 0)
 
 
-def test_after_an_hour_without_it_a_series_begins_anew() -> None:
+def test_after_an_hour_without_it_a_series_starts_over() -> None:
     book = EventBook()
     book.note(note(), "1", 0)
     book.told(due(book, 0), "n1.a", 0)

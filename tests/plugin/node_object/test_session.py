@@ -86,6 +86,7 @@ def test_after_hours_without_the_api_the_state_is_right_and_the_journal_has_one_
     assert len(node.logger.lines("resolved")) == 1
 
 
+@pytest.mark.slow
 def test_a_storm_of_events_does_not_flood_the_api() -> None:
     node = running()
     before = len(node.calls)
@@ -152,7 +153,7 @@ def test_an_event_whose_answer_was_lost_is_there_once() -> None:
     assert [event["count"] for event in node.events.values()] == [1]
 
 
-def test_an_event_that_the_api_forgot_is_made_anew() -> None:
+def test_an_event_that_the_api_forgot_is_recreated() -> None:
     node = running()
     node.session.note((note(),))
     node.settle(1)
@@ -162,9 +163,9 @@ def test_an_event_that_the_api_forgot_is_made_anew() -> None:
     assert [event["count"] for event in node.events.values()] == [2]
 
 
-def test_a_node_made_anew_gets_everything_again() -> None:
+def test_a_recreated_node_gets_everything_again() -> None:
     node = running()
-    node.make_anew()
+    node.recreate()
     node.settle(HOUR_S)
     assert node.shown() == as_shown(WELL)
     assert node.own_labels() == LABELS
@@ -226,13 +227,14 @@ ACTIONS = st.one_of(
     st.tuples(st.just("note"), st.sampled_from(["gpu-0", "gpu-1"])),
     st.tuples(st.just("fail"), st.sampled_from([None, 0, 401, 403, 409, 410, 422, 429, 500])),
     st.tuples(st.just("lose"), st.none()),
-    st.tuples(st.just("anew"), st.none()),
+    st.tuples(st.just("recreated"), st.none()),
     st.tuples(st.just("gone"), st.none()),
     st.tuples(st.just("own"), st.sampled_from(KEYS)),
     st.tuples(st.just("pass"), st.sampled_from([0.0, 1.0, 70.0, 1000.0])),
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 def test_whatever_happened_the_node_ends_as_it_should_be(  # noqa: C901 - a case for each thing that can happen
@@ -256,8 +258,8 @@ def test_whatever_happened_the_node_ends_as_it_should_be(  # noqa: C901 - a case
                 node.failing = value
             case "lose", _:
                 node.is_lost = True
-            case "anew", _:
-                node.make_anew()
+            case "recreated", _:
+                node.recreate()
             case "gone", _:
                 node.exists = False
             case "own", str():

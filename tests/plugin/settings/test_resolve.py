@@ -26,6 +26,7 @@ def test_nothing_given_is_all_defaults() -> None:
     assert resolved() == Resolved(NodeConfig(), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [

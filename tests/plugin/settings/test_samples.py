@@ -35,6 +35,7 @@ def load_with(node_json: Path, file: Path) -> Loaded:
     return load(Invocation(node_json, {"config-file": ("--config-file", str(file))}, {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_are_taken_and_fit_the_schema(path: Path, node_json: Path) -> None:
     content = yaml.safe_load(path.read_text())
@@ -52,6 +53,7 @@ def _names(content: object, path: str = "") -> list[str]:
     return names + [name for key, value in content.items() for name in _names(value, f"{path}{key}.")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path, node_json: Path) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -64,6 +66,7 @@ def test_bad_samples_are_refused_for_the_right_reason(path: Path, node_json: Pat
     assert raised.value.hint in {HINT, LATER_HINT} or path.stem in NOT_A_DOCUMENT | TWICE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_the_schema_refuses_what_is_not_of_the_form(path: Path) -> None:
     if path.stem in NOT_A_DOCUMENT | TWICE:
@@ -91,6 +94,7 @@ def test_the_schema_has_the_tables_settings() -> None:
     assert described == {setting.name for setting in SETTINGS if setting.in_file}
 
 
+@pytest.mark.slow
 def test_a_file_decides_names_and_answers(node_json: Path) -> None:
     settings = load_with(node_json, CONTRACT / "good/names-by-product.yaml").config.settings
     assert [(pattern.pattern, pattern.resource) for pattern in settings.patterns] == [
@@ -101,6 +105,7 @@ def test_a_file_decides_names_and_answers(node_json: Path) -> None:
     assert (answers.lists, answers.by_index, answers.has_nodes) == ((DeviceList.CDI_CRI,), True, False)
 
 
+@pytest.mark.slow
 def test_what_a_file_shares_in_vain_is_noted(node_json: Path) -> None:
     path = CONTRACT / "good/shares-what-is-not-here.yaml"
     loaded = load_with(node_json, path)

@@ -20,6 +20,7 @@ def written(folder: Path, content: bytes) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "content"),
     [
@@ -48,6 +49,7 @@ def test_lines_are_known_by_the_path_of_a_key(tmp_path: Path) -> None:
 BOMB = "a0: &a0 [1,1]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -81,6 +83,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_document(tmp_path / "nowhere.yaml")
 
 
+@pytest.mark.slow
 def test_the_daemon_itself_never_loads_yaml(tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from plugin.settings.yaml_file import read_document; "
     script += "assert read_document(Path(sys.argv[1])).content == {'a': 1}; print(*sys.modules)"

@@ -3,14 +3,26 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.kubelet.registration.inotify import FolderWatch
 from plugin.system.sockets import SocketAddress, socket_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path leaves room: that of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="grapnel-") as folder:
+        yield Path(folder)
 
 
 def listen(path: Path) -> None:
@@ -139,16 +151,16 @@ def test_a_folder_that_goes_right_after_the_look_is_noticed_though_a_socket_is_b
     asyncio.run(scenario())
 
 
-def test_a_whole_tree_that_goes_after_the_look_is_followed_back(tmp_path: Path) -> None:
+def test_a_whole_tree_that_goes_after_the_look_is_followed_back(short_path: Path) -> None:
     async def scenario() -> None:
         heard = asyncio.Event()
-        folder = tmp_path / "lib/kubelet/device-plugins"
+        folder = short_path / "lib/kubelet/device-plugins"
         folder.mkdir(parents=True)
         with socket.socket(socket.AF_UNIX) as own:
             own.bind(str(folder / "own.sock"))
             watch = FolderWatch(folder, heard.set)
             assert watch.renew()
-            shutil.rmtree(tmp_path / "lib")
+            shutil.rmtree(short_path / "lib")
             for place in (folder.parent.parent, folder.parent, folder):
                 await asyncio.wait_for(heard.wait(), 10)
                 assert not watch.renew()

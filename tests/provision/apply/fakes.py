@@ -163,7 +163,7 @@ class FakeFleet:
 
 @dataclass
 class Watcher:
-    """Collects progress, and the thread that told it."""
+    """Collects progress, and the thread that reported it."""
 
     seen: list[RolloutProgress] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)

@@ -31,7 +31,7 @@ def nodes() -> FakeFleet:
 
 
 def raise_for_n2(error: Exception, *, packages: int = 0) -> Callable[[str, NodeFacts], NodePlan]:
-    """Return a planner that breaks on n2 as soon as that node has so many packages."""
+    """Return a planner that breaks on n2 as soon as that node has this many packages."""
 
     def plan(node: str, facts: NodeFacts) -> NodePlan:
         if node == "n2" and len(facts.packages) >= packages:

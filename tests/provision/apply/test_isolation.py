@@ -43,7 +43,7 @@ def answers(draw: st.DrawFn) -> bytes:
 
 @dataclass
 class TwoNodes(FakeFleet):
-    """The fleet with one node that answers what somebody has drawn."""
+    """The fleet with one node that returns a generated answer."""
 
     drawn: bytes = b""
     outcome: Outcome = Outcome.OK

@@ -56,6 +56,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_an_apply_of_a_machine_that_another_inventory_has_too_is_turned_away(state: dict[str, str]) -> None:
     with apply_of(state, "n1=10.0.0.1:22", "n2=10.0.0.2:22") as (other, _):
         ours = Claim("/srv/ours", {"n0": ["10.0.0.7:22"], "first": ["gpu-1:22", "10.0.0.1:22"]})
@@ -64,6 +65,7 @@ def test_an_apply_of_a_machine_that_another_inventory_has_too_is_turned_away(sta
             pytest.fail("both have the machine")
 
 
+@pytest.mark.slow
 def test_an_apply_of_other_machines_goes_on_beside_it(state: dict[str, str]) -> None:
     with apply_of(state, "n1=10.0.0.1:22") as (other, child):
         with lock_machines(Claim("/srv/theirs", {"n1": ["10.0.0.1:2222"], "n2": ["10.0.0.2:22"]}), state):
@@ -71,6 +73,7 @@ def test_an_apply_of_other_machines_goes_on_beside_it(state: dict[str, str]) -> 
         assert is_running(child)
 
 
+@pytest.mark.slow
 def test_of_several_machines_one_is_named_and_the_others_are_counted(state: dict[str, str]) -> None:
     with (
         apply_of(state, "a=h1:22", "b=h2:22"),
@@ -80,6 +83,7 @@ def test_of_several_machines_one_is_named_and_the_others_are_counted(state: dict
         pytest.fail("both have the machines")
 
 
+@pytest.mark.slow
 def test_an_apply_that_was_killed_blocks_nobody_and_what_it_left_is_ended(state: dict[str, str]) -> None:
     with apply_of(state, "n1=10.0.0.1:22", "n2=10.0.0.2:22") as (other, child):
         other.kill()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SimulatedFleet:
-    """Runs both playbooks on facts: what is read from a plan is what went through the variables of a run."""
+    """Runs both playbooks on facts; plans are read after passing through the variables of a run."""
 
     nodes: dict[str, NodeFacts]
     applied: int = 0

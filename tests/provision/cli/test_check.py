@@ -69,6 +69,7 @@ def test_options_about_nodes_need_an_inventory(option: str, capsys: pytest.Captu
     assert "needs an inventory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_nodes_of_an_inventory_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
     assert main(["check"]) == 0
@@ -78,6 +79,7 @@ def test_the_nodes_of_an_inventory_are_checked(folder: Path, capsys: pytest.Capt
     assert err.startswith("group gpu_nodes: warning: grapnel_stack.node.labels: is not supported by this version yet")
 
 
+@pytest.mark.slow
 def test_explain_shows_who_set_a_value_and_what_it_overrode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
     with (folder / "grapnel.yaml").open("a") as file:
@@ -96,6 +98,7 @@ def test_explain_shows_who_set_a_value_and_what_it_overrode(folder: Path, capsys
     assert rows["node.labels.a"] == ["node.labels.a", "b", "group", "gpu_nodes"]
 
 
+@pytest.mark.slow
 def test_explaining_an_unknown_node_names_the_nearest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
     assert main(["check", "--explain", "n22"]) == 2
@@ -144,6 +147,7 @@ def test_json_of_any_other_failure_holds_its_words(capsys: pytest.CaptureFixture
     assert (content["ok"], content["error"], content["findings"]) == (False, "inventory missing does not exist", [])
 
 
+@pytest.mark.slow
 def test_json_of_an_explanation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inventory(folder)
     assert main(["check", "--explain", "n1", "--json"]) == 0

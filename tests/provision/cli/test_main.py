@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-c", "import sys; from provision.cli import main; sy
 
 @dataclass
 class FakeVerb:
-    """A verb that ends as it is told."""
+    """A verb with a given outcome."""
 
     end: BaseException | int
     SUMMARY: str = "a verb for tests"
@@ -115,6 +115,7 @@ def test_version_is_told_without_loading_any_verb(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == f"grapnel {__version__}\n"
 
 
+@pytest.mark.slow
 def test_checking_a_file_imports_no_heavy_library() -> None:
     script = (
         "import sys; from provision.cli import main; main(['check', 'docs/contracts/gpustack/good/shortest.yaml'])\n"
@@ -126,6 +127,7 @@ def test_checking_a_file_imports_no_heavy_library() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_bug() -> None:
     command = [*COMMAND, "check", "--help"]
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as for people

@@ -1,4 +1,4 @@
-"""Messages without rich: what they quote is shown and does nothing."""
+"""Messages without rich: quoted text is shown and has no effect."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def refusal(
 
 
 class Clock:
-    """A clock that only moves when somebody sleeps."""
+    """A clock that only advances on sleep."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -57,7 +57,7 @@ class ScriptedServer:
         self.requests: list[Request] = []
 
     def send(self, request: Request) -> Answer:
-        """Return what is next."""
+        """Return the next answer."""
         self.requests.append(request)
         following = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
         if isinstance(following, UnreachableError):

@@ -1,4 +1,4 @@
-"""Plays the rest of a cluster beside a real API server: nodes without machines, pods whose kubelet is the test."""
+"""Simulates the rest of a cluster around a real API server: nodes without machines, pods whose kubelet is the test."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stage:
         machines: Mapping[str, Machine] | None = None,
         resources: Collection[str] = (),
     ) -> KubernetesCluster:
-        """Connect as a person does who names a kubeconfig; the administrator's unless told."""
+        """Connect with a kubeconfig, by default the administrator's."""
         cluster = connect(
             kubeconfig or self.control_plane.kubeconfig,
             None,
@@ -92,7 +92,7 @@ class Stage:
         return name
 
     def set_pod_status(self, pod: str, status: Mapping[str, Any]) -> None:
-        """Play the pod's kubelet."""
+        """Act as the pod's kubelet."""
         self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
     def run_pod(self, pod: str) -> None:
@@ -100,7 +100,7 @@ class Stage:
         self.set_pod_status(pod, {"phase": "Running", "conditions": READY})
 
 
-def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     """Wait; fail with ``what`` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not is_true():

@@ -65,7 +65,7 @@ def operator(stage: Stage, name: str, *, without: Permission | None = None) -> P
 
 
 def user(stage: Stage, name: str, token: str) -> Path:
-    """Return a kubeconfig of somebody with that token."""
+    """Return a kubeconfig with that token."""
     config = json.loads(stage.control_plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     path = stage.control_plane.folder / f"{name}.kubeconfig"
@@ -111,7 +111,7 @@ def test_without_one_of_them_nothing_is_begun_and_it_is_named(stage: Stage, miss
         pytest.fail("it begins all the same")
 
     assert raised.value.message == f"these credentials may not {missing} on {cluster.name}"
-    assert raised.value.hint.endswith(f"what is missing:\n  - {missing.rule}")
+    assert raised.value.hint.endswith(f"missing rules:\n  - {missing.rule}")
 
 
 @pytest.mark.functional

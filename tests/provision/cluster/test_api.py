@@ -1,4 +1,4 @@
-"""Requests that fail: what is tried again, for how long, and what a person is told."""
+"""Failing requests: which are retried, for how long, and with which message."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_list_is_read_page_by_page() -> None:
     ]
 
 
-def test_a_list_whose_moment_is_forgotten_is_read_anew() -> None:
+def test_a_list_whose_resource_version_expired_is_read_again() -> None:
     server = ScriptedServer(page(["a"], "t1"), refusal(410, "expired"), page(["b"], "t2"), page(["c"]))
 
     assert [node.metadata.name for node in api_of(server).list_all("/api/v1/nodes", Node)] == ["b", "c"]

@@ -42,6 +42,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_th
         connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", resources=(), machines={})
 
 
+@pytest.mark.slow
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, provision.cluster; print([name for name in ('kubernetes', 'urllib3') if name in sys.modules])"
 

@@ -1,4 +1,4 @@
-"""What is killed or away meanwhile: engines and the API server, real processes all of them."""
+"""Runs and API server that are killed or unavailable: all of them real processes."""
 
 from __future__ import annotations
 

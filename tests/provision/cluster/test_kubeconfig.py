@@ -1,4 +1,4 @@
-"""Which kubeconfig is meant, and what it says; no value of a user is ever repeated."""
+"""Choosing and reading a kubeconfig; no value of a user is ever repeated."""
 
 from __future__ import annotations
 
@@ -116,6 +116,7 @@ def test_neither_the_text_nor_the_name_of_it_shows_a_secret(tmp_path: Path) -> N
     assert found.name == "cluster a (https://a:6443/k8s)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "context", "message"),
     [

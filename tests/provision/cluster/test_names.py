@@ -32,6 +32,7 @@ def machine(*addresses: str, hostname: str = "", machine_id: str = "") -> Machin
     return Machine(addresses=frozenset(addresses), hostname=hostname, machine_id=machine_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "known", "expected"),
     [

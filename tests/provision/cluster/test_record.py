@@ -1,4 +1,4 @@
-"""How a record is written down, and what is not believed."""
+"""Writing a record, and refusing invalid ones."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def test_bad_samples_are_refused_with_the_key(sample: Path) -> None:
     assert raised.value.message == WORDS[sample.stem]
 
 
+@pytest.mark.slow
 @given(records)
 def test_what_is_written_is_read_back_and_follows_the_schema(record: Record) -> None:
     text = encode_record(record)

@@ -27,7 +27,7 @@ IMAGES = [{"names": [f"registry.example/{number}@sha256:{'0' * 64}"], "sizeBytes
 
 
 class Counting:
-    """Counts what is sent."""
+    """Counts requests."""
 
     def __init__(self, transport: Transport) -> None:
         self.name = transport.name

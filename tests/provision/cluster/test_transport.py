@@ -1,4 +1,4 @@
-"""Credentials and connections: what a person is told when they fail, and that no secret is in it."""
+"""Credentials and connections: the messages when they fail, which contain no secret."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "not-to-be-seen"  # noqa: S105 - stands for one
-GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=2.0)
+GET = Request(method="GET", path="/api/v1/nodes", query={"limit": 5, "fieldSelector": "a!=b"}, timeout_s=60.0)
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with what it was asked; refuses every token that is not in ``accepted``."""
+    """Echoes requests; refuses every token that is not in ``accepted``."""
 
     accepted: frozenset[str] | None = None
 
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_named(key: str) -> None:
         pytest.param({"token": f"{SECRET}\nX: y"}, id="a token with a line break"),
         pytest.param({"token": f"{SECRET}\N{SNOWMAN}"}, id="a token beyond latin-1"),
         pytest.param({"exec": SECRET}, id="a plugin that is a word"),
-        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="a certificate that is none"),
+        pytest.param({"client-certificate-data": "bm8=", "client-key-data": "bm8="}, id="an invalid certificate"),
     ],
 )
 def test_credentials_of_no_use_are_an_error_that_does_not_show_them(user: dict[str, Any]) -> None:
@@ -225,6 +225,7 @@ def test_somebody_listens_who_is(behaviour: str, reason: str) -> None:
             transport.send(Request(method="GET", path="/", timeout_s=0.5))
 
 
+@pytest.mark.slow
 def test_something_answers_that_is_not_tls(server: ThreadingHTTPServer) -> None:
     with pytest.raises(UnreachableError, match="does not answer: "):
         Transport(kubeconfig(f"https://127.0.0.1:{server.server_port}")).send(GET)

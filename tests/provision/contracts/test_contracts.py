@@ -36,11 +36,13 @@ def test_the_schema_is_the_types(name: str) -> None:
     assert stored == render_schema(name), "run: python tests/provision/contracts/schemas.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [path for paths in GOOD.values() for path in paths], ids=lambda path: path.stem)
 def test_good_samples_follow_the_schema(sample: Path) -> None:
     jsonschema.validate(json.loads(sample.read_text()), render_schema(sample.parents[1].name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [path for paths in BAD.values() for path in paths], ids=lambda path: path.stem)
 def test_bad_samples_do_not(sample: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
@@ -91,6 +93,7 @@ def test_facts_without_a_name_from_the_inventory_are_named_by_themselves() -> No
         parse_facts(CONTRACTS.joinpath("node-facts/bad/hostname-is-an-option.json").read_bytes())
 
 
+@pytest.mark.slow
 @samples(GOOD, "node-plan")
 def test_good_plans_are_read_and_written_back(sample: Path) -> None:
     read = msgspec.json.decode(sample.read_bytes(), type=NodePlan)
@@ -104,6 +107,7 @@ def test_bad_plans_are_refused(sample: Path) -> None:
         msgspec.json.decode(sample.read_bytes(), type=NodePlan)
 
 
+@pytest.mark.slow
 def test_plans_follow_their_schema() -> None:
     for current in (plan(make_facts()), plan(configured())):
         jsonschema.validate(json.loads(msgspec.json.encode(current)), render_schema("node-plan"))

@@ -1,4 +1,4 @@
-"""What is carried out, and how everything else is refused."""
+"""What is supported, and how everything else is refused."""
 
 from __future__ import annotations
 

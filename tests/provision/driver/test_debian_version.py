@@ -35,6 +35,7 @@ ASCENDING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("older", "newer"), list(itertools.pairwise(ASCENDING)), ids=str)
 def test_the_order_is_dpkg_s(older: str, newer: str) -> None:
     assert DebianVersion(older) < DebianVersion(newer)

@@ -1,4 +1,4 @@
-"""Facts are written by whoever is root of a node: they are facts within limits, or an error about that node."""
+"""Facts are under the control of root on a node: they are within limits, or an error about that node."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def put(*path: str | int, value: object) -> Callable[[], Document]:
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "path"),
     [
@@ -147,6 +148,7 @@ def test_names_of_processes_are_made_printable_and_never_refused() -> None:
     assert len(manager.lists_error) == 2000
 
 
+@pytest.mark.slow
 def test_a_machine_with_every_driver_of_a_large_repository_is_within_limits() -> None:
     available = {f"libnvidia-part{number}-580": [AVAILABLE] * 30 for number in range(200)}
     whole = json.dumps(document(available=available)).encode()

@@ -1,4 +1,4 @@
-"""Merging the levels: who wins, what is kept, and who is named."""
+"""Merging the levels: which one wins, what is kept, and which one is named."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def load_folder(folder: Path, *, inventory: str = "hosts.yml", limit: str = "") 
     return load(folder / "grapnel.yaml", sources, limit=limit, directory=folder, environ=os.environ)
 
 
+@pytest.mark.slow
 def test_an_ordinary_inventory_gives_each_node_its_declaration(folder: Path) -> None:
     fleet = load_folder(folder)
     versions = {node.name: node.stack.driver.version for node in fleet.nodes}
@@ -63,6 +64,7 @@ def test_an_ordinary_inventory_gives_each_node_its_declaration(folder: Path) -> 
     assert fleet.inventories == (str(folder / "hosts.yml"),)
 
 
+@pytest.mark.slow
 def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> None:
     assert [node.name for node in load_folder(folder, limit="canary").nodes] == ["n2"]
     with pytest.raises(InventoryError) as caught:
@@ -73,6 +75,7 @@ def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_broken_variable_file_is_named_with_its_line(folder: Path) -> None:
     """Ansible's own message names neither the file nor the line."""
     (folder / "group_vars/canary.yml").write_text("grapnel_stack:\n  driver: [\n")
@@ -80,6 +83,7 @@ def test_a_broken_variable_file_is_named_with_its_line(folder: Path) -> None:
         load_folder(folder)
 
 
+@pytest.mark.slow
 def test_an_inventory_without_hosts_and_a_broken_one_are_told(folder: Path) -> None:
     (folder / "empty.yml").touch()
     with pytest.raises(InventoryError, match=r"empty\.yml names no host"):

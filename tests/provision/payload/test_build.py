@@ -142,7 +142,7 @@ def test_the_build_before_is_kept_and_older_ones_go(
     assert sorted(path.name for path in (tmp_path / "out").glob("hook-*.tar")) == sorted(hooks[1:])
 
 
-def test_a_broken_manifest_is_written_anew(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:
+def test_a_broken_manifest_is_rewritten(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:
     write(tmp_path / "out" / "manifest.json", "{")
 
     build_payload(tmp_path / "out", checkout, libraries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def stacks() -> st.SearchStrategy[dict[str, dict[str, object]]]:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(data=st.data(), facts=nodes(), sections=stacks())
 def test_applied_plans_leave_nothing_to_do(
@@ -155,6 +157,7 @@ def test_applied_plans_leave_nothing_to_do(
     assert steps(plan(facts, stack).items) == []
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(facts=nodes(), sections=stacks())
 def test_a_plan_survives_its_format(facts: NodeFacts, sections: dict[str, dict[str, object]]) -> None:
@@ -163,6 +166,7 @@ def test_a_plan_survives_its_format(facts: NodeFacts, sections: dict[str, dict[s
     assert msgspec.json.decode(msgspec.json.encode(current), type=NodePlan) == current
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(
     first=st.sampled_from(VERSIONS),

@@ -166,6 +166,7 @@ DRIFT: dict[str, tuple[Change, list[tuple[str, str]], str, Disruption]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "expected", "reason", "disruption"), DRIFT.values(), ids=DRIFT.keys())
 def test_drift_is_put_right(
     change: Change, expected: list[tuple[str, str]], reason: str, disruption: Disruption

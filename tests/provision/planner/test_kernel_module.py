@@ -105,6 +105,7 @@ def test_a_run_that_was_killed_after_the_load_starts_what_it_had_stopped() -> No
     assert plan(simulate_apply(facts, result), NEW_STACK).is_empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loaded", "on_disk", "gpus"),
     [(NEW, NEW, 1), (NEW, None, 1), (None, None, 1), (None, None, 0), (None, NEW, 0), (None, OLD, 0)],
@@ -134,6 +135,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loaded", "on_disk", "found"), WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("packages", [OLD, NEW])
 def test_a_node_that_would_end_with_two_versions_is_refused_as_a_whole(

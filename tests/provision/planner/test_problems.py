@@ -142,6 +142,7 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "sections", "code", "message"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_a_problem_is_named_and_leaves_nothing_to_apply(
     change: Change, sections: dict[str, dict[str, object]], code: str, message: str

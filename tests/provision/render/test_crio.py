@@ -1,6 +1,6 @@
 """CRI-O's drop-in: what comes in, what goes out, and what is refused.
 
-That it means to CRI-O 1.36.3 what it should was seen with ``crio status config`` on a node of the laboratory's cluster.
+That it means to CRI-O 1.36.3 what it should was seen with ``crio status config`` on a node of the lab's cluster.
 """
 
 from __future__ import annotations

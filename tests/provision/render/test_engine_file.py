@@ -66,6 +66,7 @@ CONTAINERD_ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("main", "words"), CONTAINERD_ODD.items(), ids=[text[-40:] for text in CONTAINERD_ODD])
 @pytest.mark.parametrize("where", [containerd.MAIN_PATH, SITE])
 def test_an_odd_file_of_containerd_is_refused_by_file_and_key(main: str, words: str, where: str) -> None:
@@ -192,6 +193,7 @@ def outcome(render: Callable[[], Result]) -> tuple[Result | None, str]:
         return None, error.message
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(main=TREES | PLAUSIBLE, site=TREES | PLAUSIBLE, engine=st.sampled_from(["1.6.20", "1.7.24", "2.2.1", "", "²"]))
 @example(main={"version": 2, "imports": [""]}, site={}, engine="1.7.24")
@@ -207,6 +209,7 @@ def test_any_tree_is_rendered_for_containerd_or_refused(
         assert "nvidia" in str(tomllib.loads(rendered.drop_in))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(main=TREES | st.fixed_dictionaries({"crio": st.fixed_dictionaries({"runtime": TREES})}))
 def test_any_tree_is_rendered_for_crio_or_refused(main: dict[str, Any]) -> None:
@@ -216,6 +219,7 @@ def test_any_tree_is_rendered_for_crio_or_refused(main: dict[str, Any]) -> None:
     assert rendered is None or "nvidia" in tomllib.loads(rendered)["crio"]["runtime"]["runtimes"]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(main=TREES)
 def test_any_tree_is_rendered_for_docker_or_refused(main: dict[str, Any]) -> None:
@@ -227,6 +231,7 @@ def test_any_tree_is_rendered_for_docker_or_refused(main: dict[str, Any]) -> Non
         assert {**json.loads(rendered), **ours} == {**main, **ours}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(text=st.text(alphabet=st.sampled_from("[]{}=.,\"'\\#\n ab1{%"), max_size=60))
 def test_any_text_is_refused_or_rendered(text: str) -> None:

@@ -62,7 +62,7 @@ def test_a_file_that_starts_nvidias_hook_is_refused_by_name_with_its_remedy(
         check({f"{folder}/{name}": text})
 
     assert caught.value.message == (
-        f"{folder}/{name}: starts NVIDIA's hook for containers of CRI-O, and that gives a GPU to any that asks in its "
+        f"{folder}/{name}: starts NVIDIA's hook for containers of CRI-O, which gives a GPU to any that asks in its "
         "environment"
     )
     assert caught.value.hint == "remove it, and the toolkit that brought it: docs/migrate.md says how"

@@ -6,6 +6,7 @@ import tomllib
 from datetime import UTC
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ TREES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(tree=TREES)
 def test_any_tree_is_read_as_it_was_written(tree: dict[str, Any]) -> None:
     assert tomllib.loads(render_toml(tree, header="ours")) == tree

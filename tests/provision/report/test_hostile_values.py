@@ -186,6 +186,7 @@ def hold_together(text: str, *, width: int | None) -> None:
     assert len(text.splitlines()) == text.count("\n")
 
 
+@pytest.mark.slow
 @every_view
 @all_controls
 def test_no_control_reaches_the_terminal(show_view: Callable[[Console, str], None], value: str) -> None:
@@ -193,6 +194,7 @@ def test_no_control_reaches_the_terminal(show_view: Callable[[Console, str], Non
         hold_together(shown(show_view, value, width), width=None if show_view is show_log else width)
 
 
+@pytest.mark.slow
 @every_view
 @settings(max_examples=25)
 @given(value=hostile)
@@ -203,6 +205,7 @@ def test_no_value_reaches_the_terminal_as_anything_but_text(
     hold_together(shown(show_view, value), width=None if show_view is show_log else 80)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("colour")
 @every_view
 @all_controls
@@ -258,6 +261,7 @@ class Raw:
         yield Segment.line()
 
 
+@pytest.mark.slow
 @all_controls
 def test_no_renderable_can_go_around_the_console(value: str) -> None:
     stream = io.StringIO()
@@ -281,6 +285,7 @@ def test_the_live_display_moves_the_cursor_by_itself_alone(monkeypatch: pytest.M
     hold_together(rest + "\n", width=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(value=st.one_of(hostile, st.text()))
 def test_json_is_whole_and_ascii(value: str) -> None:

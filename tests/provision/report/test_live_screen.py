@@ -6,16 +6,13 @@ import io
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
 
+import pytest
 from rich.console import Console
 
 from provision.apply.model import NodeFinished, NodeResult, PassStarted, Status
 from provision.report import LiveView
 from provision.report import live as live_module
-
-if TYPE_CHECKING:
-    import pytest
 
 CODES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
 
@@ -39,6 +36,7 @@ def screen(output: str) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
+@pytest.mark.slow
 def test_every_line_that_was_printed_stays_and_the_picture_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "REFRESH_S", 0.0001)
     former = sys.getswitchinterval()

@@ -48,6 +48,7 @@ def run_killed_at(cluster: FakeCluster, effect: int, policy: Policy) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 2])
 def test_killed_at_any_point_and_applied_again_comes_to_the_same_end(slots: int) -> None:
     policy = Policy(max_parallel=slots, max_unavailable=slots)

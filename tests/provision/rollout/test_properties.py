@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def unfinished(nodes: Iterable[NodeState]) -> list[str]:
     return [node.name for node in nodes if node.is_in_flight or node.wants_to_begin]
 
 
+@pytest.mark.slow
 @WIDE
 @given(clusters(), policies)
 def test_limits_hold_and_every_node_comes_to_an_end_or_has_a_reason(cluster: FakeCluster, policy: Policy) -> None:
@@ -157,6 +159,7 @@ def test_limits_hold_and_every_node_comes_to_an_end_or_has_a_reason(cluster: Fak
     assert not any("daemon" in name for name in cluster.evicted)
 
 
+@pytest.mark.slow
 @WIDE
 @given(clusters(is_mended=True), policies)
 def test_a_healthy_fleet_always_gets_there(cluster: FakeCluster, policy: Policy) -> None:
@@ -171,6 +174,7 @@ class KilledError(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.slow
 @WIDE
 @given(clusters(is_mended=True), policies, st.lists(st.integers(0, 30), max_size=4))
 def test_kills_do_not_change_where_it_ends(cluster: FakeCluster, policy: Policy, kills: list[int]) -> None:

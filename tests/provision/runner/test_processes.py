@@ -21,6 +21,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new_session", [False, True], ids=["in the session", "in a session of its own"])
 def test_marked_process_that_ignores_sigterm_is_ended(*, new_session: bool) -> None:
     value = uuid.uuid4().hex

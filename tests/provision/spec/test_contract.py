@@ -53,6 +53,7 @@ def test_good_samples_are_accepted_with_the_expected_warnings(path: Path, monkey
     assert render_findings(warnings) == (expected.read_text().removesuffix("\n") if expected.exists() else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=name_of)
 def test_bad_samples_are_refused_in_the_expected_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
@@ -78,11 +79,13 @@ def test_the_sample_with_every_key_is_what_init_writes() -> None:
     assert (CONTRACT / "good/every-key.yaml").read_text() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in GOOD if path.stem not in STRICTER_SCHEMA], ids=name_of)
 def test_the_schema_accepts_good_samples(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(render_schema()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in BAD if path.stem not in BEYOND_SCHEMA], ids=name_of)
 def test_the_schema_refuses_bad_samples_too(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):

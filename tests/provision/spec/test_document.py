@@ -69,6 +69,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest() -> None:
     assert document.content["b"] == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60) | st.text(alphabet="ab:-{}[]\"'#&*!|>%@`\n\t ,?", max_size=60).map(str.encode))
 def test_any_bytes_give_values_or_findings_and_never_an_exception(data: bytes) -> None:

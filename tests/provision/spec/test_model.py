@@ -76,6 +76,7 @@ def test_accepted_values(key: str, value: object) -> None:
     assert complaints(key, value) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "value"), REFUSED)
 def test_refused_values_are_told_once(key: str, value: object) -> None:
     assert len(complaints(key, value)) == 1

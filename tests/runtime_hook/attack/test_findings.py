@@ -63,6 +63,7 @@ def test_a_name_without_end_in_a_cache_costs_no_gigabytes() -> None:
     assert peak < 30 * MEBIBYTE
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_a_number_without_end_in_a_name_costs_no_minutes() -> None:
     """A number of a million digits was multiplied digit by digit; C wraps it at 32 bits."""

@@ -80,6 +80,7 @@ def all_lines(fail_at: int = -1) -> int:
     return strike(RecordingSyscalls(fail_at), 0)[0]
 
 
+@pytest.mark.slow
 def test_an_alarm_at_any_line_leaves_all_or_nothing() -> None:
     complete = RecordingSyscalls()
     carry(complete)
@@ -94,6 +95,7 @@ def test_an_alarm_at_any_line_leaves_all_or_nothing() -> None:
     assert struck > 10, "the alarm struck before the end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [0, 1, 2, 3])
 def test_an_alarm_while_another_failure_is_undone_changes_nothing(behind: int) -> None:
     """The alarm could once strike between a failure and the end of the timer, and nothing was undone then."""
@@ -107,6 +109,7 @@ def test_an_alarm_while_another_failure_is_undone_changes_nothing(behind: int) -
         assert not syscalls.is_inside
 
 
+@pytest.mark.slow
 def test_an_alarm_while_an_optional_step_is_undone_loses_no_step() -> None:
     """The alarm could once strike between taking an entry from the undo_log and undoing it."""
     number = _calls().index("attach nvidia-smi")

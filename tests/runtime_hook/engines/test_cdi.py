@@ -206,6 +206,7 @@ def test_where_the_gpus_went_the_file_goes(tmp_path: Path) -> None:
     remake_cdi(str(path), None, HostTree())
 
 
+@pytest.mark.slow
 def test_the_command_writes_it_and_refresh_keeps_it_true(
     driver: DriverTree, configure: Callable[..., list[str]]
 ) -> None:
@@ -230,6 +231,7 @@ def test_the_command_shows_what_it_would_write(driver: DriverTree, configure: Ca
     assert not (driver.root / "var").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_hook", [True, False], ids=["with the file's hook", "an image that only says so"])
 def test_explain_knows_a_container_of_the_file(
     driver: DriverTree, tmp_path: Path, configure: Callable[..., list[str]], *, has_hook: bool

@@ -44,11 +44,13 @@ def test_every_engine_has_the_same_samples() -> None:
     assert all(each == names[0] for each in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=titles)
 def test_samples_follow_their_schema(path: Path) -> None:
     jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=titles)
 def test_the_hook_decides_as_it_did_there(path: Path, inventory: Path, tmp_path: Path) -> None:
     sample = json.loads(path.read_text(encoding="utf-8"))

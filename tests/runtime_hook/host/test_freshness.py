@@ -1,4 +1,4 @@
-"""What makes an inventory stale, and device nodes that a module left behind when it was loaded anew."""
+"""What makes an inventory stale, and device nodes that a module left behind when it was reloaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def remove_instance(tree: DriverTree) -> None:
     shutil.rmtree(tree.root / "proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci1")
 
 
-def load_anew(tree: DriverTree) -> None:
+def reload_uvm(tree: DriverTree) -> None:
     """Give UVM another major in the kernel's list; the node of before stays."""
     tree.set_majors({"nvidia": 4, "nvidia-uvm": 511, "nvidia-caps": 4})
 
@@ -43,7 +43,7 @@ CHANGES = [
     pytest.param(("mig",), remove_instance, id="a compute instance goes"),
     pytest.param((), add_mig, id="a GPU is put into MIG mode"),
     pytest.param((), add_imex, id="IMEX channels are made"),
-    pytest.param(("proc-devices",), load_anew, id="UVM is loaded anew with another major"),
+    pytest.param(("proc-devices",), reload_uvm, id="UVM is reloaded with another major"),
     pytest.param((), add_video, id="a package with further libraries is installed"),
     pytest.param((), add_sockets, id="a service starts"),
     pytest.param(("sockets",), restart_service, id="a service is restarted"),

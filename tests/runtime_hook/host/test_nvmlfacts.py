@@ -76,7 +76,7 @@ def test_mig_devices_are_named_when_nvml_knew_this_very_layout() -> None:
 @pytest.mark.parametrize(
     ("content", "mode"),
     [
-        pytest.param(None, 0o644, id="there is none"),
+        pytest.param(None, 0o644, id="missing file"),
         pytest.param("{", 0o644, id="it is no JSON"),
         pytest.param("[]", 0o644, id="it is no object"),
         pytest.param("good", 0o666, id="others could have written it"),

@@ -66,7 +66,7 @@ def inventory(node: Node) -> dict[str, Any]:
 
 
 def is_watching(node: Node) -> bool:
-    """Tell whether systemd watches: while the service runs, and until it has looked anew, it does not."""
+    """Tell whether systemd watches: while the service runs, and until it has added its watch again, it does not."""
     return shell(node, "systemctl show --property SubState --value grapnel-inventory.path") == "waiting"
 
 

@@ -134,6 +134,7 @@ def test_every_cut_of_a_cache_is_refused_or_read(tmp_path: Path) -> None:
             accept_or_refuse(data[:length])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 def test_every_changed_word_is_refused_or_read(tmp_path: Path, word: int) -> None:
     for data in whole_caches(tmp_path):

@@ -156,7 +156,7 @@ NOTE = CompatNote("12.9", BRANCHES)
         pytest.param(NOTE, "1.1", "", "12.8", True, id="without a driver version CUDA versions decide"),
         pytest.param(NOTE, "1.1", "", "12.9", False, id="equal CUDA versions"),
         pytest.param(NOTE, "1.1", "", "12.10", False, id="CUDA versions are numbers"),
-        pytest.param(NOTE, "one", "550.1", "", False, id="a version that is none"),
+        pytest.param(NOTE, "one", "550.1", "", False, id="an invalid version"),
         pytest.param(CompatNote("", ()), "575.57.08", "550.163.01", "12.4", False, id="a note without branches"),
         pytest.param(None, "575.57.08", "550.163.01", "", True, id="no note, a newer branch"),
         pytest.param(None, "550.200", "550.163.01", "", False, id="no note, the same branch"),
@@ -249,6 +249,7 @@ def test_versions_are_up_to_three_numbers(text: str, version: tuple[int, ...]) -
     assert parse_version(text) == version
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_whatever_bytes_are_changed_the_library_is_read_in_bounds(data: st.DataObject) -> None:

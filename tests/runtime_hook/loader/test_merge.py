@@ -31,6 +31,7 @@ def distinct(placed: list[Placed]) -> list[Placed]:
     return list({(library.folder, library.name): library for library in placed}.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(image=_image, ours=_ours, shared=st.booleans(), cache_format=st.sampled_from(["new", "compat"]))
 def test_a_merged_cache_is_what_ldconfig_would_write(
@@ -50,6 +51,7 @@ def test_a_merged_cache_is_what_ldconfig_would_write(
     assert LoaderCache(merged).sections.keys() == LoaderCache(expected).sections.keys()
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(image=_image, ours=_ours)
 def test_every_entry_of_the_old_format_is_still_listed(image: list[Placed], ours: list[Placed]) -> None:
@@ -64,6 +66,7 @@ def test_every_entry_of_the_old_format_is_still_listed(image: list[Placed], ours
     assert printed == [(entry.name, entry.path) for entry, _ in listed(expected)]
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(ours=_ours)
 def test_a_fresh_cache_is_what_ldconfig_would_write_and_print(ours: list[Placed]) -> None:
@@ -130,6 +133,7 @@ def test_an_unsorted_cache_takes_every_entry_once() -> None:
     assert len(LoaderCache(merged)) == 2 + len(NAMES)
 
 
+@pytest.mark.slow
 def test_ten_thousand_entries_of_one_name_are_merged_in_bounded_steps() -> None:
     reads = 0
 

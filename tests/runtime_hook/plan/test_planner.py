@@ -109,7 +109,7 @@ def test_graphics_brings_links_and_the_profile_of_its_gpus() -> None:
     described = plan("graphics", gpus=FULL.gpus)
     assert f"{LIBRARIES}/gbm/nvidia-drm_gbm.so" in targets(described, "link")
     assert f"{LIBRARIES}/libGLX_indirect.so.0" in targets(described, "link")
-    assert described[-1] == "merge 3 names into /etc/ld.so.cache", "the link in a folder of its own is none of them"
+    assert described[-1] == "merge 3 names into /etc/ld.so.cache", "the link in a separate folder is not among them"
     assert "write /etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf" in described
     assert not any("10-container.conf" in line for line in plan("compute", "utility"))
 

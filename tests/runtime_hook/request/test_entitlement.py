@@ -81,6 +81,7 @@ def test_entitled(config: HookConfig, parts: dict[str, Any], source: str) -> Non
     assert found.adds_devices == (config.entitlement == "env" and bool(found.gpus))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "parts", "traced"),
     [

@@ -146,7 +146,7 @@ def test_a_privileged_container_may_administer_mig(visible: str) -> None:
         ),
         pytest.param(["NVIDIA_IMEX_CHANNELS=1048576"], False, "no number from 0 to 1048575", id="beyond the last"),
         pytest.param(["NVIDIA_IMEX_CHANNELS=-1"], False, "no number", id="a negative channel"),
-        pytest.param(["NVIDIA_IMEX_CHANNELS=²"], False, "no number", id="a digit that is none"),
+        pytest.param(["NVIDIA_IMEX_CHANNELS=²"], False, "no number", id="an invalid digit"),
         pytest.param([f"NVIDIA_IMEX_CHANNELS={'9' * 5000}"], False, "no number", id="a long number"),
         pytest.param([f"NVIDIA_IMEX_CHANNELS={'0,' * 5000}"], False, "lists 5000 IMEX", id="many channels"),
     ],

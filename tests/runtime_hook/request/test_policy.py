@@ -31,7 +31,7 @@ def applied(namespace: str = "", *, user: int = 0, owner: int | None = None, **s
     [
         pytest.param("training", {}, "", id="an allowed namespace"),
         pytest.param("mixed", {"user": 7}, "", id="an allowed user of an allowed namespace"),
-        pytest.param("mixed", {}, "no rule allows GPUs for namespace mixed", id="half a match is none"),
+        pytest.param("mixed", {}, "no rule allows GPUs for namespace mixed", id="a partial match does not count"),
         pytest.param("default", {}, "no rule allows GPUs for namespace default", id="a namespace that no rule names"),
         pytest.param("", {}, "no rule allows GPUs for user 0, outside any namespace", id="no namespace"),
         pytest.param("training", {"user": 13}, "rules[0] denies GPUs for namespace training", id="the first match"),

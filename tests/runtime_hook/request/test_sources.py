@@ -24,6 +24,7 @@ MOUNTS = config(accept_volume_mounts=True, accept_envvar_unprivileged=False)
 EVERYTHING = config(accept_volume_mounts=True, accept_cdi_annotations=True, swarm_resources=("RES_A", "RES_B"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "env", "parts", "source", "names"),
     [
@@ -67,6 +68,7 @@ def test_request(settings: HookConfig, env: list[str], parts: dict[str, Any], so
     assert (found.source, found.visible) == (source, tuple(names.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "env", "parts", "words", "traced"),
     [

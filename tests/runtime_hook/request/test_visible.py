@@ -17,6 +17,7 @@ def chosen(text: str) -> tuple[list[int], list[int]]:
     return [gpu.index for gpu in found.gpus], [MIG.index(mig) for mig in found.mig]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "gpus", "mig"),
     [
@@ -58,6 +59,7 @@ def test_names_select(text: str, gpus: list[int], mig: list[int]) -> None:
     assert chosen(text) == (gpus, mig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

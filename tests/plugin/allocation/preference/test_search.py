@@ -65,6 +65,7 @@ def is_division(question: Question, division: Division) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(questions(scores_of_any_kind()))
 def test_up_to_eight_gpus_the_answer_is_that_of_an_exhaustive_search(question: Question) -> None:
@@ -75,6 +76,7 @@ def test_up_to_eight_gpus_the_answer_is_that_of_an_exhaustive_search(question: Q
 
 
 # The group with the required GPU is worse than the one after it: no bound for the others can be taken from it.
+@pytest.mark.slow
 @example(Question([[0, 1, 2, 0], [1, 0, 1, 0], [2, 1, 0, 0], [0, 0, 0, 0]], 2, (1,)))
 @settings(max_examples=150, deadline=None)
 @given(questions(scores_of_trees()))
@@ -86,6 +88,7 @@ def test_a_tree_is_divided_as_by_an_exhaustive_search(question: Question) -> Non
     assert worth(question.scores, division) == exhaustive_worth(question)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(questions(scores_of_trees(most=13)))
 def test_larger_trees_are_divided_alike_by_both_exact_searches(question: Question) -> None:
@@ -96,6 +99,7 @@ def test_larger_trees_are_divided_alike_by_both_exact_searches(question: Questio
     assert worth(question.scores, by_branches) == worth(question.scores, by_masks)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(questions(scores_of_any_kind(most=20)), st.integers(0, 3000))
 def test_a_search_that_is_cut_off_still_answers_and_says_so(question: Question, steps: int) -> None:
@@ -104,6 +108,7 @@ def test_a_search_that_is_cut_off_still_answers_and_says_so(question: Question, 
     assert found.steps <= 2 * steps
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(questions(scores_of_any_kind(most=16)))
 def test_a_bounded_answer_is_no_worse_than_neighbours_in_order(question: Question) -> None:
@@ -117,6 +122,7 @@ def test_a_bounded_answer_is_no_worse_than_neighbours_in_order(question: Questio
     assert worth(question.scores, rough) >= worth(question.scores, Division(whole, rest))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(questions(scores_of_any_kind(most=12)))
 def test_a_bounded_answer_never_beats_an_exact_one(question: Question) -> None:

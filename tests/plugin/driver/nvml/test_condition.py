@@ -1,4 +1,4 @@
-"""Readings and events against the laboratory's C library. Each case runs in a process of its own."""
+"""Readings and events against the lab's C library. Each case runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def read(folder: Path, machine: Machine) -> list[str]:
     return run(folder, READ)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -55,10 +56,12 @@ def test_a_reading_has_what_the_gpu_says(tmp_path: Path, changes: dict[str, obje
     assert said not in second
 
 
+@pytest.mark.slow
 def test_a_gpu_that_does_not_answer_has_no_reading_and_the_others_have_theirs(tmp_path: Path) -> None:
     assert len(read(tmp_path, PLAIN.with_gpu_lost(0))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [3, 4, 13], ids=["not supported", "no permission", "function not found"])
 def test_a_question_that_is_not_answered_is_unknown_and_who_uses_the_gpu_is_not_nobody(
     tmp_path: Path, code: int
@@ -94,6 +97,7 @@ print(source.take_events(), threading.active_count())
 """
 
 
+@pytest.mark.slow
 def test_events_are_heard_from_the_watch_on_each_once_and_also_of_a_gpu_that_has_lost_its_name(tmp_path: Path) -> None:
     install(tmp_path, VERSION, PLAIN)
     first, second = (gpu.uuid for gpu in PLAIN.gpus)
@@ -123,6 +127,7 @@ source.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "said"),
     [

@@ -1,4 +1,4 @@
-"""The NVML seam against the laboratory's C library: a driver that answers, fails, and is replaced.
+"""The NVML seam against the lab's C library: a driver that answers, fails, and is replaced.
 
 Each case runs in a process of its own, as the loader's search path is fixed when a process starts.
 """
@@ -48,6 +48,7 @@ for lost in snapshot.lost:
 """
 
 
+@pytest.mark.slow
 def test_a_snapshot_has_every_gpu(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 2)
     install(tmp_path, VERSION, machine)
@@ -72,6 +73,7 @@ for lost in snapshot.lost:
 """
 
 
+@pytest.mark.slow
 def test_a_snapshot_says_what_the_hook_cannot_read_from_files(tmp_path: Path) -> None:
     machine = models.with_mig(models.machine("a100-40gb", 2), 0, ["3g.20gb", "1g.5gb"])
     install(tmp_path, VERSION, machine)
@@ -90,6 +92,7 @@ for gpu in snapshot.gpus:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
@@ -115,6 +118,7 @@ def test_a_snapshot_says_how_a_gpu_is_cut(tmp_path: Path, machine: Machine, expe
     assert run(tmp_path, LABELLED) == [expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "question", ["nvmlDeviceGetBrand", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode"]
 )

@@ -24,6 +24,7 @@ PLAIN = models.machine("a100-40gb", 3)
 FIRST = PLAIN.gpus[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_answer_of_the_driver_ends_the_daemon_or_damages_what_it_remembers(tmp_path: Path, seed: int) -> None:
     install(tmp_path, VERSION, models.with_mig(PLAIN, 2, ["3g.20gb", "1g.5gb"]))
@@ -36,6 +37,7 @@ def test_no_answer_of_the_driver_ends_the_daemon_or_damages_what_it_remembers(tm
     assert int(count) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "said"),
     [

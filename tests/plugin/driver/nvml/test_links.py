@@ -1,4 +1,4 @@
-"""What is read of the connections between GPUs, from the laboratory's C library.
+"""What is read of the connections between GPUs, from the lab's C library.
 
 Each case runs in a process of its own, as the loader's search path is fixed when a process starts.
 """
@@ -59,6 +59,7 @@ def links_of(folder: Path, machine: Machine) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_gpus_that_are_linked_to_each_other(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 4)
     found = links_of(tmp_path, machine)
@@ -69,16 +70,19 @@ def test_gpus_that_are_linked_to_each_other(tmp_path: Path) -> None:
     assert found["fabrics"] == [None] * 4
 
 
+@pytest.mark.slow
 def test_gpus_that_are_linked_to_switches(tmp_path: Path) -> None:
     found = links_of(tmp_path, models.machine("h100-80gb", 8))
     assert [{kind for kind, _ in gpu} for gpu in found["gpus"]] == [{"switch"}] * 8
     assert [len(gpu) for gpu in found["gpus"]] == [18] * 8
 
 
+@pytest.mark.slow
 def test_gpus_without_nvlink_have_none(tmp_path: Path) -> None:
     assert links_of(tmp_path, models.machine("t4", 2))["gpus"] == [[], []]
 
 
+@pytest.mark.slow
 def test_a_link_that_is_down_is_left_out(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 2)
     down, *others = machine.gpus[0].links
@@ -86,11 +90,13 @@ def test_a_link_that_is_down_is_left_out(tmp_path: Path) -> None:
     assert [len(gpu) for gpu in links_of(tmp_path, changed)["gpus"]] == [11, 12]
 
 
+@pytest.mark.slow
 def test_the_same_gpus_are_walked_once_in_a_session(tmp_path: Path) -> None:
     first, again = links_of(tmp_path, models.machine("a100-40gb", 4))["calls"]
     assert first == again == 4 * (12 * 3 + 1) + 6 + 4  # links, one number too many, pairs, fabrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "machine",
     [
@@ -108,6 +114,7 @@ def test_what_is_missing_is_asked_for_again_later_and_not_at_every_look(tmp_path
     assert again == 2 * first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "gpu", "expected"),
     [
@@ -125,6 +132,7 @@ def test_what_cannot_be_read_costs_nothing_else(
     assert found["levels"] == ([10, 50] if function.endswith("Ancestor") else [10, 50, 50])
 
 
+@pytest.mark.slow
 def test_a_driver_that_does_not_say_what_a_link_ends_at_says_where(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 2).with_failure("nvmlDeviceGetNvLinkRemoteDeviceType", 999)
     cpu = Link(remote_pci="0004:04:00.0", remote_type=NvLinkRemote.SWITCH)
@@ -135,6 +143,7 @@ def test_a_driver_that_does_not_say_what_a_link_ends_at_says_where(tmp_path: Pat
 CLUSTER = "6ba7b812-9dad-11d1-80b4-00c04fd430c8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -149,6 +158,7 @@ def test_the_fabric_of_a_gpu(tmp_path: Path, state: FabricState, expected: str |
     assert links_of(tmp_path, changed)["fabrics"] == [None, expected]
 
 
+@pytest.mark.slow
 def test_of_a_single_gpu_only_its_fabric_is_asked_for(tmp_path: Path) -> None:
     machine = models.machine("h100-80gb", 1)
     state = {"fabric_state": FabricState.COMPLETED, "fabric_cluster": CLUSTER, "fabric_clique": 7}
@@ -157,6 +167,7 @@ def test_of_a_single_gpu_only_its_fabric_is_asked_for(tmp_path: Path) -> None:
     assert found["calls"] == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_lost_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
     found = links_of(tmp_path, models.machine("a100-40gb", 4).with_gpu_lost(2))
     assert [len(gpu) for gpu in found["gpus"]] == [12, 12, 12]

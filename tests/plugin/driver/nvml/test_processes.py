@@ -1,4 +1,4 @@
-"""Processes and MIG instances, against the laboratory's C library; in processes of their own, as in `test_library`."""
+"""Processes and MIG instances, against the lab's C library; in processes of their own, as in `test_library`."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def test_nobody_busy_is_a_use_of_0(tmp_path: Path) -> None:
     assert processes_of(tmp_path, with_processes(Process(7, MIB))) == [[7, MIB, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "code", "processes"),
     [

@@ -1,4 +1,4 @@
-"""A driver below another root, with the laboratory's C library: found there and nowhere else, and let go of."""
+"""A driver below another root, with the lab's C library: found there and nowhere else, and let go of."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def put(folder: Path, version: str) -> None:
     install(folder, version, models.machine("a100-40gb", 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu/nvidia/current"])
 def test_the_library_of_a_root_comes_before_the_hosts(tmp_path: Path, place: str) -> None:
     put(tmp_path / "host", "550.163.01")

@@ -1,4 +1,4 @@
-"""What is measured, against the laboratory's C library; in processes of their own, as in `test_library`."""
+"""What is measured, against the lab's C library; in processes of their own, as in `test_library`."""
 
 from __future__ import annotations
 
@@ -121,6 +121,7 @@ def test_what_a_gpu_does_not_know_is_none_and_not_zero(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "fields"),
     [
@@ -135,6 +136,7 @@ def test_a_question_that_fails_takes_no_other_with_it(tmp_path: Path, function: 
     assert found["sm_clock_mhz"] == 210
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_is_left_out_and_the_others_are_measured(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 3).with_gpu_lost(1)
     assert [each["uuid"] for each in measure(tmp_path, machine)] == [machine.gpus[0].uuid, machine.gpus[2].uuid]

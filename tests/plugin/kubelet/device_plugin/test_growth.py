@@ -20,7 +20,7 @@ pytestmark = pytest.mark.functional  # whole daemons, one process a test
 SOCKET = "grapnel-nvidia.com_gpu.sock"
 ROUNDS = 500
 RESTARTS = 150
-ALLOCATIONS = 6000  # until the history is full, and its file has been written anew
+ALLOCATIONS = 6000  # until the history is full, and its file has been rewritten
 LIMIT_KIB = 512
 
 

@@ -21,6 +21,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proto", PUBLISHED)
 def test_generated_files_are_current(tmp_path: Path, proto: str) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", "--proto_path=."]

@@ -105,6 +105,7 @@ def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
     assert node.admit(pod("second")) == (A,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists_ended_pods", [False, True], ids=["since 1.34", "before 1.34"])
 @pytest.mark.parametrize(
     "case",
@@ -128,7 +129,7 @@ def test_a_pod_is_admitted_where(case: Callable[[NodeOfPods], None], *, lists_en
 
 
 def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_gets_another() -> None:
-    """Books that are made up anew in the middle of an allocation forget it (`UpdateAllocatedDevices` in List)."""
+    """Recomputing during an allocation forgets it (`UpdateAllocatedDevices` in List)."""
     with NodeOfPods(2) as node:
         old = pod("old")
         node.admit(old)

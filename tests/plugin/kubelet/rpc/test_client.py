@@ -198,6 +198,7 @@ def test_odd_ends_of_a_call_become_a_status(
     assert outcome(tmp_path / "s", scripted(act), hangs_up=False) is code
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     reply=st.binary(max_size=200)

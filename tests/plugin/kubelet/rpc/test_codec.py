@@ -61,6 +61,7 @@ def declared(kind: type[Message]) -> set[tuple[str, int, str, bool, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", (MESSAGES | WATCHER_MESSAGES).values(), ids=MESSAGES | WATCHER_MESSAGES)
 def test_every_field_is_the_published_one(kind: type[Message]) -> None:
     assert declared(kind) == published(PUBLISHED[kind.__name__])
@@ -91,6 +92,7 @@ def values(kind: type[Message]) -> st.SearchStrategy[Message]:
 ANY_MESSAGE = st.one_of([values(kind) for kind in (MESSAGES | WATCHER_MESSAGES).values()])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])  # nested messages, busy machines
 @given(message=ANY_MESSAGE)
 def test_protobuf_reads_what_is_written_and_writes_what_is_read(message: Message) -> None:
@@ -129,6 +131,7 @@ CHUNKS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     kind=st.sampled_from([*MESSAGES.values(), *WATCHER_MESSAGES.values()]),

@@ -36,6 +36,7 @@ def test_every_detail_comes_back(text: str) -> None:
     assert all(0x20 <= byte < 0x7F for byte in value)
 
 
+@pytest.mark.slow
 @given(text=st.text(min_size=900))
 def test_a_long_detail_still_fits_a_header(text: str) -> None:
     assert len(encode_detail(text)) <= 3 * 1024

@@ -36,6 +36,7 @@ def data(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
+@pytest.mark.slow
 def test_a_certificate_in_files_and_one_in_the_kubeconfig_are_known(server: ApiServer, tmp_path: Path) -> None:
     made = server.certificates
     assert status(connect(write_kubeconfig(tmp_path / "files", server))) == 200
@@ -66,6 +67,7 @@ def test_several_calls_share_one_connection(server: ApiServer, tmp_path: Path) -
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
@@ -99,6 +101,7 @@ def test_a_server_that_accepts_and_never_shakes_hands_costs_its_time_alone(serve
             connect(write_kubeconfig(tmp_path / "config", server, server=address), SHORT).call(read_node(NODE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [

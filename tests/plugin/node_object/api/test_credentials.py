@@ -70,11 +70,11 @@ BAD = [
     ),
     pytest.param(config({}), "no certificate and no token", id="nothing to be known by"),
     pytest.param(config({"client-certificate": "a"}), "must both be there", id="a certificate without a key"),
-    pytest.param(config({"client-certificate-data": "?!", "client-key": SECRET}), "not base64", id="data that is none"),
+    pytest.param(config({"client-certificate-data": "?!", "client-key": SECRET}), "not base64", id="invalid data"),
     pytest.param(config({"token": 7}), "token must be a text", id="a number for a token"),
     pytest.param(config(server="http://api.example"), "server must be https", id="no encryption"),
     pytest.param(config(server="https://ada:pw@api.example"), "server must be https", id="a user in the address"),
-    pytest.param(config(server="https://api.example:port"), "server is not an address", id="a port that is none"),
+    pytest.param(config(server="https://api.example:port"), "server is not an address", id="an invalid port"),
     pytest.param(config(server=None), "server must be https", id="no server"),
     pytest.param({**config(), "current-context": "y"}, 'there is no context "y"', id="no such context"),
     pytest.param({**config(), "current-context": None}, "no context without a name", id="no context at all"),
@@ -102,6 +102,7 @@ def test_secrets_are_in_no_representation() -> None:
     assert base64.b64encode(SECRET.encode()).decode() not in shown
 
 
+@pytest.mark.slow
 def test_yaml_is_read_and_one_that_is_none_is_not_quoted(
     tmp_path: Path, certificates: Certificates, server: ApiServer
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_token_that_is_no_header_is_refused_unseen(tmp_path: Path, server: Api
     assert SECRET not in raised.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -51,6 +51,7 @@ def laborious() -> NodeFacts:
     )
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_within_the_limits_of_facts() -> None:
     assert parse_facts(as_json(laborious())) == laborious()
 
@@ -60,6 +61,7 @@ def test_a_plan_is_the_planners_own(facts: NodeFacts) -> None:
     assert plan(planner(), "n1", facts) == plan_node(facts, STACK, PAYLOAD, name="n1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
@@ -77,6 +79,7 @@ def test_a_node_that_costs_too_much_fails_alone(limits: Limits, message: str) ->
         assert plan(made, "n2", configured()).is_empty
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_too_large_is_not_read() -> None:
     made = planner(Limits(answer_bytes=1000))
     with pytest.raises(PlanningError, match="planning n1 returned a plan of more than"):
@@ -85,7 +88,7 @@ def test_a_plan_that_is_too_large_is_not_read() -> None:
 
 
 class Impatient(threading.Event):
-    """An event that somebody sets after it was looked at a few times."""
+    """An event that is set after it was checked a few times."""
 
     looks = 0
 
@@ -94,6 +97,7 @@ class Impatient(threading.Event):
         return self.looks > 3
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_plan_that_takes_long() -> None:
     made = planner()
     with pytest.raises(CanceledError):
@@ -101,6 +105,7 @@ def test_an_interrupt_ends_a_plan_that_takes_long() -> None:
     assert not made.worker.is_alive
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_wait_for_another_nodes_plan() -> None:
     made, began, gives_up = planner(), threading.Event(), threading.Event()
 
@@ -168,6 +173,7 @@ def wait_for_end(pid: int) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_a_controller_that_is_killed() -> None:
     script = (
         "from tests.provision.apply.planning.test_bounded import planner\n"

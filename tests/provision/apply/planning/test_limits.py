@@ -1,4 +1,4 @@
-"""Limits of one process: what they end, and that they are gone afterwards."""
+"""Limits of one process: what they stop, and that they are lifted afterwards."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def swallow() -> None:
             continue
 
 
+@pytest.mark.slow
 def test_time_of_the_processor_ends_even_what_catches_everything() -> None:
     before = standing()
     with pytest.raises(LimitError) as raised, limit_this_process("planning n1", Limits(cpu_s=1)):

@@ -45,6 +45,6 @@ def test_a_plan_that_was_made_to_be_shown_is_refused_before_anything_is_done(tmp
     )
 
     assert done.returncode != 0
-    assert f"made to be shown: it lacks the text of {place}" in " ".join(done.stdout.split())
+    assert f"is for display: it lacks the text of {place}" in " ".join(done.stdout.split())
     assert "use grapnel apply or site.yml" in " ".join(done.stdout.split())
     assert not place.exists()

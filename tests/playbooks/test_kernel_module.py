@@ -241,7 +241,8 @@ def test_a_version_that_is_not_on_disk_is_refused(
 ) -> None:
     Kernel(machine, loaded, on_disk)
 
-    with pytest.raises(KernelModuleError, match=rf"550\.163\.01 is not on disk \({found} is\), nothing was changed"):
+    refusal = rf"550\.163\.01 is not on disk \(found: {found}\), nothing was changed"
+    with pytest.raises(KernelModuleError, match=refusal):
         exchange(machine)
 
     assert changes(machine) == []

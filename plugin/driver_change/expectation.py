@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.driver.gpu_state import MigDevice
 from plugin.errors import ExpectationError
+from plugin.system.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,13 +49,6 @@ class Expectation:
     mig: Mapping[str, tuple[MigDevice, ...] | None] = field(default_factory=lambda: _NOTHING)
     fabric: Mapping[str, FabricPlace] = field(default_factory=lambda: _NOTHING)
     allocation: bool | None = None
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
 
 
 def _version(value: object) -> str:
@@ -159,8 +153,8 @@ def parse_expectation(content: bytes, origin: str) -> Expectation:
     if len(content) > MAX_BYTES:
         raise ExpectationError(f"{origin}: larger than {MAX_BYTES} bytes", hint)
     try:
-        document = json.loads(content.decode(), object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(content.decode())
+    except ValueError as error:
         raise ExpectationError(f"{origin}: not valid json: {error}", hint) from error
     if not isinstance(document, dict):
         raise ExpectationError(f"{origin}: must be a json object", hint)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plugin.driver.reading import Counters
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.health.model import Class, Finding, GpuHealth, NodeHealth, Verdict
+from plugin.system.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,20 +85,10 @@ def parse_verdicts(content: bytes) -> dict[str, Verdict]:
     return {uuid: _parse_verdict(value) for uuid, value in _gpus(content, VERDICTS_SCHEMA).items()}
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
-
-
 def _gpus(content: bytes, schema: str) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES} bytes")
-    try:
-        document = json.loads(content.decode(), object_pairs_hook=_no_duplicates)
-    except RecursionError as error:
-        raise ValueError("nested without end") from error
+    document = parse_json(content.decode())
     if not isinstance(document, dict) or document.get("schema") != schema:
         raise ValueError(f'schema is not "{schema}"')
     gpus = document.get("gpus")

@@ -16,6 +16,7 @@ from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.errors import ConfigError
 from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
+from plugin.system.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,17 +177,10 @@ _PARSERS: dict[str, Callable[[object], object]] = {
 }
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
-
-
 def _load(text: str, origin: str) -> dict[str, Any]:
     try:
-        document = json.loads(text, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise ConfigError(f"{origin}: not valid json: {error}", "check it with: python3 -m json.tool") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{origin}: must be a json object", "an empty object {} means: all defaults")

@@ -12,6 +12,7 @@ from typing import Any
 from plugin.errors import ConfigError
 from plugin.settings.document import Document
 from plugin.system.durable import read_bounded
+from plugin.system.json_text import parse_json
 
 _MAX_BYTES = 1024 * 1024  # what a ConfigMap may hold
 _TIMEOUT_S = 10.0
@@ -23,8 +24,8 @@ def read_document(path: Path) -> Document:
     """Return the file's content; raises ConfigError. What is JSON is not asked for twice: JSON is YAML."""
     text = _read(path)
     try:
-        return Document(str(path), json.loads(text, object_pairs_hook=_no_duplicates))
-    except (ValueError, RecursionError):
+        return Document(str(path), parse_json(text))
+    except ValueError:
         answer = _ask_child(text, str(path))
     if "error" in answer:
         raise ConfigError(f"{path}: not valid yaml: {answer['error']}", "the form is NVIDIA's: see docs/migrate.md")
@@ -43,13 +44,6 @@ def _read(path: Path) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not utf-8 text", "is this the right file?") from error
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a key is given twice")
-    return document
 
 
 def _ask_child(text: str, origin: str) -> dict[str, Any]:

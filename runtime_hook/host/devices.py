@@ -64,7 +64,7 @@ def find_devices(tree: HostTree) -> Devices:
 
 
 class _Search:
-    """One look at the host: the kernel's majors and what turned out to be stale."""
+    """One scan of the host: the kernel's majors and what turned out to be stale."""
 
     def __init__(self, tree: HostTree) -> None:
         self._tree = tree
@@ -74,7 +74,7 @@ class _Search:
         self.stale: list[Node] = []
 
     def mark(self, path: str) -> DeviceMark:
-        """Return which device a path leads to, as seen at the first look."""
+        """Return which device a path leads to, as first seen."""
         if path not in self._seen:
             self._seen[path] = mark_device(path, self._tree.status(path))
         return self._seen[path]

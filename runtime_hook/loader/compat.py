@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         def link(self, name: str) -> str | None:
             """Return the text of a symbolic link; None for anything else."""
 
-        def inspect(self, name: str, look: Callable[[ReadAt], T]) -> T | None:
-            """Return what a look at a regular file finds; None for anything else, and what cannot be opened."""
+        def inspect(self, name: str, parse: Callable[[ReadAt], T]) -> T | None:
+            """Return what a parser makes of a regular file; None for anything else, and what cannot be opened."""
 
 
 _SECTION = b".note.cuda.fwd_compatibility"

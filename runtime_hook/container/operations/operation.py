@@ -46,7 +46,7 @@ def ensure_folder(syscalls: Syscalls, path: str) -> int:
         return syscalls.open_folder(path)
 
 
-def occupied(mode: int) -> OSError:
+def name_taken(mode: int) -> OSError:
     """Return the error for a name that the image uses for something else."""
     kinds = {
         stat.S_IFREG: "a file",

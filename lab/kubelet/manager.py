@@ -154,6 +154,10 @@ class Kubelet:
         """End the list stream of one resource and nothing else."""
         self._endpoints[resource].end_stream()
 
+    def is_connected(self, resource: str) -> bool:
+        """Whether a plugin of this resource has a connection: it ends with its stream."""
+        return resource in self._endpoints
+
     def endpoint(self, resource: str) -> Endpoint:
         """Return the connection that a resource has now."""
         return self._endpoints[resource]

@@ -15,6 +15,7 @@ GOOD = sorted(CONTRACT.glob("good/*.json"))
 BAD = sorted(CONTRACT.glob("bad/*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     jsonschema.validate(json.loads(path.read_text()), SCHEMA)
@@ -22,6 +23,7 @@ def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     assert parse_config(json.dumps(config.to_json()), "again") == config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):
@@ -52,6 +54,11 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        pytest.param(
+            b'{"healthSeconds": 30,\n "refreshSeconds": ' + b"9" * 5000 + b"}",
+            "a number of 5000 digits: line 2 column 20",
+            id="a number of 5,000 digits",
+        ),
         pytest.param(b'{"resource": "a.b/c", "resource": "a.b/d"}', "given twice", id="a key twice"),
         pytest.param(b"{", "not valid json", id="not json"),
         pytest.param(b"[" * 100_0, "not valid json", id="nested without end"),

@@ -49,6 +49,7 @@ def test_a_certificate_in_files_and_one_in_the_kubeconfig_are_known(server: ApiS
     assert status(connect(write_kubeconfig(tmp_path / "data", server, user, **cluster))) == 200
 
 
+@pytest.mark.slow
 def test_tokens_are_known_and_a_file_comes_before_one_in_place(server: ApiServer, tmp_path: Path) -> None:
     server.state.tokens.add(TOKEN)
     (tmp_path / "token").write_text(f"{TOKEN}\n")

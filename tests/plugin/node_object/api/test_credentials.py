@@ -182,7 +182,7 @@ def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path: Path, ser
     with pytest.raises(ClusterError, match="larger than"):
         Credentials(str(tmp_path / "large"), {}).current()
     authority = {"certificate-authority-data": base64.b64encode(b"no certificate").decode()}
-    with pytest.raises(ClusterError, match="authority of the api server is no certificate"):
+    with pytest.raises(ClusterError, match="authority of the api server is not a certificate"):
         Credentials(str(write_kubeconfig(tmp_path / "config", server, **authority)), {}).current()
 
 

@@ -19,7 +19,8 @@ from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import ROUND_S, PluginWatcher
 from lab.podresources.proto.api_pb2 import AllocatableResourcesResponse
 from lab.podresources.server import serving
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.kubelet import KUBELET_SOCKET
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""An image's folder of CUDA forward compatibility: in a running container, or below a root that is explained.
+"""Reads an image's folder of CUDA forward compatibility, in a running container or below a root on the host.
 
 What is read in it, and what follows, is for ``loader.compat`` to say; here is how its files are reached: through
 descriptors inside a running container, through ordinary paths where nothing runs.

@@ -1,4 +1,4 @@
-"""Carries a plan out on one container: all of it, or nothing.
+"""Applies a plan to one container: all of it, or nothing.
 
 The order: look at the container's root from inside, plan, stage host files outside, apply inside. Whatever goes wrong
 on the way (an operation, the time limit, a bug) is undone before the container is refused.

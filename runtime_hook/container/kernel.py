@@ -1,4 +1,4 @@
-"""The real system calls on one container's root.
+"""Implements ``Syscalls`` on one container's root with real system calls.
 
 Works inside another mount namespace whose root is hostile: paths are resolved by openat2 inside the root, without
 magic links and without crossing mounts; the last name is never followed; mounts go from descriptor to descriptor.

@@ -1,4 +1,4 @@
-"""What operations may do to a container: one interface, by descriptors and single names only.
+"""Defines what operations may do to a container: one interface, by descriptors and single names only.
 
 ``kernel.KernelSyscalls`` is the real one; ``undo.UndoLog`` wraps any and remembers how to undo; tests record.
 No method takes a path of the container except ``open_folder``, which the kernel resolves inside the root.

@@ -1,4 +1,4 @@
-"""Remembers how to undo every change to a container, so that a failed start leaves nothing half-made.
+"""Records how to undo every change to a container, so that a failed start leaves nothing half done.
 
 Each change and its entry are one step even when the time limit strikes in between. Undoing goes backwards and does
 not stop at a step that fails; what could not be undone is named.

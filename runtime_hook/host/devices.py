@@ -1,6 +1,6 @@
-"""Finds device nodes, GPUs and MIG devices: what stat says of the nodes, held against the kernel's own lists.
+"""Finds device nodes, GPUs and MIG devices, and compares the nodes with the kernel's own lists.
 
-A node that is left over from before the module was loaded anew has a major that is another driver's by now, or
+A node that is left over from before the module was reloaded has a major that is another driver's by now, or
 nobody's: it is told apart as stale and never given to a container.
 """
 
@@ -116,7 +116,7 @@ class _Search:
         return found
 
     def imex_channels(self) -> ImexChannels:
-        """Return the IMEX channels; a node whose minor is not the number in its name is none."""
+        """Return the IMEX channels; a node whose minor is not the number in its name is left out."""
         tails = (name[len(IMEX_NAME) :] for name in self._tree.names(IMEX_FOLDER) if name.startswith(IMEX_NAME))
         runs: list[tuple[int, int]] = []
         major = -1

@@ -1,4 +1,4 @@
-"""CUDA forward compatibility: whether an image's newer libcuda is used on this host's older driver. Pure.
+"""Decides whether an image's newer libcuda is used on this host's older driver (CUDA forward compatibility). Pure.
 
 An image brings it in ``/usr/local/cuda/compat``. The rules are those of NVIDIA's container toolkit
 (``cmd/nvidia-cdi-hook/cudacompat``): the library says in an ELF note which branches of the driver it runs on. Used

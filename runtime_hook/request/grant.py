@@ -1,4 +1,4 @@
-"""Holds a claim against the inventory: which GPUs are given, on which grounds. Pure."""
+"""Resolves a claim against the inventory into a grant: which GPUs are given, and on which grounds. Pure."""
 
 from __future__ import annotations
 

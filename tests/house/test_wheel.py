@@ -32,6 +32,7 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     home = "provision/_collection/ansible_collections/grapnel/node"

@@ -75,6 +75,7 @@ HOLDING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("targets", "maps", "devices"), HOLDING.values(), ids=HOLDING)
 def test_what_counts_as_holding_is_the_same(
     machine: Machine, targets: tuple[str, ...], maps: str, devices: list[str] | None
@@ -158,6 +159,7 @@ PARTS = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(maps=st.lists(PARTS, max_size=12), cgroup=st.lists(PARTS, max_size=12))
 def test_whatever_the_kernel_says_of_a_process_both_tell_the_same(

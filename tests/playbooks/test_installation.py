@@ -101,6 +101,7 @@ def test_going_back_needs_no_archive(node: Host, tmp_path: Path) -> None:
     assert current(node) == "a"
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_cut_short_leaves_the_old_release_working(node: Host, tmp_path: Path) -> None:
     install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
     cut = tmp_path / "cut.tar"

@@ -100,6 +100,7 @@ WITH_TASKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_TASKS)
 def test_every_answer_of_a_node_passes_an_action_that_checks_it(path: str) -> None:
     for task in tasks_of(read(path)):

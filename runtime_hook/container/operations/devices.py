@@ -1,4 +1,4 @@
-"""Operations on the container's ``/dev`` and its device rules. Only where device nodes are the hook's work."""
+"""Creates device nodes in the container's ``/dev`` and sets its device rules, in ``env`` mode alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on files: what of the host is shown in the container, links, and small files of our own."""
+"""Binds files of the host into the container, makes links, and writes small files of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operation that makes the loader find the libraries."""
+"""Adds the driver's libraries to the image's loader cache."""
 
 from __future__ import annotations
 

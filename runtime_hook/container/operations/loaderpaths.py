@@ -1,4 +1,4 @@
-"""Operations on what loaders search besides their cache: musl's path file, a folder of ``ld.so.conf.d``."""
+"""Edits what loaders search besides their cache: musl's path file, a file of ``ld.so.conf.d``."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def test_the_index_lists_every_package_with_its_file(bundle: Bundle) -> None:
     assert all(package.path.is_file() for package in packages)
 
 
+@pytest.mark.slow
 def test_driver_versions_are_upstreams_and_in_order(bundle: Bundle) -> None:
     assert bundle.driver_versions() == ["535.309.01", "550.163.01"]
 

@@ -56,6 +56,7 @@ def test_list_counts_and_names_the_gpus(run: Callable[..., subprocess.CompletedP
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, ["3", *UUIDS], "")
 
 
+@pytest.mark.slow
 def test_list_says_what_nvml_says_of_a_driver_that_is_not_loaded(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -39,6 +39,7 @@ def test_modinfo_reads_what_was_asked_for(modules: Path, field: str, value: str)
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"{value}\n"
 
 
+@pytest.mark.slow
 def test_depmod_finds_every_dependency_by_symbols(modules: Path) -> None:
     lines = (modules / "modules.dep").read_text().splitlines()
     found = {line.split(":")[0]: line.split(":")[1].split() for line in lines}

@@ -40,6 +40,7 @@ def test_a_hard_link_carries_the_same_machine_as_another_version(library: Path, 
         assert nvml("nvmlDeviceGetUtilizationRates(gpu(0)).gpu") == 55
 
 
+@pytest.mark.slow
 def test_a_state_file_goes_before_the_library_s_own_machine(library: Path, tmp_path: Path) -> None:
     state.write(tmp_path / "state", models.machine("t4", 1))
     with Client(library, state=tmp_path / "state") as nvml:
@@ -47,6 +48,7 @@ def test_a_state_file_goes_before_the_library_s_own_machine(library: Path, tmp_p
         assert nvml("nvmlDeviceGetName(gpu(0))") == "Tesla T4"
 
 
+@pytest.mark.slow
 def test_a_library_without_a_machine_does_not_initialise(library: Path, tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"")
     with Client(library, state=tmp_path / "state") as nvml:
@@ -185,6 +187,7 @@ def _checked(dev: Path) -> Machine:
     return replace(models.machine("l4", 4), devices="check", dev_root=str(dev))
 
 
+@pytest.mark.slow
 def test_only_gpus_whose_node_opens_are_there(
     dev: Path, put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:
@@ -219,6 +222,7 @@ def test_without_a_control_node_the_driver_is_not_there(dev: Path, put: Callable
         assert nvml.error("nvmlInit()") == NOT_LOADED
 
 
+@pytest.mark.slow
 def test_each_init_needs_its_shutdown(nvml: Client) -> None:
     nvml("nvmlInit(), nvmlShutdown()")
     assert nvml("nvmlDeviceGetCount()") == 4

@@ -49,6 +49,7 @@ def smi(program: Path, version: str, tmp_path: Path) -> Callable[..., subprocess
     return run
 
 
+@pytest.mark.slow
 def test_gpus_and_mig_devices_are_listed(smi: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     machine = models.with_mig(models.machine("a100-40gb", 2), 1, ["3g.20gb", "1g.5gb"])
     first, second = machine.gpus

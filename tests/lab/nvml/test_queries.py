@@ -25,6 +25,7 @@ NOT_FOUND = 6
 UNKNOWN = 999
 
 
+@pytest.mark.slow
 def test_versions_come_from_the_file_name(nvml: Client) -> None:
     assert nvml("nvmlSystemGetDriverVersion()") == "550.163.01"
     assert nvml("nvmlSystemGetNVMLVersion()") == "12.550.163.01"
@@ -66,6 +67,7 @@ def test_models_are_told_apart(
     assert nvml("nvmlDeviceGetMemoryInfo(gpu(0)).total") == machine.gpus[0].memory_total
 
 
+@pytest.mark.slow
 def test_memory_counts_the_reserve_only_in_the_first_version(
     put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:
@@ -88,6 +90,7 @@ def test_processes_are_listed_by_kind(
     assert nvml(compute.replace("Compute", "Graphics")) == [[9, 5]]
 
 
+@pytest.mark.slow
 def test_processes_that_did_something_have_samples_and_the_others_none(
     put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:
@@ -101,6 +104,7 @@ def test_processes_that_did_something_have_samples_and_the_others_none(
     assert nvml.error(samples.format(since=0)) == NOT_SUPPORTED
 
 
+@pytest.mark.slow
 def test_health_and_metrics_read_what_was_set(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     gpu = models.machine().gpus[0]
     machine = models.machine().with_gpu(
@@ -128,6 +132,7 @@ def test_health_and_metrics_read_what_was_set(put: Callable[[Machine], Path], st
     assert nvml("nvmlDeviceGetRemappedRows(gpu(0))") == [0, 1, 1, 0]
 
 
+@pytest.mark.slow
 def test_field_values_have_a_status_each(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     nvml = start(put(models.machine().with_gpu(0, memory_temperature=44, energy_mj=1 << 40)))
     fields = "[NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 250]"
@@ -137,6 +142,7 @@ def test_field_values_have_a_status_each(put: Callable[[Machine], Path], start: 
     assert nvml("kept['values'][1].value.ullVal") == 1 << 40
 
 
+@pytest.mark.slow
 def test_traffic_is_counted_over_all_links(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     nvml = start(put(models.machine("a100-40gb", 2).with_gpu(0, nvlink_sent_kib=7, nvlink_received_kib=1 << 40)))
     fields = "[(138, 2**32 - 1), (139, 2**32 - 1), (138, 0)]"
@@ -145,6 +151,7 @@ def test_traffic_is_counted_over_all_links(put: Callable[[Machine], Path], start
     assert nvml("[v.value.ullVal for v in kept['values']][:2]") == [7, 1 << 40]
 
 
+@pytest.mark.slow
 def test_what_a_gpu_does_not_have_is_not_supported(
     put: Callable[[Machine], Path], start: Callable[[Path], Client]
 ) -> None:
@@ -154,6 +161,7 @@ def test_what_a_gpu_does_not_have_is_not_supported(
     assert nvml.error("nvmlDeviceGetFanSpeed(gpu(0))") == NOT_SUPPORTED
 
 
+@pytest.mark.slow
 def test_codes_have_their_texts(nvml: Client) -> None:
     texts = {code: nvml(f"nvmlErrorString({code})") for code in (0, 3, 9, 15, 18, 25, 999)}
     assert texts == {
@@ -167,6 +175,7 @@ def test_codes_have_their_texts(nvml: Client) -> None:
     }
 
 
+@pytest.mark.slow
 def test_mig_devices_are_found_below_their_gpu(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     machine = models.with_mig(models.machine("a100-40gb", 2), 1, ["3g.20gb", "1g.5gb"])
     first, second = machine.gpus[1].migs
@@ -184,6 +193,7 @@ def test_mig_devices_are_found_below_their_gpu(put: Callable[[Machine], Path], s
     assert nvml.error("nvmlDeviceGetMigDeviceHandleByIndex(gpu(0), 0)") == NOT_FOUND
 
 
+@pytest.mark.slow
 def test_topology_levels_follow_what_gpus_share(nvml: Client) -> None:
     """Four GPUs: pairs below a switch, each pair at a NUMA node of its own."""
     level = "nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu({}))"
@@ -200,6 +210,7 @@ def test_four_gpus_are_linked_to_each_other(nvml: Client) -> None:
     assert nvml("nvmlDeviceGetP2PStatus(gpu(0), gpu(3), NVML_P2P_CAPS_INDEX_NVLINK)") == 0
 
 
+@pytest.mark.slow
 def test_eight_gpus_are_linked_to_switches(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     nvml = start(put(models.machine("h100-80gb", 8)))
     assert nvml("nvmlDeviceGetNvLinkRemoteDeviceType(gpu(7), 17)") == 2
@@ -251,15 +262,18 @@ def test_a_fabric_is_told_once_it_is_complete(
     assert start(put(machine))(FABRIC) == expected
 
 
+@pytest.mark.slow
 def test_a_fabric_without_a_uuid_is_an_error(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     machine = models.machine().with_gpu(0, fabric_state=FabricState.COMPLETED, fabric_cluster="6ba7b81")
     assert start(put(machine)).error(FABRIC) == UNKNOWN
 
 
+@pytest.mark.slow
 def test_a_gpu_without_a_fabric_says_so(nvml: Client) -> None:
     assert nvml.error(FABRIC) == NOT_SUPPORTED
 
 
+@pytest.mark.slow
 def test_a_gpu_instance_tells_where_it_lies(put: Callable[[Machine], Path], start: Callable[[Path], Client]) -> None:
     nvml = start(put(models.with_mig(models.machine("a100-40gb", 1), 0, ["3g.20gb", "2g.10gb"])))
     lies = "(lambda info: [info.id, info.placement.start, info.placement.size])"

@@ -22,6 +22,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
+@pytest.mark.slow
 def test_new_writes_a_machine(tmp_path: Path) -> None:
     tool.run([str(tmp_path / "fresh"), "new", "h100-80gb", "8"])
     assert state.read(tmp_path / "fresh") == models.machine("h100-80gb", 8)
@@ -45,6 +46,7 @@ def test_xid_errors_are_counted_up(file: Path) -> None:
     assert state.read(file).events == (Event(1, 0, 79), Event(2, 1, 48))
 
 
+@pytest.mark.slow
 def test_failures_end_by_heal_and_events_stay(file: Path) -> None:
     tool.run([str(file), "xid", "0", "79"])
     tool.run([str(file), "fail", "nvmlInit", "999"])

@@ -42,6 +42,7 @@ def test_an_error_condemns_its_gpu_alone_and_says_what_it_needs(xid: int, why: s
     assert (node.why(A), node.why(B)) == (why, "")
 
 
+@pytest.mark.slow
 def test_the_worst_finding_is_the_reason() -> None:
     node = Node()
     node.look(74, 79, 48)

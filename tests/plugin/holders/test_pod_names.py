@@ -105,6 +105,7 @@ def test_a_container_whose_link_comes_late_is_looked_for_again(logs: LogFolder) 
     assert names.look_up([PLACE]) == {PLACE: MAIN}
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.tuples(LABEL, POD, LABEL), st.uuids().map(str), min_size=1, max_size=5))
 def test_every_name_that_kubernetes_allows_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, pods: dict[tuple[str, str, str], str]

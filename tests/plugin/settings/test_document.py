@@ -43,6 +43,7 @@ def outcome(content: object) -> FileSettings | str:
         return error.message
 
 
+@pytest.mark.slow
 @given(ANYTHING | st.dictionaries(st.sampled_from(["flags", "resources", "sharing", "imex"]), ANYTHING))
 def test_any_content_is_read_or_refused_in_words(content: object) -> None:
     found = outcome(content)

@@ -15,6 +15,7 @@ GOOD = sorted(CONTRACT.glob("good/*.json"))
 BAD = sorted(CONTRACT.glob("bad/*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     jsonschema.validate(json.loads(path.read_text()), SCHEMA)
@@ -22,6 +23,7 @@ def test_good_samples_are_read_and_fit_the_schema(path: Path) -> None:
     assert parse_config(json.dumps(config.to_json()), "again") == config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_bad_samples_are_refused_for_the_right_reason(path: Path) -> None:
     with pytest.raises(jsonschema.ValidationError):

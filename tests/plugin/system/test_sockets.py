@@ -151,6 +151,7 @@ def test_a_folder_that_goes_right_after_the_look_is_noticed_though_a_socket_is_b
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_whole_tree_that_goes_after_the_look_is_followed_back(short_path: Path) -> None:
     async def scenario() -> None:
         heard = asyncio.Event()
@@ -173,6 +174,7 @@ def test_a_whole_tree_that_goes_after_the_look_is_followed_back(short_path: Path
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_every_end_and_return_of_a_folder_is_heard_whenever_it_comes(tmp_path: Path) -> None:
     """Hints alone, without any look in between: a lost one would hang this test."""
     folder, rounds = tmp_path / "kubelet/device-plugins", 300

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,7 @@ def nodes() -> dict[str, FakeNode]:
 ALONE = of_b(FakeFleet(nodes()))
 
 
+@pytest.mark.slow
 @given(drawn=answers(), outcome=st.sampled_from(Outcome), bug=st.sampled_from([None, TypeError, MemoryError]))
 def test_nothing_that_a_node_answers_changes_another_node(
     drawn: bytes, outcome: Outcome, bug: type[Exception] | None

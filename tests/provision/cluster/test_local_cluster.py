@@ -150,6 +150,7 @@ def test_of_two_writers_the_second_is_told(cluster: Cluster, path: Path) -> None
     other.write("n2", RECORD)  # another node is no conflict
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_a_whole_state_file(path: Path) -> None:
     writes = f"""
 from pathlib import Path

@@ -74,6 +74,7 @@ def test_what_is_written_is_read_back_and_follows_the_schema(record: Record) -> 
     jsonschema.validate(json.loads(text), SCHEMA)
 
 
+@pytest.mark.slow
 @given(st.binary() | st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_nonsense_is_an_error_and_not_a_crash(text: str | bytes) -> None:
     with pytest.raises(RecordError):

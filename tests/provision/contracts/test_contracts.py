@@ -120,6 +120,7 @@ def test_what_a_newer_module_says_besides_is_ignored() -> None:
     assert parse_facts(newer) == configured()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"null", b'{"node": 3}'])
 def test_nonsense_is_an_error_and_not_a_crash(text: bytes) -> None:
     with pytest.raises(FactsError, match="facts of n9: "):

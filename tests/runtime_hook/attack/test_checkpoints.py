@@ -73,6 +73,7 @@ def privileged(parts: dict[str, Any]) -> dict[str, Any]:
     return {**parts, "process": {"env": [], **capabilities}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [CRIO, CRIO_OVERWRITTEN, CONTAINERD], ids=["CRI-O", "CRI-O's own key", "containerd"])
 @pytest.mark.parametrize("change", [dict, privileged], ids=["ordinary", "privileged"])
 def test_its_annotations_give_neither_gpu_nor_driver(
@@ -86,6 +87,7 @@ def test_its_annotations_give_neither_gpu_nor_driver(
     assert (restored.returncode, restored.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [CRIO, CONTAINERD], ids=["CRI-O", "containerd"])
 def test_a_cdi_device_that_it_may_have_named_keeps_it_from_starting(node: Restoring, parts: dict[str, Any]) -> None:
     """Engines take names of CDI devices from annotations as well: the device is in the configuration by then."""

@@ -71,6 +71,7 @@ def test_a_parent_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
         read_runtime_call()
 
 
+@pytest.mark.slow
 def test_the_hosts_own_config_json_is_nobodys(configure: Callable[..., list[str]], tmp_path: Path) -> None:
     """With ``/`` as bundle the hook would have read what lies at ``/config.json``."""
     bundle = tmp_path / "b"

@@ -127,6 +127,7 @@ def test_a_detail_that_cannot_be_had_is_no_loss(tmp_path: Path, question: str) -
     assert "lost" not in run(tmp_path, DETAILS)[1]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_lost_does_not_hide_the_others(tmp_path: Path) -> None:
     install(tmp_path, VERSION, models.machine("a100-40gb", 3).with_gpu_lost(1))
     lines = run(tmp_path, LOOK)
@@ -134,6 +135,7 @@ def test_a_gpu_that_is_lost_does_not_hide_the_others(tmp_path: Path) -> None:
     assert lines[-1] == "lost|1|gpu is lost"
 
 
+@pytest.mark.slow
 def test_a_question_that_a_gpu_does_not_know_is_no_loss(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 1).with_failure("nvmlDeviceGetMemoryInfo", 3)
     install(tmp_path, VERSION, machine)
@@ -148,6 +150,7 @@ except DriverNotReady as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "message", "hint"),
     [
@@ -163,12 +166,14 @@ def test_a_driver_that_refuses_is_named_with_a_hint(tmp_path: Path, code: int, m
     assert hint in said[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has a libnvidia-ml of its own")
 def test_a_library_that_is_not_there_is_named(tmp_path: Path) -> None:
     said = run(tmp_path, REFUSED)
     assert said[0].startswith("nvml does not answer: nvml shared library not found")
 
 
+@pytest.mark.slow
 def test_a_replaced_library_is_the_one_of_the_next_session(tmp_path: Path) -> None:
     install(tmp_path, VERSION, models.machine("a100-40gb", 1))
     script = """

@@ -75,6 +75,7 @@ source.close()
 """
 
 
+@pytest.mark.slow
 def test_a_count_that_no_machine_has_is_a_driver_that_does_not_answer(tmp_path: Path) -> None:
     install(tmp_path, VERSION, PLAIN)
     said = run(tmp_path, COUNT)
@@ -84,6 +85,7 @@ def test_a_count_that_no_machine_has_is_a_driver_that_does_not_answer(tmp_path: 
     ]
 
 
+@pytest.mark.slow
 def test_a_driver_of_no_version_does_not_answer(tmp_path: Path) -> None:
     install(tmp_path, VERSION, PLAIN)
     script = """
@@ -133,6 +135,7 @@ print(links())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "happens",
     [

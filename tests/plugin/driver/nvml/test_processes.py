@@ -30,6 +30,7 @@ def processes_of(folder: Path, machine: Machine, gpu: int = 0) -> Any:  # noqa: 
     return measure(folder, machine)[gpu]["processes"]
 
 
+@pytest.mark.slow
 def test_every_kind_of_process_is_told_once_with_memory_and_use(tmp_path: Path) -> None:
     machine = with_processes(
         Process(30, 3 * MIB, ProcessKind.COMPUTE, 40),
@@ -45,12 +46,14 @@ def test_every_kind_of_process_is_told_once_with_memory_and_use(tmp_path: Path) 
     assert processes_of(tmp_path, machine, 0) == []
 
 
+@pytest.mark.slow
 def test_the_time_is_that_of_before_the_list(tmp_path: Path) -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     (found,) = measure(tmp_path, with_processes(Process(1)))
     assert before < found["asked_at_s"] < time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+@pytest.mark.slow
 def test_nobody_busy_is_a_use_of_0(tmp_path: Path) -> None:
     assert processes_of(tmp_path, with_processes(Process(7, MIB))) == [[7, MIB, 0]]
 
@@ -71,11 +74,13 @@ def test_what_cannot_be_told_is_none(tmp_path: Path, function: str, code: int, p
     assert processes_of(tmp_path, machine) == processes
 
 
+@pytest.mark.slow
 def test_memory_that_the_driver_does_not_tell_is_none(tmp_path: Path) -> None:
     not_available = 2**64 - 1
     assert processes_of(tmp_path, with_processes(Process(7, not_available))) == [[7, None, 0]]
 
 
+@pytest.mark.slow
 def test_each_instance_of_a_gpu_that_is_cut_has_its_memory_and_processes(tmp_path: Path) -> None:
     machine = models.with_mig(models.machine("a100-40gb", 2), 1, ["1g.5gb", "3g.20gb"])
     migs = machine.gpus[1].migs
@@ -100,6 +105,7 @@ def measured_fields() -> tuple[str, ...]:
     return GpuTelemetry._fields
 
 
+@pytest.mark.slow
 def test_compute_instances_of_one_gpu_instance_are_one_row(tmp_path: Path) -> None:
     machine = models.with_mig(models.machine("a100-40gb", 1), 0, ["3g.20gb", "3g.20gb"])
     first, second = machine.gpus[0].migs
@@ -150,6 +156,7 @@ def test_memory_is_told_once_whatever_list_has_it() -> None:
     assert memory_by_pid(lists) == {7: 5, 8: None, 9: 5}
 
 
+@pytest.mark.slow
 def test_of_a_gpu_with_too_many_processes_none_is_told(tmp_path: Path) -> None:
     """The simulated driver has room for 32 in a list: the limit is set below that in the process that asks."""
     machine = with_processes(*(Process(pid, MIB) for pid in range(1, 21)))

@@ -53,12 +53,14 @@ def test_the_library_of_a_root_comes_before_the_hosts(tmp_path: Path, place: str
     assert said == ["560.35.05", "550.163.01", "560.35.05", "560.35.05", "let go"]
 
 
+@pytest.mark.slow
 def test_a_root_without_a_driver_is_not_the_hosts(tmp_path: Path) -> None:
     put(tmp_path / "host", "550.163.01")
     said = look(tmp_path / "host", tmp_path / "empty")
     assert said == [f"there is no libnvidia-ml.so.1 below {tmp_path / 'empty'}", "None", "let go"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:
     put(tmp_path / "host", "550.163.01")
     broken = tmp_path / "driver/usr/lib64/libnvidia-ml.so.1"

@@ -48,6 +48,7 @@ def measure(folder: Path, machine: Machine, prepare: str = "") -> list[dict[str,
     return list(found)
 
 
+@pytest.mark.slow
 def test_everything_that_the_library_measures_is_read(tmp_path: Path) -> None:
     machine = models.machine("a100-40gb", 2).with_gpu(
         1,
@@ -107,6 +108,7 @@ def test_everything_that_the_library_measures_is_read(tmp_path: Path) -> None:
     assert [each["uuid"] for each in found] == [each.uuid for each in machine.gpus]
 
 
+@pytest.mark.slow
 def test_what_a_gpu_does_not_know_is_none_and_not_zero(tmp_path: Path) -> None:
     plain = replace(Ecc(), supported=False), replace(RemappedRows(), supported=False)
     machine = models.machine("a100-40gb", 1).with_gpu(0, ecc=plain[0], remapped_rows=plain[1], mig_enabled=True)

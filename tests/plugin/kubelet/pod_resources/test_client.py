@@ -43,6 +43,7 @@ def parse(content: bytes) -> tuple[DeviceAssignment, ...]:
     return assignments_of(decode(ListPodResourcesResponse, content))
 
 
+@pytest.mark.slow
 @given(ANSWERS)
 @settings(deadline=None)  # the first answer may wait for a machine that has other work
 def test_an_answer_says_what_protobuf_says(answer: api_pb2.ListPodResourcesResponse) -> None:

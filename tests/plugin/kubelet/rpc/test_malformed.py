@@ -140,6 +140,7 @@ def test_a_broken_connection_ends_and_no_other(served: Served, data: bytes) -> N
     wait_until(lambda: served.server.open_connections == 0, lambda: f"{served.server.open_connections=}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -225,6 +226,7 @@ def test_a_frame_that_is_too_long_ends_the_connection_before_it_has_come(served:
     assert_alive(served)
 
 
+@pytest.mark.slow
 def test_more_calls_at_once_than_allowed_end_the_connection(served: Served) -> None:
     encoder = hpack.Encoder()
     calls = [frame(HEADERS, END_HEADERS, 2 * number + 1, bytes(encoder.encode(REQUEST))) for number in range(200)]

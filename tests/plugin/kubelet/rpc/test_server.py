@@ -145,6 +145,7 @@ def test_a_stream_arrives_in_order_and_ends_well(channel: grpc.Channel) -> None:
     assert {len(decode(Text, each).name) for each in found} == {10_000}
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_not_written_to_without_end(served: Served) -> None:
     # Without the probe, after which gRPC may open its window for all of it.
     with channel_to(served, ("grpc.http2.bdp_probe", 0)) as channel:

@@ -56,6 +56,7 @@ def test_what_takes_long_is_within_the_limits_of_facts() -> None:
     assert parse_facts(as_json(laborious())) == laborious()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("facts", [make_facts(), configured()], ids=["bare", "configured"])
 def test_a_plan_is_the_planners_own(facts: NodeFacts) -> None:
     assert plan(planner(), "n1", facts) == plan_node(facts, STACK, PAYLOAD, name="n1")
@@ -133,6 +134,7 @@ def test_an_interrupt_ends_the_wait_for_another_nodes_plan() -> None:
     assert len(ended) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced() -> None:
     made = planner()
     assert plan(made, "n1", configured()).is_empty
@@ -155,6 +157,7 @@ class Killer(threading.Event):
         return False
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_while_it_plans_fails_that_node_alone() -> None:
     made = planner()
     with pytest.raises(PlanningError, match="planning n1: the planner's process ended by signal 9"):

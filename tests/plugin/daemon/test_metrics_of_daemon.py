@@ -111,8 +111,8 @@ def test_a_kubelet_that_restarts_is_a_registration_more(kubelet: Kubelet, node: 
         kubelet.wait_for_devices(RESOURCE, 2)
         kubelet.restart()
         kubelet.wait_for_devices(RESOURCE, 2)
-        page = scrape(port)
-    assert page.of("grapnel_kubelet_registrations_total") == {(("resource", RESOURCE),): 2}
+        registrations = {(("resource", RESOURCE),): 2}  # counted when the call is answered: the list may come first
+        wait_until(lambda: scrape(port).of("grapnel_kubelet_registrations_total") == registrations, node.log)
 
 
 def test_a_released_node_measures_nothing_and_a_resumed_one_again(kubelet: Kubelet, node: Node, port: int) -> None:

@@ -40,7 +40,7 @@ def serving(root: Path, answer: bytes, code: grpc.StatusCode = grpc.StatusCode.O
     handler = grpc.method_handlers_generic_handler(service, {name: grpc.unary_unary_rpc_method_handler(reply)})
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers((handler,))
-    (root / FOLDER).mkdir()
+    (root / FOLDER).mkdir(exist_ok=True)  # a stand-in for the whole kubelet has one as well
     address = SocketAddress(root / FOLDER, KUBELET_SOCKET)
     server.add_insecure_port(address.target)
     server.start()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 _REQUIRED = object()
 MAX_NUMBER = 2**64
+_MAX_DIGITS = 1000  # shorter numbers are refused by their key; Python itself reads 4,300, and names no place
 
 
 # Whole documents
@@ -42,8 +43,7 @@ def load(content: bytes | str, max_bytes: int) -> object:
     if len(content) > max_bytes:
         raise ValueError(f"larger than {max_bytes} bytes")
     try:
-        text = content if isinstance(content, str) else content.decode()
-        return json.loads(text, object_pairs_hook=refuse_duplicates)
+        return parse_json(content if isinstance(content, str) else content.decode())
     except RecursionError as error:
         raise ValueError("not valid json: nested without end") from error
     except UnicodeDecodeError as error:
@@ -52,8 +52,24 @@ def load(content: bytes | str, max_bytes: int) -> object:
         raise ValueError(f"not valid json: {error}") from error
 
 
-def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of one object; the hook of `json.loads`."""
+def parse_json(document: str) -> object:
+    """Return what a text holds; RecursionError where it is nested too deeply."""
+    return json.loads(
+        document,
+        object_pairs_hook=_refuse_duplicates,
+        parse_int=lambda digits: _whole_number(digits, document),
+    )
+
+
+def _whole_number(digits: str, document: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        at = document.find(digits)
+        line, column = document.count("\n", 0, at) + 1, at - document.rfind("\n", 0, at)
+        raise ValueError(f"a number of {len(digits)} digits: line {line} column {column}")
+    return int(digits)
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         raise ValueError("a key is given twice")

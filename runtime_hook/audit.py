@@ -1,4 +1,4 @@
-"""One structured line for every container that carries something of NVIDIA's: granted, refused or passed by.
+"""Logs one structured line for every container that involves NVIDIA devices: granted, refused or left alone.
 
 Written straight to the journal's or syslog's datagram socket, never blocking; where there is none, nothing is lost
 but the line (a refusal is on stderr anyway).

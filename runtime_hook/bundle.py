@@ -1,4 +1,4 @@
-"""What the runtime hands over: the container state (stdin) and the bundle's ``config.json``.
+"""Reads what the runtime provides: the container state (stdin) and the bundle's ``config.json``.
 
 Sources: OCI runtime specification, "State" and "Configuration". Only what the hook needs is read; the rest may hold
 anything. The bundle belongs to the engine, but its content (environment, annotations) is partly the user's.
@@ -178,7 +178,7 @@ def parse_container(
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
         is_path = False
     if not is_path:
-        raise StateError(f"{where}: root: path is none: it holds a NUL byte or half a character")
+        raise StateError(f"{where}: root: path holds a NUL byte or half a character")
     return ContainerConfig(
         rootfs=os.path.join(bundle, rootfs),
         environment=_environment(process.texts("env")),

@@ -1,4 +1,4 @@
-"""The command line. ``prestart`` is taken first and without argparse: every container start pays for it.
+"""Dispatches the command line. ``prestart`` comes first and without argparse: every container start pays for it.
 
 Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the runtime refuses the container.
 """

@@ -1,4 +1,4 @@
-"""The command line of an OCI runtime, as far as the wrapper must understand it. Pure.
+"""Parses the command line of an OCI runtime, as far as wrapper and hook need it. Pure.
 
 There is no specification of it; the flags are those of runc 1.0 to 1.3 and crun 1.8 to 1.21 (``--help`` of each), and
 containerd's shim and Podman's conmon use a part of them. Both runtimes take a flag's value behind ``=`` or as the

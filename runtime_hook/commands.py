@@ -1,4 +1,4 @@
-"""The commands for people and for other parts: explain, refresh, cdi, pack, --version. May import what it likes."""
+"""Runs the commands for people and for other components: explain, refresh, cdi, pack. Not on the hook's path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("prestart", help="the OCI hook itself: container state on stdin", add_help=False)
     _add_explain(commands.add_parser("explain", help="say what a container would get, and why"))
-    _add_refresh(commands.add_parser("refresh", help="make the host driver inventory anew"))
+    _add_refresh(commands.add_parser("refresh", help="rebuild the host driver inventory"))
     commands.add_parser("pack", help="pack this release into one file, which starts faster")
     commands.add_parser("runtime", help="stand in for runc or crun (grapnel-runtime does)", add_help=False)
     add_cdi_options(commands.add_parser("cdi", help="describe the GPUs for engines that take devices by name (CDI)"))

@@ -1,4 +1,4 @@
-"""The hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``).
+"""Reads the hook's configuration, ``/etc/grapnel/hook.json`` (contract ``docs/contracts/hook-config``).
 
 A missing file means the defaults, which are the strictest reading. Anything doubtful refuses: the file decides who
 gets a GPU.

@@ -1,4 +1,4 @@
-"""The hook's time limit: a timer whose expiry is raised, but never in the middle of a change.
+"""Enforces the hook's time limit: a timer whose expiry is raised, but never in the middle of a change.
 
 Between ``hold`` and ``release`` an expiry is only noted, and raised at ``release``: so a change and the record of how
 to undo it are one thing. A system call that no signal but SIGKILL interrupts (a file system that does not answer) is

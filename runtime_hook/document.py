@@ -1,4 +1,4 @@
-"""Typed access to parsed JSON: every wrong type is one error that names the key."""
+"""Gives typed access to parsed JSON: every wrong type is an error that names the key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Document:
         return self.error(f"{self.where}: {key} is not {expected} but {json_type(self.content.get(key))}")
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a string; a missing or null key gives the default, or fails when there is none."""
+        """Return a string; a missing or null key gives the default, or fails without a default."""
         found = self.content.get(key)
         if found is None and default is not None:
             return default
@@ -33,7 +33,7 @@ class Document:
         return found
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return an integer; a missing or null key gives the default, or fails when there is none."""
+        """Return an integer; a missing or null key gives the default, or fails without a default."""
         found = self.content.get(key)
         if found is None and default is not None:
             return default

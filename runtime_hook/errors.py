@@ -1,4 +1,4 @@
-"""Everything the hook can fail with, and how a failure is worded.
+"""Defines everything the hook can fail with.
 
 ::
 
@@ -59,7 +59,7 @@ class InventoryError(HookError):
 
 
 class CacheError(HookError):
-    """A file that should be a loader cache is none."""
+    """A file is not a valid loader cache."""
 
 
 class InjectionError(HookError):

@@ -1,4 +1,4 @@
-"""JSON through the interpreter's C scanner: ``import json`` costs 5 ms, because it imports re.
+"""Parses JSON through the interpreter's C scanner: ``import json`` costs 5 ms, because it imports re.
 
 ``_json`` is private to CPython: where it is missing or has changed, the public module does the work. Strict JSON:
 NaN and Infinity are refused, as are invalid UTF-8 and anything behind the document.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""The executable ``grapnel-hook`` as shipped: a copy of this file beside the folder ``runtime_hook/``.
+"""Starts an installed hook: the executable ``grapnel-hook`` is a copy of this file beside ``runtime_hook/``.
 
 With ``-I`` Python puts neither the script's folder nor the current one on ``sys.path``. Where the release was packed
 for this interpreter (``runtime_hook.packing``), everything comes out of that one file; else this file's own folder is

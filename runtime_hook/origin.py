@@ -1,4 +1,4 @@
-"""Where a container comes from: its namespace and pod as the engine wrote them, and who runs the engine.
+"""Finds where a container comes from: its namespace and pod as the engine wrote them, and who runs the engine.
 
 Only what the author of a pod cannot write counts. containerd sets its keys after everything that a handler passes on
 (``DefaultCRIAnnotations``); CRI-O copies the pod's annotations first and the container's labels, which the kubelet

@@ -1,4 +1,4 @@
-"""Whose a file is when the hook runs in a user namespace, as under rootless Podman: there root of the host has no id.
+"""Tells whether a file is the host root's in a user namespace (rootless Podman), where that root has no id.
 
 Every owner without an id in the namespace shows as the overflow id (user_namespaces(7)): root of the host, but also
 any other user. So the file's own owner proves nothing, and its place does: where every folder down from ``/`` may be

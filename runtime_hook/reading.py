@@ -1,4 +1,4 @@
-"""Reading files that others may have prepared: bounded, never blocking, regular files only."""
+"""Reads files that others may have prepared: bounded, never blocking, regular files only."""
 
 from __future__ import annotations
 

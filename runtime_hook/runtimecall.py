@@ -1,4 +1,4 @@
-"""The call of the runtime that started this hook: what the state on stdin leaves out stands on its command line.
+"""Reads the command line of the runtime that started this hook, for what the state on stdin leaves out.
 
 The runtime is this process's parent. Its words are the engine's, and worth as much as the state that it wrote.
 """

@@ -1,4 +1,4 @@
-"""Frozen values for 0.1 ms: the part of ``dataclasses`` that the hook needs (importing the real one costs 11 ms).
+"""Makes classes frozen values, as ``dataclasses`` does, without importing it (11 ms of CPU; this: 0.1).
 
 ``@value`` takes annotated fields with optional defaults and adds ``__init__``, ``__eq__``, ``__hash__`` and
 ``__repr__``; assigning to an attribute afterwards fails. Only a class's own fields count: no inheritance of fields.

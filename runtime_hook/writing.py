@@ -1,4 +1,4 @@
-"""Writing files that others read at any moment: they see the old content or the new one, never a part."""
+"""Writes files that others read at any moment: they see the old content or the new one, never a part."""
 
 from __future__ import annotations
 

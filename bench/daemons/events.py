@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.daemons.subjects import Running
+    from lab.kubelet import Kubelet
     from lab.nvml.machine import Machine
 
 XID = 79  # the GPU has fallen off the bus: every plugin condemns it
@@ -87,9 +88,7 @@ def break_gpu(plugin: Running, index: int) -> float:
 def break_gpu_after_broken_stream(plugin: Running, index: int) -> float:
     """Return the same where the kubelet's stream broke before, and a new one was opened."""
     kubelet = plugin.kubelet
-    healthy = len(kubelet.healthy(RESOURCE))
-    kubelet.end_stream(RESOURCE)
-    if kubelet.registry.wait_for(lambda: len(kubelet.healthy(RESOURCE)) == healthy, GIVEN_UP_S):
+    if kubelet.is_connected(RESOURCE) and _comes_back(kubelet):
         return _break(plugin, kubelet.registry, index)
     registry, endpoint = Registry(), Endpoint(kubelet.folder, plugin.subject.endpoint)  # it does not come by itself
     registry.register(RESOURCE, plugin.subject.endpoint)
@@ -99,6 +98,17 @@ def break_gpu_after_broken_stream(plugin: Running, index: int) -> float:
         return _break(plugin, registry, index)
     finally:
         endpoint.close()
+
+
+def _comes_back(kubelet: Kubelet) -> bool:
+    """Break the stream; return whether the plugin registers again, with all that was healthy."""
+    healthy, registrations = len(kubelet.healthy(RESOURCE)), kubelet.registry.registrations
+    kubelet.end_stream(RESOURCE)
+
+    def is_back() -> bool:
+        return kubelet.registry.registrations > registrations and len(kubelet.healthy(RESOURCE)) == healthy
+
+    return kubelet.registry.wait_for(is_back, GIVEN_UP_S)
 
 
 def _break(plugin: Running, registry: Registry, index: int) -> float:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.kubelet import KUBELET_SOCKET
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

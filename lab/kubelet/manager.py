@@ -19,7 +19,8 @@ from lab.kubelet.registry import Mode, Registry, Resource
 from lab.kubelet.watcher import ROUND_S, PluginWatcher
 from lab.podresources.proto.api_pb2 import AllocatableResourcesResponse
 from lab.podresources.server import serving
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.kubelet import KUBELET_SOCKET
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,6 +153,10 @@ class Kubelet:
     def end_stream(self, resource: str) -> None:
         """End the list stream of one resource and nothing else."""
         self._endpoints[resource].end_stream()
+
+    def is_connected(self, resource: str) -> bool:
+        """Whether a plugin of this resource has a connection: it ends with its stream."""
+        return resource in self._endpoints
 
     def endpoint(self, resource: str) -> Endpoint:
         """Return the connection that a resource has now."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources import allocatable as allocatable_resources
 from plugin.kubelet.pod_resources.client import FOLDER, METHOD
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

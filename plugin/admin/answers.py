@@ -38,7 +38,7 @@ class Driver(Protocol):
     closed: asyncio.Event  # the session, since the release
     observed: asyncio.Event  # since the start, the resume, or the last `look_now`
 
-    def look_now(self) -> None:
+    def observe_now(self) -> None:
         """Look at driver and verdicts before it is time."""
 
 
@@ -86,7 +86,7 @@ class Answers:
             wait = self._until_resumed if self._state.release is None else self._until_released
             problems = await wait(timeout_s)
         elif verb == "health" and self._state.release is None:
-            self._driver.look_now()
+            self._driver.observe_now()
             if not await _within(timeout_s, self._driver.observed.wait()):
                 problems.append("the driver does not answer: the verdict counts when it does")
         return {**self._status(), "problems": problems}

@@ -29,7 +29,7 @@ _LOCK_S = 30.0
 
 
 def read_state(folder: Path) -> NodeHealth:
-    """Return what the daemon remembers, under the verdicts of now; raises HealthError."""
+    """Return what the daemon remembers, under the current verdicts; raises HealthError."""
     state, verdicts = read_health(folder), read_verdicts(folder)
     return NodeHealth(
         {

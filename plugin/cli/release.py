@@ -13,7 +13,7 @@ from plugin.admin.client import ask
 from plugin.cli.holders import PROC, lines_of, list_now, problems_of, to_json
 from plugin.cli.show import take_inventory
 from plugin.devices.inventory import HostTree
-from plugin.driver.cuda_probe.trial import find_libcuda
+from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.root import HOST
 from plugin.driver_change.release.record import Release, parse_gpu, remember_gpus, utc
 from plugin.driver_change.release.store import forget_release, read_release, sole_change, write_release
@@ -79,7 +79,7 @@ def _release_of_now(
     try:
         return replace(release, states=states(driver_root, min(timeout_s, _STATES_S))), []
     except (DriverNotReady, NoAnswer) as error:
-        return release, [f"mig, fabric and memory of now are not known: {error.message}"]
+        return release, [f"the current mig, fabric and memory are not known: {error.message}"]
 
 
 def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[str]]:
@@ -93,7 +93,7 @@ def _gpus_of_now(config: NodeConfig, timeout_s: float) -> tuple[Release, list[st
         inventory = call_within(timeout_s, lambda: _inventory(config), "nvml")
     except (NodeDaemonError, LookupError, ValueError) as error:
         problem = error.message if isinstance(error, NodeDaemonError) else f"the daemon's answer: {error}"
-        return Release(since, boot_id), [f"the GPUs of now are not known: {problem}"]
+        return Release(since, boot_id), [f"the current GPUs are not known: {problem}"]
     return Release(since, boot_id, inventory.driver_version, remember_gpus(inventory)), []
 
 

@@ -15,7 +15,7 @@ from plugin.driver.kernel_log import KMSG
 from plugin.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.driver_change.release.store import read_release
 from plugin.driver_change.verification.checks import verify
-from plugin.driver_change.verification.inspection import Surroundings, find
+from plugin.driver_change.verification.inspection import Host, find
 from plugin.driver_change.verification.model import Check, result_to_json, wanted
 from plugin.errors import ExpectationError
 from plugin.health.model import Policy
@@ -66,8 +66,8 @@ def verify_node(
     config = load(Invocation(config_path, {}, os.environ)).config
     release = read_release(config.state_folder)
     want = wanted(_read_expectation(expectation), release)
-    around = Surroundings(config.sys_root, config.settings.driver_root, kernel_log, _released_at_s(release))
-    checks = verify(want, find(want, around, Policy(), timeout_s))
+    host = Host(config.sys_root, config.settings.driver_root, kernel_log, _released_at_s(release))
+    checks = verify(want, find(want, host, Policy(), timeout_s))
     if as_json:
         print(json.dumps(result_to_json(checks), indent=2))
     else:

@@ -12,8 +12,8 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from plugin.daemon.coalesced import Coalesced
 from plugin.daemon.hook_facts import render_facts, write_facts
-from plugin.daemon.once import AtMostOnce
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,15 +72,15 @@ async def refresh_host_inventory(hook_path: Path, timeout_s: float, logger: Logg
     return False
 
 
-class HookTeller:
-    """Has the hook look anew at another driver, and at anything else that only NVML tells it; once at a time."""
+class HookNotifier:
+    """Has the hook refresh its inventory when what only NVML knows has changed; one run at a time."""
 
     def __init__(self, config: NodeConfig, logger: Logger, spawn: Callable[[Awaitable[None]], None]) -> None:
         self._config = config
         self._log = logger
         self._told_of = ""  # a driver's version
         self._facts = ""
-        self._refresh_once = AtMostOnce(self._refresh, spawn)
+        self._refresh_soon = Coalesced(self._refresh, spawn)
 
     def forget(self) -> None:
         """Take the next driver for another one."""
@@ -95,7 +95,7 @@ class HookTeller:
             self._log.info("driver", version=inventory.driver_version, gpus=len(inventory.devices))
         if is_new_driver or facts != self._facts:
             self._facts = facts
-            self._refresh_once()
+            self._refresh_soon()
 
     async def _refresh(self) -> None:
         config = self._config

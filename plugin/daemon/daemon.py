@@ -12,13 +12,13 @@ import signal
 from typing import TYPE_CHECKING
 
 from plugin.admin.answers import Answers
-from plugin.daemon.container_hook import HookTeller
+from plugin.daemon.coalesced import Coalesced
+from plugin.daemon.container_hook import HookNotifier
+from plugin.daemon.deferred_imports import AFTER_S, load_deferred
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
-from plugin.daemon.later import AFTER_S, load_the_rest
 from plugin.daemon.node_object import OwnNode
 from plugin.daemon.observation_log import log_changes
-from plugin.daemon.once import AtMostOnce
 from plugin.daemon.release_watch import ReleaseWatch
 from plugin.daemon.state import State
 from plugin.daemon.systemd import ServiceStatus, status_line
@@ -59,7 +59,7 @@ class Daemon:
         self._crash: BaseException | None = None
         self._counters = Counters()
         self._service = ServiceStatus(dependencies.notify)
-        self._hook = HookTeller(config, logger, self._tasks.spawn)
+        self._hook = HookNotifier(config, logger, self._tasks.spawn)
         self._node = OwnNode(config, logger)
         self._labels = LabelKeeper(logger)
         self._labels.on_change = self._node.label
@@ -72,7 +72,7 @@ class Daemon:
             on_state=self._on_registration,
             crashed=self._on_crash,
             counter=self._counters,
-            witness=self._history,
+            observer=self._history,
         )
         answers = Answers(self._state, self._driver, self._offering, self._history, self._releases.follow)
         self._admin = AdminEndpoint(answers.answer, logger)
@@ -83,8 +83,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, AtMostOnce(self._reload, self._tasks.spawn))
-        loop.call_later(AFTER_S, load_the_rest)
+        loop.add_signal_handler(signal.SIGHUP, Coalesced(self._reload, self._tasks.spawn))
+        loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
         self._history.start()
         self._driver.observe(self._config)

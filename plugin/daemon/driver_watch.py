@@ -62,23 +62,23 @@ class DriverWatch:
             Pace(config.refresh_s, config.retry_s, config.health_s),
             inventory=known or Inventory(),
             health=self._keep_health(config),
-            happened=self._thread.look_now,
+            happened=self._thread.observe_now,
         )
         self.observed.clear()
         self._stall.heard()
-        self._thread.look_with(self._observer)
+        self._thread.replace_observer(self._observer)
 
     def close_session(self) -> None:
         """Let go of the driver and observe nothing; `closed` is set when it is done."""
         self._observer = None
         self._stall.end()
         self.closed.clear()
-        self._thread.look_with(None)
+        self._thread.replace_observer(None)
 
-    def look_now(self) -> None:
+    def observe_now(self) -> None:
         """Observe before it is time: somebody gave a verdict."""
         self.observed.clear()
-        self._thread.look_now()
+        self._thread.observe_now()
 
     def ask(self, question: Callable[[], None]) -> None:
         """Have a function called in the driver's thread."""

@@ -52,7 +52,7 @@ def _render_gpu(gpu: GpuFacts) -> dict[str, object]:
 def write_facts(path: Path, text: str) -> None:
     """Replace the file in one step; raises OSError. A file that says the same already is left alone.
 
-    The hook takes the file's time for a change, so one that is written anew for nothing costs a scan of the host.
+    The hook takes the file's time for a change, so rewriting it for nothing costs a scan of the host.
     """
     with suppress(OSError, UnicodeDecodeError):
         if path.read_text(encoding="utf-8") == text:

@@ -1,6 +1,6 @@
-"""What the daemon says of itself on its Node object: nothing, unless node.json names a way to the Kubernetes API.
+"""What the daemon says of itself on its Node object: nothing, unless node.json says how to reach the Kubernetes API.
 
-The seam before `plugin.node_object`, which is imported only then, and after the first GPUs were shown.
+In front of `plugin.node_object`, which is imported only then, and after the first GPUs were shown.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Inventory:
     """Everything on offer, in the driver's order, and what was left out and why.
 
     `findings` maps what is missing to a message; `driver_version` is the last one that answered.
-    `topology` is made anew when other GPUs or links are seen, and knows the GPUs of that moment.
+    `topology` is rebuilt when other GPUs or links are seen, and knows the GPUs of that moment.
     """
 
     driver_version: str = ""
@@ -112,7 +112,7 @@ def next_inventory(previous: Inventory, snapshot: Snapshot, tree: NodeTree) -> I
 
     A device that was on offer and is now missing stays in the list as unhealthy: the kubelet then
     keeps its capacity, and a pod that holds it is told. It goes when another GPU is in its place. With another
-    driver everything starts anew.
+    driver everything starts from nothing.
     """
     findings: list[tuple[str, str]] = []
     devices: dict[str, Device] = {}

@@ -132,7 +132,7 @@ class Observer:
         return Observation(self._with_unheard(judged), transitions=transitions)
 
     def _with_unheard(self, inventory: Inventory) -> Inventory:
-        """Say so while XID errors are not heard; a session that begins anew is not trusted before some time."""
+        """Say so while XID errors are not heard; a new session is not trusted before some time."""
         problem, at = self._unheard
         if not problem or self.clock() - at > _TRUST_S:
             return inventory
@@ -160,7 +160,7 @@ class Observer:
             self.source.watch_events(self.happened)
 
     def _take_events(self) -> None:
-        """Take what has happened; when nothing is heard any more, the session is opened anew at the next look."""
+        """Take what has happened; when nothing is heard any more, the session is reopened at the next observation."""
         try:
             self.health.hear(self.source.take_events())
         except DriverNotReady as error:
@@ -213,7 +213,7 @@ class ObserverThread:
         """Start looking."""
         self._thread.start()
 
-    def look_with(self, observer: Observer | None) -> None:
+    def replace_observer(self, observer: Observer | None) -> None:
         """Replace the observer; the old one is closed in the thread first, and with None the driver is let go.
 
         While a call of the driver hangs nothing is replaced: it happens when the driver answers.
@@ -230,7 +230,7 @@ class ObserverThread:
         self._question = question
         self._wake.set()
 
-    def look_now(self) -> None:
+    def observe_now(self) -> None:
         """Look before it is time."""
         self._wake.set()
 

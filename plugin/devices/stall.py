@@ -34,7 +34,7 @@ class StallWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def heard(self, next_in_s: float = 0.0) -> None:
-        """Begin to wait anew: the driver answered, or is asked now; it is asked again in so many seconds."""
+        """Start waiting again: the driver answered, or is asked now; it is asked again in so many seconds."""
         self.end()
         self._timer = asyncio.get_running_loop().call_later(next_in_s + self._limit_s, self._on_time)
 

@@ -38,7 +38,7 @@ def lost(reason: str) -> Sighting:
 
 
 def is_set_back(before: Counters, now: Counters) -> bool:
-    """Whether a counter that only grows is lower: the GPU has been initialised anew in between."""
+    """Whether a counter that only grows is lower: the GPU has been initialised again in between."""
     pairs = (
         (before.energy_mj, now.energy_mj),
         (before.volatile_corrected, now.volatile_corrected),

@@ -12,18 +12,18 @@ from plugin.health.conditions import RECOVERY
 from plugin.health.model import Class
 
 if TYPE_CHECKING:
-    from plugin.health.model import Finding, GpuLook, Moment, Policy
+    from plugin.health.model import Finding, GpuInput, Moment, Policy
 
 _WORDS = {
     Class.APPLICATION: "not seen again for {quiet_s:g} s",
     Class.PASSING: "not seen again for {quiet_s:g} s, and the gpu is idle and answers",
     Class.RESET: "the gpu was reset",
-    Class.RELOAD: "the driver was loaded anew",
-    Class.REBOOT: "the node was booted anew",
+    Class.RELOAD: "the driver was reloaded",
+    Class.REBOOT: "the node was rebooted",
 }
 
 
-def strongest(finding: Finding, resets: int, look: GpuLook, moment: Moment, policy: Policy) -> Class | None:
+def strongest(finding: Finding, resets: int, look: GpuInput, moment: Moment, policy: Policy) -> Class | None:
     """Return the evidence of this look, None without any. `resets` counts those of the GPU until now."""
     if _is_another(finding.boot_id, moment.boot_id):
         return Class.REBOOT
@@ -42,7 +42,7 @@ def _is_another(then: str, now: str) -> bool:
     return bool(then) and bool(now) and then != now
 
 
-def why_closed(finding: Finding, resets: int, look: GpuLook, moment: Moment, policy: Policy) -> str:
+def why_closed(finding: Finding, resets: int, look: GpuInput, moment: Moment, policy: Policy) -> str:
     """Return the evidence that closes a finding in words, "" when it stays open.
 
     A GPU that was condemned must answer a reading in this very look, whatever happened to it.

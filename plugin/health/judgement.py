@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from plugin.driver.reading import Reading
-    from plugin.health.model import GpuLook, Look, Moment, Policy
+    from plugin.health.model import GpuInput, HealthInput, Moment, Policy
 
 _MAX_FINDINGS = 64  # of one GPU: a driver that tells another number each time must not fill the disk
 _MAX_REASON = 200  # a reason travels in a gRPC status, which is a header
@@ -36,7 +36,7 @@ def _severity(finding: Finding) -> tuple[Class, str]:
     return finding.kind, finding.cause
 
 
-def next_health(state: NodeHealth, look: Look, policy: Policy) -> tuple[NodeHealth, tuple[Transition, ...]]:
+def next_health(state: NodeHealth, look: HealthInput, policy: Policy) -> tuple[NodeHealth, tuple[Transition, ...]]:
     """Return the state after a look, and what changed.
 
     A GPU that is not in the look keeps its findings. An event of a MIG device is its GPU's, one of a device that
@@ -65,7 +65,7 @@ def _is_in_trouble(gpu: GpuHealth | None) -> bool:
     return gpu is not None and any(finding.kind.condemns and finding.cause != NVLINK for finding in gpu.findings)
 
 
-def _by_gpu(look: Look, policy: Policy) -> tuple[Mapping[str, list[Sighting]], list[Sighting]]:
+def _by_gpu(look: HealthInput, policy: Policy) -> tuple[Mapping[str, list[Sighting]], list[Sighting]]:
     """Sort the events by GPU; the second list is of those whose device nobody knows."""
     known = {gpu.uuid for gpu in look.gpus}
     xids: dict[str, list[Sighting]] = {}
@@ -82,7 +82,7 @@ def _by_gpu(look: Look, policy: Policy) -> tuple[Mapping[str, list[Sighting]], l
 
 
 class _Course:
-    """One GPU on its way through one look."""
+    """One GPU while one input is judged."""
 
     def __init__(self, uuid: str, before: GpuHealth, moment: Moment, policy: Policy) -> None:
         self.gpu = before
@@ -95,7 +95,7 @@ class _Course:
     def _tell(self, change: Change, cause: str, kind: Class, reason: str) -> None:
         self.changes.append(Transition(self._uuid, change, cause, kind, reason, self._moment.utc))
 
-    def take_verdict(self, look: Look) -> None:
+    def take_verdict(self, look: HealthInput) -> None:
         """Follow the person; who calls a GPU healthy vouches for what is open against it until now."""
         verdict = look.verdicts.get(self._uuid)
         if verdict == self.gpu.verdict:
@@ -118,7 +118,7 @@ class _Course:
                 self._tell(Change.CLOSED, finding.cause, finding.kind, "not checked: DP_DISABLE_HEALTHCHECKS")
                 self.gpu = self.gpu._replace(findings=tuple(f for f in self.gpu.findings if f.cause != finding.cause))
 
-    def take_reading(self, look: GpuLook, *, is_alone: bool, xids: Iterable[Sighting]) -> None:
+    def take_reading(self, look: GpuInput, *, is_alone: bool, xids: Iterable[Sighting]) -> None:
         """Open or renew what is seen now."""
         self._start_load()
         self._has_reading = look.reading is not None
@@ -193,7 +193,7 @@ class _Course:
         returns = (*self.gpu.returns, self._moment.uptime_s)[-self._policy.returns :]
         self.gpu = self.gpu._replace(returns=returns)
 
-    def close(self, look: GpuLook) -> None:
+    def close(self, look: GpuInput) -> None:
         """Close what has the evidence that it asks for; for what is seen now there is none yet."""
         for finding in self.gpu.findings:
             why = why_closed(finding, self.gpu.resets, look, self._moment, self._policy)

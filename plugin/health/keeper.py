@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.errors import HealthError
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import Change, GpuHealth, GpuLook, Look, Moment, NodeHealth, Policy
+from plugin.health.model import Change, GpuHealth, GpuInput, HealthInput, Moment, NodeHealth, Policy
 from plugin.health.store import health_mark, read_health, read_verdicts, set_damaged_aside, write_health
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plugin.log import Logger
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_GAP_S = 2.0  # a session that is opened anew within this time counts as one without a gap
+_GAP_S = 2.0  # a session that is reopened within this time counts as one without a gap
 
 
 class Clock(NamedTuple):
@@ -37,7 +37,7 @@ class Clock(NamedTuple):
     utc: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def moment(self, watched_since_s: float) -> Moment:
-        """Return the moment of now. The inode of a folder in sysfs is another one after each load of the module."""
+        """Return the current moment. The inode of a folder in sysfs is another one after each load of the module."""
         try:
             boot_id = self.boot_id.read_text().strip()
         except OSError:
@@ -49,20 +49,20 @@ class Clock(NamedTuple):
         return Moment(boot_id, module_id, self.uptime_s(), self.utc(), watched_since_s)
 
 
-def look_at(
+def health_input(
     inventory: Inventory, readings: Mapping[str, Reading], events: tuple[XidEvent, ...], moment: Moment
-) -> Look:
+) -> HealthInput:
     """Return the look of an inventory: every known GPU, and the MIG devices of each."""
     gpus = tuple(
-        GpuLook(device.gpu.uuid, readings.get(device.gpu.uuid), device.unhealthy if device.is_lost else "")
+        GpuInput(device.gpu.uuid, readings.get(device.gpu.uuid), device.unhealthy if device.is_lost else "")
         for device in inventory.devices
     )
     parents = {mig.uuid: device.gpu.uuid for device in inventory.devices for mig in device.gpu.mig}
-    return Look(moment, gpus, events, parents=parents)
+    return HealthInput(moment, gpus, events, parents=parents)
 
 
 class HealthKeeper:
-    """The state of now, from the files at first use. `policy` may be replaced at any time."""
+    """The current state, from the files at first use. `policy` may be replaced at any time."""
 
     def __init__(self, folder: Path, clock: Clock, logger: Logger, policy: Policy | None = None) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ class HealthKeeper:
         if self._is_worth_saving():
             self._save()
         events, self._heard = self._heard, ()
-        look = look_at(inventory, readings, events, self._clock.moment(self._watched_since_s))
+        look = health_input(inventory, readings, events, self._clock.moment(self._watched_since_s))
         look = look._replace(verdicts=self._read_verdicts(state))
         self._state, changes = next_health(state, look, self.policy)
         if changes:
@@ -130,7 +130,7 @@ class HealthKeeper:
             try:
                 self._state = self._saved = read_health(self.folder)
             except HealthError as error:
-                self._log.warning(error.message, hint="health starts anew; the file is kept beside it")
+                self._log.warning(error.message, hint="health starts from nothing; the file is kept under another name")
                 self._state = NodeHealth()
                 self._set_aside()
             self._mark = health_mark(self.folder)

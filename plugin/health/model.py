@@ -54,8 +54,8 @@ NEEDS = {
 }
 
 
-class GpuLook(NamedTuple):
-    """One known GPU in one look. `absent` says why it does not answer; `reading` None: it was not asked for one."""
+class GpuInput(NamedTuple):
+    """One known GPU. `absent` says why it does not answer; `reading` None: it was not asked for one."""
 
     uuid: str
     reading: Reading | None = None
@@ -80,11 +80,11 @@ class Verdict(NamedTuple):
     since: str
 
 
-class Look(NamedTuple):
-    """Everything that one look brought. `parents` maps MIG devices to their GPUs."""
+class HealthInput(NamedTuple):
+    """Everything that one observation of the GPUs brought. `parents` maps MIG devices to their GPUs."""
 
     moment: Moment
-    gpus: tuple[GpuLook, ...]
+    gpus: tuple[GpuInput, ...]
     events: tuple[XidEvent, ...] = ()
     verdicts: Mapping[str, Verdict] = _NOTHING
     parents: Mapping[str, str] = _NOTHING
@@ -108,7 +108,7 @@ class Policy(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A cause as it shows in one look."""
+    """A cause as it shows in one observation."""
 
     cause: str  # "xid 79", "rows failed": one finding each
     kind: Class
@@ -129,7 +129,7 @@ class Finding(NamedTuple):
 
 
 class GpuHealth(NamedTuple):
-    """What is known of one GPU. `links_best` is how many links were up at once, since it was set up anew.
+    """What is known of one GPU. `links_best` is how many links were up at once, since it was last set up.
 
     `counters` were read at `read_s`; `resets` counts how often they were found set back.
     """

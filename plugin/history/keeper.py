@@ -34,11 +34,11 @@ _WRITE_S = 1.0
 _WRITE_AGAIN_S = 60.0
 _PATIENCE_S = 3.0
 _MAX_EARLY = 100
-LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth writing it anew
+LONG_BYTES = 1024 * 1024  # of log beyond what is known: worth rewriting it
 
 
 class HistoryKeeper:
-    """A `Witness` of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
+    """An `AllocationObserver`: hears of the kubelet's calls. `ask(deadline)` asks the kubelet who has which device."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class HistoryKeeper:
         try:
             return read_history(folder)
         except HistoryError as error:
-            self._log.warning(error.message, hint="explain begins anew; the file is kept beside it")
+            self._log.warning(error.message, hint="explain starts from nothing; the file is kept under another name")
         try:
             set_damaged_aside(folder)
         except OSError as error:

@@ -23,7 +23,7 @@ MAX_ALLOCATIONS = 1000
 MAX_CHANGES = 100  # of each device, and of the node
 MAX_DEVICES = 1024
 _MAX_ID = 63  # the device plugin API's limit
-_MAX_FRESH = 2000  # events that wait to be written; beyond, everything is written anew
+_MAX_FRESH = 2000  # events that wait to be written; beyond, the whole file is rewritten
 _MAX_SHARED = 256
 _CHOICE_S = 10.0  # a kubelet that asks allocates at once
 

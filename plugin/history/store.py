@@ -1,4 +1,4 @@
-"""The history as a file in the state folder: a log that is appended to, and written anew before it grows too long.
+"""The history as a file in the state folder: a log that is appended to, and rewritten before it grows too long.
 
 One writer, the daemon.
 """
@@ -57,7 +57,7 @@ def write_history(folder: Path, events: Iterable[Event]) -> int:
 def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
     """Put events at the end of a file of this length, on the disk, and return its new length.
 
-    After an OSError the file is to be written anew: it may end in half a line, or be another one than it was.
+    After an OSError the file has to be rewritten: it may end in half a line, or be another one than it was.
     """
     path, lines = folder / HISTORY_FILE, _Counted(render_events(events))
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe waits for nobody

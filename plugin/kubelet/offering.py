@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.devices.inventory import Inventory
-    from plugin.kubelet.device_plugin.counting import KubeletCounter
-    from plugin.kubelet.device_plugin.witness import Witness
+    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
+    from plugin.kubelet.device_plugin.call_counter import CallCounter
     from plugin.log import Logger
     from plugin.settings.node_config import NodeConfig
 
@@ -34,10 +34,10 @@ def _names_of_offers(config: NodeConfig) -> tuple[object, ...]:
 
 
 class Offering:
-    """Shows the inventory of now.
+    """Shows the current inventory.
 
     `on_state` hears what the links wait for, "" once all have registered; `crashed` of a bug, `counter` of calls,
-    `witness` of what they ask for.
+    `observer` of what they ask for.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only: who hears of what
@@ -47,15 +47,15 @@ class Offering:
         *,
         on_state: Callable[[str], None],
         crashed: Callable[[BaseException], None],
-        counter: KubeletCounter,
-        witness: Witness,
+        counter: CallCounter,
+        observer: AllocationObserver,
     ) -> None:
         self._log = logger
         self._timing = timing
         self._on_state = on_state
         self._crashed = crashed
         self._counter = counter
-        self._witness = witness
+        self._observer = observer
         self._kubelet_root = Path()
         self._links: dict[str, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,12 +65,12 @@ class Offering:
     @property
     def resources(self) -> tuple[str, ...]:
         """The names under which anything is offered, healthy or not."""
-        return tuple(name for name, link in self._links.items() if link.board.current.offers)
+        return tuple(name for name, link in self._links.items() if link.publisher.current.offers)
 
     @property
     def offered(self) -> int:
         """How many devices a pod could be given."""
-        return sum(offer.is_healthy for link in self._links.values() for offer in link.board.current.offers)
+        return sum(offer.is_healthy for link in self._links.values() for offer in link.publisher.current.offers)
 
     def show(self, config: NodeConfig, inventory: Inventory) -> None:
         """Offer this inventory from now on; nothing is registered before there is a device.
@@ -94,9 +94,9 @@ class Offering:
             task.add_done_callback(self._on_end)
 
     async def shown(self, *, to_at_least: int) -> None:
-        """Wait until every kubelet that watches has the lists of now; forever, if need be."""
+        """Wait until every kubelet that watches has the current lists; forever, if need be."""
         for link in tuple(self._links.values()):
-            await link.board.shown(to_at_least=to_at_least)
+            await link.publisher.shown(to_at_least=to_at_least)
 
     async def taken(self, *, to_at_least: int) -> None:
         """Wait as `shown` does, then until the kubelet would give away just what is healthy; forever, if need be.
@@ -108,7 +108,7 @@ class Offering:
             await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _is_behind(self) -> bool:
-        if not any(link.board.open_streams for link in self._links.values()):
+        if not any(link.publisher.open_streams for link in self._links.values()):
             return False
         try:
             allocatable = await list_allocatable(self._kubelet_root, _ALLOCATABLE_S)
@@ -116,7 +116,7 @@ class Offering:
             return True
         except KubeletError:
             return False
-        offers = [offer for link in self._links.values() for offer in link.board.current.offers]
+        offers = [offer for link in self._links.values() for offer in link.publisher.current.offers]
         return any(offer.is_healthy is not (offer.device_id in allocatable) for offer in offers)
 
     async def stop(self) -> None:
@@ -146,7 +146,7 @@ class Offering:
             on_state=lambda waiting_for: self._on_link_state(resource, waiting_for),
             timing=self._timing,
             counter=self._counter,
-            witness=self._witness,
+            observer=self._observer,
         )
 
     def _on_link_state(self, resource: str, waiting_for: str) -> None:

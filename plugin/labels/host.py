@@ -19,7 +19,7 @@ _MAX_BYTES = 4096
 class HostFacts:
     """What was read, in the order of the GPUs; None where a GPU does not say.
 
-    `classes` are PCI classes (0x0302); `vgpus` are hosts' drivers, False for GPUs that are none.
+    `classes` are PCI classes (0x0302); `vgpus` are hosts' drivers, False for GPUs that are not vGPUs.
     """
 
     machine: str = ""

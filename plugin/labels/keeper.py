@@ -1,4 +1,4 @@
-"""Keeps a node's labels true while the daemon runs: made after the first list, and anew when GPUs or settings change.
+"""Keeps a node's labels true while the daemon runs: made after the first list, and again when GPUs or settings change.
 
 Files are read and written in a worker thread, and what makes the labels is imported there: the start waits for none of
 it. Not here: putting labels on a Node; whoever does that hears of them by `on_change`.
@@ -45,7 +45,7 @@ class _Wanted:
 class LabelKeeper:
     """`current` is None until the driver was asked, and nothing is known: leave labels alone. {}: there is no driver.
 
-    Made in the event loop, and used there. `on_change` is called there with the labels of now, each time they change.
+    Made in the event loop, and used there. `on_change` is called there with all labels, each time they change.
     """
 
     def __init__(self, logger: Logger, now: Callable[[], float] = time.time, after_s: float = _AFTER_START_S) -> None:

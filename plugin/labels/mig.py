@@ -36,7 +36,7 @@ def label_mig(gpus: Sequence[GpuFacts], strategy: str) -> dict[str, str]:
 
 
 def why_invalid(gpus: Sequence[GpuFacts]) -> str:
-    """Return why a layout is none for `single`, "" where it is one."""
+    """Return why a layout does not fit `single`, "" where it does."""
     cut = [gpu for gpu in gpus if gpu.is_cut]
     if not cut:
         return ""

@@ -26,7 +26,7 @@ class HostDriver(NamedTuple):
 
 
 def find_host_driver(config: bytes) -> HostDriver | None:
-    """Return the driver of a vGPU's host, None for a GPU that is none.
+    """Return the driver of a vGPU's host, None for other GPUs.
 
     Raises ValueError for one that is not whole: who may not see more is shown the first 64 bytes.
     """

@@ -35,7 +35,7 @@ class Clients(Generic[Key]):
 
     def add(self, key: Key, host: str) -> Key | None:
         """Let somebody in; return who has to go for that, who counts no longer."""
-        gone = self._crowding() if len(self._networks) >= self._most else None
+        gone = self._to_disconnect() if len(self._networks) >= self._most else None
         if gone is not None:
             self.discard(gone)
         self._networks[key] = network_of(host)
@@ -51,10 +51,10 @@ class Clients(Generic[Key]):
         self._networks.pop(key, None)
         self._silent.discard(key)
 
-    def _crowding(self) -> Key:
-        crowds = Counter(self._networks.values())
+    def _to_disconnect(self) -> Key:
+        counts = Counter(self._networks.values())
         # Of equals `max` returns the first, which is the oldest.
-        return max(self._networks, key=lambda key: (crowds[self._networks[key]], key in self._silent))
+        return max(self._networks, key=lambda key: (counts[self._networks[key]], key in self._silent))
 
 
 def network_of(host: str) -> bytes:

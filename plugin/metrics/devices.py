@@ -50,7 +50,7 @@ def _gpu_labels(device: Device, hostname: str, driver_version: str) -> Labels:
 
 
 def _pod_labels(holder: PodContainer | None) -> Labels:
-    """Return nothing for nobody; a container that is not known is no label."""
+    """Return no labels for nobody; an unknown container is no label."""
     if holder is None:
         return ()
     container = (("container", holder.container),) if holder.container else ()
@@ -124,10 +124,10 @@ def _process_families(
     processes, memory, ungiven = [], [], []
     for device, unit in units:
         labels = _process_labels(device, unit, hostname)
-        for crowd in unit.crowds:
-            processes.append(Sample(crowd.processes, (*labels, ("owner", crowd.owner))))
-            if crowd.memory_used_bytes is not None:
-                memory.append(Sample(crowd.memory_used_bytes, (*labels, ("owner", crowd.owner))))
+        for usage in unit.usages:
+            processes.append(Sample(usage.processes, (*labels, ("owner", usage.owner))))
+            if usage.memory_used_bytes is not None:
+                memory.append(Sample(usage.memory_used_bytes, (*labels, ("owner", usage.owner))))
         if attribution.given is not None:
             # The kubelet knows MIG devices and GPUs by their own ids; who has the GPU has what it is cut into.
             given = {*unit.holders, *attribution.given.get(device.gpu.uuid, ())}

@@ -109,7 +109,7 @@ class Measured:
 class Scrape:
     """Makes pages. Used in the event loop's thread; `clock` is monotonic seconds."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and its seams
+    def __init__(  # noqa: PLR0913 - keyword-only: what a page is made of, and what tests replace
         self,
         *,
         state: Callable[[], NodeState],
@@ -136,7 +136,7 @@ class Scrape:
         self._asking: asyncio.Future[None] | None = None
 
     async def page(self) -> bytes:
-        """Return the page of now."""
+        """Return the current page."""
         if self._asking is None and self._clock() >= self._due_at:
             self._asking = asyncio.ensure_future(self._ask())
         if self._asking is not None:

@@ -56,9 +56,9 @@ class MetricsServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = cast("asyncio.Task[object]", asyncio.current_task())  # there always is one in a coroutine
-        crowding = self._clients.add(client, writer.get_extra_info("peername")[0])
-        if crowding is not None:
-            crowding.cancel()
+        displaced = self._clients.add(client, writer.get_extra_info("peername")[0])
+        if displaced is not None:
+            displaced.cancel()
         try:
             answer = await self._reply(reader, client)
             if answer is not None:

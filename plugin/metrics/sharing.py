@@ -31,7 +31,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class OwnerUsage:
     """The processes of one kind of owner (`OWNERS`) on a GPU; memory None where the driver does not say all of it."""
 
     owner: str
@@ -95,7 +95,7 @@ def _total(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def crowds(measured: GpuTelemetry, owners: Mapping[int, PodContainer]) -> tuple[Crowd, ...]:
+def usages(measured: GpuTelemetry, owners: Mapping[int, PodContainer]) -> tuple[OwnerUsage, ...]:
     """Return the processes on a GPU by kind of owner, every kind; none where the driver does not list processes."""
     if measured.processes is None:
         return ()
@@ -104,6 +104,6 @@ def crowds(measured: GpuTelemetry, owners: Mapping[int, PodContainer]) -> tuple[
         owner = owners.get(process.pid)
         by_kind["unknown" if owner is None else "host" if owner == OUTSIDE else "pod"].append(process)
     return tuple(
-        Crowd(owner, len(processes), _total(process.memory_used_bytes for process in processes))
+        OwnerUsage(owner, len(processes), _total(process.memory_used_bytes for process in processes))
         for owner, processes in by_kind.items()
     )

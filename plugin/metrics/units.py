@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from plugin.driver.telemetry import GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import name_of
-from plugin.metrics.sharing import Share, crowds, shares
+from plugin.metrics.sharing import Share, shares, usages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from plugin.kubelet.pod_resources.attribution import PodContainer
     from plugin.metrics.exposition import Labels
-    from plugin.metrics.sharing import Crowd
+    from plugin.metrics.sharing import OwnerUsage
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Unit:
     measured: GpuTelemetry
     holders: tuple[PodContainer, ...]
     shares: tuple[Share, ...]
-    crowds: tuple[Crowd, ...]
+    usages: tuple[OwnerUsage, ...]
 
     @property
     def is_shared(self) -> bool:
@@ -79,7 +79,7 @@ def units_of(
 ) -> Iterator[Unit]:
     """Yield the GPU, and each instance that it is cut into. Who was given the GPU was given every one of them."""
     of_gpu = holders.get(measured.uuid, ())
-    yield Unit(labels, measured.uuid, measured, of_gpu, shares(measured, of_gpu, owners), crowds(measured, owners))
+    yield Unit(labels, measured.uuid, measured, of_gpu, shares(measured, of_gpu, owners), usages(measured, owners))
     for instance in measured.instances:
         given = {holder for uuid in instance.device_uuids for holder in holders.get(uuid, ())}
         of_instance = tuple(sorted({*of_gpu, *given}, key=name_of))
@@ -90,5 +90,5 @@ def units_of(
             instance.measured,
             of_instance,
             shares(instance.measured, of_instance, owners),
-            crowds(instance.measured, owners),
+            usages(instance.measured, owners),
         )

@@ -54,7 +54,7 @@ def _driver(observation: Observation, released: str) -> Condition:
 
 
 def with_changes(before: tuple[Condition, ...], now: tuple[Condition, ...], utc: str) -> tuple[Condition, ...]:
-    """Return the conditions of now, each with the time at which its status was seen to change last."""
+    """Return the current conditions, each with the time at which its status was seen to change last."""
     was = {condition.kind: condition for condition in before}
 
     def since(condition: Condition) -> str:

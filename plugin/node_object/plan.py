@@ -1,6 +1,6 @@
 """What to ask of the API next, given what the Node should show and what it is known to show. Pure.
 
-One step at a time, the most urgent first: the state of now, then labels, then events. Nothing due is no step, and the
+One step at a time, the most urgent first: the current state, then labels, then events. Nothing due is no step, and the
 time at which something will be.
 """
 

@@ -1,6 +1,6 @@
 """Keeps the Node up to date, in a thread of its own: whatever the API does, nothing else in the daemon waits for it.
 
-The latest state wins, events are counted up; while the API is away nothing grows, and one line in the journal says so.
+The latest state wins, events are counted up; while the API is away nothing grows, and one line in the log says so.
 Without anything to say the thread sleeps until the next heartbeat.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plugin.errors import ClusterError
 from plugin.node_object.answers import UNAUTHORIZED, content_of
-from plugin.node_object.session import Rhythm, Seams, Session
+from plugin.node_object.session import Dependencies, Rhythm, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,21 +34,21 @@ class Reporter:
     make. The connection is closed whenever nothing is due.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it speaks of and with, and its seams
+    def __init__(  # noqa: PLR0913, PLR0917 - what it speaks of and with, and what tests replace
         self,
         node: str,
         source: str,
         environment: Mapping[str, str],
         logger: Logger,
         rhythm: Rhythm | None = None,
-        seams: Seams | None = None,
+        dependencies: Dependencies | None = None,
     ) -> None:
         self._source = source
         self._environment = environment
         self._log = logger
         self._rhythm = rhythm or Rhythm()
-        self._seams = seams or Seams()
-        self._session = Session(node, self._ask, logger, self._rhythm, self._seams)
+        self._dependencies = dependencies or Dependencies()
+        self._session = Session(node, self._ask, logger, self._rhythm, self._dependencies)
         self._wake = threading.Event()
         self._ends_s: float | None = None  # when the last words must have been said
         self._credentials: Credentials | None = None
@@ -77,21 +77,21 @@ class Reporter:
 
     def close(self) -> bool:
         """Say what is due, for `last_words_s` at most, and end; returns False when a call still hangs then."""
-        self._ends_s = self._seams.clock() + self._rhythm.last_words_s
+        self._ends_s = self._dependencies.clock() + self._rhythm.last_words_s
         self._wake.set()
         self._thread.join(self._rhythm.last_words_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        begins_s = self._seams.clock() + self._seams.later(self._rhythm.start_s)
-        while self._ends_s is None and self._seams.clock() < begins_s:
-            self._wake.wait(max(0.0, begins_s - self._seams.clock()))
+        begins_s = self._dependencies.clock() + self._dependencies.later(self._rhythm.start_s)
+        while self._ends_s is None and self._dependencies.clock() < begins_s:
+            self._wake.wait(max(0.0, begins_s - self._dependencies.clock()))
             self._wake.clear()
         while True:
             self._wake.clear()
             wait_s = self._work()
             self._hang_up()
-            if self._ends_s is not None and (wait_s is None or self._seams.clock() + wait_s > self._ends_s):
+            if self._ends_s is not None and (wait_s is None or self._dependencies.clock() + wait_s > self._ends_s):
                 return
             self._wake.wait(wait_s)
 
@@ -122,7 +122,7 @@ class Reporter:
 
         if self._credentials is None:
             self._credentials = Credentials(self._source, self._environment)
-        return Connection(self._credentials.way(), self._environment)
+        return Connection(self._credentials.current(), self._environment)
 
     def _hang_up(self) -> None:
         if self._connection is not None:

@@ -88,7 +88,7 @@ class EventBook:
         self._update(sent, name=name, told=sent.count, told_s=now_s)
 
     def forgotten(self, sent: Series) -> None:
-        """Note that the API has no such event any more: it is made anew, with all that was counted."""
+        """Note that the API has no such event any more: it is made again, with all that was counted."""
         self._update(sent, name="", told=0)
 
     def give_up(self, sent: Series) -> None:

@@ -72,7 +72,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class Seams:
+class Dependencies:
     """Time and chance, so that a test can have others."""
 
     clock: Callable[[], float] = time.monotonic
@@ -91,12 +91,12 @@ class Seams:
 class Session:
     """Of one Node. `show`, `label` and `note` are of one thread, `work` may be of another."""
 
-    def __init__(self, node: str, ask: Ask, logger: Logger, rhythm: Rhythm, seams: Seams) -> None:
+    def __init__(self, node: str, ask: Ask, logger: Logger, rhythm: Rhythm, dependencies: Dependencies) -> None:
         self._node = node
         self._ask = ask
         self._log = logger
         self._rhythm = rhythm
-        self._seams = seams
+        self._dependencies = dependencies
         self._lock = threading.Lock()
         self._wanted = Wanted()
         self._book = EventBook()
@@ -104,8 +104,8 @@ class Session:
         self._dropped = 0
         self._known: Known | None = None
         self._bucket = Bucket()
-        self._backoff = Backoff(seams.chance, rhythm.retry_s)
-        self._waits = {kind: Backoff(seams.chance, rhythm.retry_s) for kind in Kind}
+        self._backoff = Backoff(dependencies.chance, rhythm.retry_s)
+        self._waits = {kind: Backoff(dependencies.chance, rhythm.retry_s) for kind in Kind}
 
     def show(self, conditions: tuple[Condition, ...]) -> bool:
         """Have the Node show these from now on; returns whether that is something new."""
@@ -119,7 +119,7 @@ class Session:
         """Make events; returns whether there are any."""
         with self._lock:
             for note in notes:
-                self._book.note(note, self._seams.utc(), self._seams.clock(), self._seams.number())
+                self._book.note(note, self._dependencies.utc(), self._dependencies.clock(), self._dependencies.number())
         return bool(notes)
 
     def _want(self, wanted: Wanted) -> bool:
@@ -132,7 +132,7 @@ class Session:
     def work(self) -> float | None:
         """Do all that is due; return after how many seconds there may be more, None: when there is something new."""
         while True:
-            now_s = self._seams.clock()
+            now_s = self._dependencies.clock()
             if now_s < self._backoff.until_s:
                 return self._backoff.until_s - now_s
             with self._lock:
@@ -171,12 +171,14 @@ class Session:
             self._send_event(step)
 
     def _patch_conditions(self, step: PatchConditions) -> None:
-        known, utc = self._known, self._seams.utc()
+        known, utc = self._known, self._dependencies.utc()
         if known is None:
             return
         sent = with_transition_times(step.conditions, known.conditions, utc)
         state = node_state(self._ask(patch_conditions(self._node, sent, utc)))
-        known = after_conditions(known, sent, self._seams.clock(), self._seams.later(self._rhythm.heartbeat_s))
+        known = after_conditions(
+            known, sent, self._dependencies.clock(), self._dependencies.later(self._rhythm.heartbeat_s)
+        )
         self._known = after_metadata(known, self._wanted, state.uid, state.labels)
         if self._known is not None and not self._known.refused:
             self._log.standing(_OTHERS)
@@ -193,12 +195,12 @@ class Session:
             if error.status != CONFLICT:  # it is there already: the answer to an earlier try was lost
                 raise
         with self._lock:
-            self._book.told(step.series, name, self._seams.clock())
+            self._book.told(step.series, name, self._dependencies.clock())
 
     # What goes wrong
 
     def _failed(self, step: Step, error: ClusterError) -> None:
-        now_s = self._seams.clock()
+        now_s = self._dependencies.clock()
         hint = {"hint": error.hint} if error.hint else {}
         if error.owners and isinstance(step, ApplyLabels) and self._known is not None:
             self._leave_to_others(self._known, error.owners)

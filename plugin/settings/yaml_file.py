@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plugin.documents import refuse_duplicates
+from plugin.documents import parse_json
 from plugin.errors import ConfigError
 from plugin.settings.document import Document
 from plugin.system.durable import read_bounded
@@ -24,7 +24,7 @@ def read_document(path: Path) -> Document:
     """Return the file's content; raises ConfigError. What is JSON is not asked for twice: JSON is YAML."""
     text = _read(path)
     try:
-        return Document(str(path), json.loads(text, object_pairs_hook=refuse_duplicates))
+        return Document(str(path), parse_json(text))
     except (ValueError, RecursionError):
         answer = _ask_child(text, str(path))
     if "error" in answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
@@ -16,7 +17,17 @@ import yaml
 
 _MAX_VALUES = 20_000  # an alias can stand for as many values again
 _MAX_DEPTH = 32
+_MAX_BITS = 96
 _PLAIN = ("null", "bool", "int", "float", "str")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses what is nested too deeply where it begins: the time to scan it grows with the square of its depth."""
+
+    def fetch_flow_collection_start(self, token_class: Any) -> None:  # noqa: ANN401 - PyYAML's classes
+        if self.flow_level > _MAX_DEPTH:
+            raise yaml.YAMLError(f"line {self.line + 1}: nested too deeply")
+        super().fetch_flow_collection_start(token_class)
 
 
 class _Walk:
@@ -36,7 +47,16 @@ class _Walk:
         if isinstance(node, yaml.SequenceNode):
             return [self._item(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(node.value)]
         is_plain = node.tag.rpartition(":")[2] in _PLAIN
-        return self._loader.construct_object(node) if is_plain else node.value
+        return self._plain(node) if is_plain and isinstance(node, yaml.ScalarNode) else node.value
+
+    def _plain(self, node: yaml.ScalarNode) -> object:
+        try:
+            value: object = self._loader.construct_object(node)
+        except ValueError as error:  # Python reads no whole number of more than 4,300 digits
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: not a value: {node.value[:64]}") from error
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} digits")
+        return value
 
     def _item(self, node: yaml.Node, path: str, depth: int) -> object:
         self.lines[path] = node.start_mark.line + 1
@@ -62,7 +82,7 @@ class _Walk:
 def read(text: str) -> dict[str, object]:
     """Return the answer for one text."""
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         walk = _Walk(loader)
         return {"content": None if node is None else walk.value(node, ""), "lines": walk.lines}

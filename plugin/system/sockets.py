@@ -1,4 +1,4 @@
-"""The kubelet's folder for device plugins: socket addresses, and who is behind a socket name.
+"""Unix sockets: addresses of any length, and which socket a name leads to.
 
 A socket's path has at most 107 bytes. A longer one is reached through an open descriptor of the folder.
 """
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) - 1, unix(7)
-KUBELET_SOCKET = "kubelet.sock"
 
 
 @dataclass(frozen=True)

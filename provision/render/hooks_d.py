@@ -6,7 +6,8 @@ So whatever the author of a pod can change may lead to more starts, never to a c
 
 - only keys of annotations are matched, never values: CRI-O lets the pod's annotations overwrite those that it was
   given for the container before it matches;
-- ``HANDLER_ANNOTATION`` is on every pod of our handler (``default_annotations`` in `provision.render.crio`);
+- ``HANDLER_ANNOTATION`` is on every pod of our handler (``default_annotations`` in `provision.render.crio`); it is no
+  condition where there are rules of tenancy, which hold for GPUs in pods of other handlers as well;
 - ``grapnel.dev/allocation`` is on every container that our device plugin has given a GPU. Another plugin's containers
   do not have it, so it is no condition where ours is disabled;
 - where the environment decides (Podman), nothing that the schema knows tells who asks, and the hook always starts.
@@ -42,10 +43,12 @@ def render_hooks_d(stack: StackSpec) -> str:
 
 
 def _when(stack: StackSpec) -> dict[str, Any]:
+    is_kubelet = stack.runtime.entitlement is Entitlement.KUBELET
     keys = []
-    if stack.runtime.engine is Engine.CRIO:
+    # Rules hold for GPUs in pods of every handler: their device nodes come from the kubelet, whatever the handler is.
+    if stack.runtime.engine is Engine.CRIO and not (is_kubelet and stack.tenancy.namespaces):
         keys.append(HANDLER_ANNOTATION)
-    if stack.runtime.entitlement is Entitlement.KUBELET and stack.plugin.enabled:
+    if is_kubelet and stack.plugin.enabled:
         keys.append(ALLOCATION_ANNOTATION)
     if not keys:
         return {"always": True}

@@ -1,1 +1,1 @@
-"""The container's side: operations and the system calls that carry them out on a hostile root, all or nothing."""
+"""Changes a container's hostile root: operations and the system calls that apply them, all or nothing."""

@@ -1,4 +1,4 @@
-"""An image's folder of CUDA forward compatibility: in a running container, or below a root that is explained.
+"""Reads an image's folder of CUDA forward compatibility, in a running container or below a root on the host.
 
 What is read in it, and what follows, is for ``loader.compat`` to say; here is how its files are reached: through
 descriptors inside a running container, through ordinary paths where nothing runs.
@@ -56,16 +56,16 @@ class ContainerFolder:
         """Return the text of a symbolic link; None for anything else."""
 
         def read(folder: int) -> str | None:
-            occupant = self._syscalls.occupant(folder, name)
-            is_link = occupant is not None and stat.S_ISLNK(occupant.mode)
+            status = self._syscalls.lstat(folder, name)
+            is_link = status is not None and stat.S_ISLNK(status.mode)
             return self._syscalls.read_link(folder, name) if is_link else None
 
         return self._inside(read)
 
-    def inspect(self, name: str, look: Callable[[ReadAt], T]) -> T | None:
-        """Return what a look at a regular file finds; None for anything else."""
+    def inspect(self, name: str, parse: Callable[[ReadAt], T]) -> T | None:
+        """Return what a parser makes of a regular file; None for anything else."""
         try:
-            return self._inside(lambda folder: self._syscalls.inspect_file(folder, name, look))
+            return self._inside(lambda folder: self._syscalls.inspect_file(folder, name, parse))
         except OSError:
             return None
 
@@ -90,8 +90,8 @@ class TreeFolder:
         except OSError:
             return None
 
-    def inspect(self, name: str, look: Callable[[ReadAt], T]) -> T | None:
-        """Return what a look at a regular file finds; None for anything else."""
+    def inspect(self, name: str, parse: Callable[[ReadAt], T]) -> T | None:
+        """Return what a parser makes of a regular file; None for anything else."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
         try:
             descriptor = os.open(self._tree.host_path(f"{self._folder}/{name}"), flags)
@@ -100,7 +100,7 @@ class TreeFolder:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            return look(lambda length, offset: os.pread(descriptor, length, offset))
+            return parse(lambda length, offset: os.pread(descriptor, length, offset))
         finally:
             os.close(descriptor)
 

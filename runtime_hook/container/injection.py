@@ -1,6 +1,6 @@
-"""Carries a plan out on one container: all of it, or nothing.
+"""Applies a plan to one container: all of it, or nothing.
 
-The order: look at the container's root from inside, plan, stage host files outside, apply inside. Whatever goes wrong
+The order: examine the container's root from inside, plan, stage host files outside, apply inside. Whatever goes wrong
 on the way (an operation, the time limit, a bug) is undone before the container is refused.
 """
 
@@ -57,7 +57,7 @@ def has_path(syscalls: Syscalls, path: str) -> bool:
     """Tell whether an image has something at a path, where that is not another mount."""
     folder, _, name = path.rpartition("/")
     try:
-        return syscalls.occupant(syscalls.open_folder(folder or "/"), name) is not None
+        return syscalls.lstat(syscalls.open_folder(folder or "/"), name) is not None
     except OSError:
         return False
 

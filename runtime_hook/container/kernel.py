@@ -1,4 +1,4 @@
-"""The real system calls on one container's root.
+"""Implements ``Syscalls`` on one container's root with real system calls.
 
 Works inside another mount namespace whose root is hostile: paths are resolved by openat2 inside the root, without
 magic links and without crossing mounts; the last name is never followed; mounts go from descriptor to descriptor.
@@ -26,7 +26,7 @@ from runtime_hook.container.libc import (
 from runtime_hook.container.mounttable import is_mounted_outside, is_shared_mount, mount_id, read_own
 from runtime_hook.container.namespaces import ContainerNamespaces
 from runtime_hook.container.procmask import mask_proc
-from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, Occupant
+from runtime_hook.container.syscalls import KIND_FILE, KIND_FOLDER, KIND_SOCKET, FileStatus
 from runtime_hook.container.writing import TemporaryNames, write_all
 from runtime_hook.errors import InjectionError
 from runtime_hook.reading import describe_error, read_descriptor
@@ -163,7 +163,7 @@ class KernelSyscalls:
         os.rmdir(name, dir_fd=folder)
         self._folders.clear()  # one of them may lead to the folder that is gone, not to its successor
 
-    def occupant(self, folder: int, name: str) -> Occupant | None:
+    def lstat(self, folder: int, name: str) -> FileStatus | None:
         """Look at a name without following it; EXDEV when another mount covers it."""
         try:
             found = self._open_name(folder, name)
@@ -173,7 +173,7 @@ class KernelSyscalls:
             status = os.fstat(found)
         finally:
             os.close(found)
-        return Occupant(status.st_mode, os.major(status.st_rdev), os.minor(status.st_rdev))
+        return FileStatus(status.st_mode, os.major(status.st_rdev), os.minor(status.st_rdev))
 
     @staticmethod
     def _create(folder: int, name: str) -> int:
@@ -284,11 +284,11 @@ class KernelSyscalls:
             os.close(listing)
         return found
 
-    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
-        """Return what a look at a regular file finds by reads of its parts."""
+    def inspect_file(self, folder: int, name: str, parse: Callable[[ReadAt], T]) -> T:
+        """Return what a parser makes of a regular file, by reads of its parts."""
         content = self._open_content(folder, name)
         try:
-            return look(lambda length, offset: os.pread(content, length, offset))
+            return parse(lambda length, offset: os.pread(content, length, offset))
         finally:
             os.close(content)
 

@@ -1,4 +1,4 @@
-"""The system calls that Python's ``os`` does not have, as plain functions. The only importer of ``_ctypes``.
+"""Wraps the system calls that Python's ``os`` lacks as plain functions. The only importer of ``_ctypes``.
 
 Numbers and flags are the kernel's, from include/uapi; calls from 428 on have the same number on every architecture.
 All fail with OSError.

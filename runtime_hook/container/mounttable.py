@@ -1,4 +1,4 @@
-"""Tells of mounts what ``/proc/self/mountinfo`` and ``fdinfo`` say: which one it is, who else sees it.
+"""Looks up mounts in ``/proc/self/mountinfo`` and ``fdinfo``: which one a descriptor is on, who else sees it.
 
 Source: proc_pid_mountinfo(5): mount id, parent's id, device of the file system, root in it, mount point, options.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 def is_mounted_outside(mountinfo: str, mount_id: str, root_id: str) -> bool:
     """Tell whether a mount of a container shows a file system that is mounted outside of the container's root, too.
 
-    Then it is a volume: what is made there is made on the host. The root's own mount is none, though the host may well
+    Then it is a volume: what is made there is made on the host. The root's own mount is not one, though the host may
     see it: it is the image's.
     """
     if mount_id == root_id:

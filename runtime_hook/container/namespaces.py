@@ -1,4 +1,4 @@
-"""Into the container's mount namespace and back, whoever runs the hook.
+"""Enters the container's mount namespace and returns from it, whoever runs the hook.
 
 Three cases (docs/hook/unusual.md):
 

@@ -1,4 +1,4 @@
-"""The root of a running container: examined before the plan is made, changed by it afterwards."""
+"""Examines the root of a running container before a plan is made, and applies the plan to it."""
 
 from __future__ import annotations
 

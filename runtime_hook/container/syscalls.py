@@ -1,4 +1,4 @@
-"""What operations may do to a container: one interface, by descriptors and single names only.
+"""Defines what operations may do to a container: one interface, by descriptors and single names only.
 
 ``kernel.KernelSyscalls`` is the real one; ``undo.UndoLog`` wraps any and remembers how to undo; tests record.
 No method takes a path of the container except ``open_folder``, which the kernel resolves inside the root.
@@ -26,7 +26,7 @@ KIND_SOCKET = "socket"
 
 
 @value
-class Occupant:
+class FileStatus:
     """What has a name already: st_mode, and the device number of a device node."""
 
     mode: int
@@ -64,7 +64,7 @@ if TYPE_CHECKING:  # 25 functions that nobody calls: 0.1 ms
         def remove_folder(self, folder: int, name: str) -> None:
             """Remove an empty folder."""
 
-        def occupant(self, folder: int, name: str) -> Occupant | None:
+        def lstat(self, folder: int, name: str) -> FileStatus | None:
             """Look at a name without following it; EXDEV when another mount covers it."""
 
         def attach_new(self, source: str, folder: int, name: str) -> int:
@@ -97,8 +97,8 @@ if TYPE_CHECKING:  # 25 functions that nobody calls: 0.1 ms
         def names(self, folder: int, limit: int) -> list[str] | None:
             """Return the names in a folder; None when there are more than the limit."""
 
-        def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
-            """Return what a look at a regular file finds by reads of its parts."""
+        def inspect_file(self, folder: int, name: str, parse: Callable[[ReadAt], T]) -> T:
+            """Return what a parser makes of a regular file, by reads of its parts."""
 
         def put_file(self, folder: int, name: str, data: bytes) -> None:
             """Write a file, replacing whatever non-folder has the name, in one step."""

@@ -1,4 +1,4 @@
-"""Remembers how to undo every change to a container, so that a failed start leaves nothing half-made.
+"""Records how to undo every change to a container, so that a failed start leaves nothing half done.
 
 Each change and its entry are one step even when the time limit strikes in between. Undoing goes backwards and does
 not stop at a step that fails; what could not be undone is named.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from runtime_hook.container.syscalls import Occupant, Syscalls
+    from runtime_hook.container.syscalls import FileStatus, Syscalls
     from runtime_hook.deadline import Deadline
     from runtime_hook.loader.elf import ReadAt
 
@@ -86,9 +86,9 @@ class UndoLog:
         """Open the container's ``/dev``, or a folder of it."""
         return self._syscalls.open_device_folder(subfolder)
 
-    def occupant(self, folder: int, name: str) -> Occupant | None:
+    def lstat(self, folder: int, name: str) -> FileStatus | None:
         """Look at a name."""
-        return self._syscalls.occupant(folder, name)
+        return self._syscalls.lstat(folder, name)
 
     def read_link(self, folder: int, name: str) -> str:
         """Return the text of a symbolic link."""
@@ -105,9 +105,9 @@ class UndoLog:
         """Return the names in a folder."""
         return self._syscalls.names(folder, limit)
 
-    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
-        """Return what a look at a regular file finds."""
-        return self._syscalls.inspect_file(folder, name, look)
+    def inspect_file(self, folder: int, name: str, parse: Callable[[ReadAt], T]) -> T:
+        """Return what a parser makes of a regular file."""
+        return self._syscalls.inspect_file(folder, name, parse)
 
     def make_folder(self, folder: int, name: str) -> None:
         """Make a folder; undone by removing it."""
@@ -163,7 +163,7 @@ class UndoLog:
     def put_link(self, folder: int, name: str, target: str) -> None:
         """Make a link; undone by the link that was there, or by removing it."""
         calls = self._syscalls
-        before = calls.occupant(folder, name)
+        before = calls.lstat(folder, name)
         undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
         if before is not None and stat.S_ISLNK(before.mode):
             old = calls.read_link(folder, name)
@@ -174,7 +174,7 @@ class UndoLog:
         """Write a file; undone by the content that was there, or by removing it."""
         calls = self._syscalls
         old = self._read.get((folder, name))
-        if old is None and calls.occupant(folder, name) is not None:
+        if old is None and calls.lstat(folder, name) is not None:
             old = calls.read_file(folder, name, CACHE_LIMIT_BYTES)
         undo = lambda: calls.remove(folder, name)  # noqa: E731 - one of two, chosen below
         if old is not None:

@@ -1,4 +1,4 @@
-"""Temporary names in a container's folders, so that nothing grows when hooks are killed.
+"""Chooses temporary names in a container's folders, so that killed hooks leave nothing that accumulates.
 
 A file or link is made under a temporary name and renamed. A hook that is killed in between leaves that name behind.
 So one name is used for all, and what bears it is removed by the next hook: that is safe while this hook holds the

@@ -1,1 +1,1 @@
-"""How engines without a hook of their own are made to start ours: the wrapper runtime (Docker) and the CDI file."""
+"""Makes engines that read no hook files start the hook: the wrapper runtime (Docker) and the CDI file."""

@@ -1,4 +1,4 @@
-"""The CDI file: GPUs as devices that engines add to a container by name (``--device nvidia.com/gpu=0``). Pure.
+"""Renders the CDI file: GPUs as devices that engines add to a container by name (``--device nvidia.com/gpu=0``). Pure.
 
 Source: Container Device Interface specification, versions 0.3.0 to 1.1.0, and ``specs-go/version.go`` of its library
 for which version a field needs. NVIDIA's names are kept: index, UUID, ``GPU:MIG`` index, MIG UUID, ``all``.
@@ -41,7 +41,7 @@ def render_cdi(
 ) -> Json:
     """Return the document; ``host_path`` tells where the host sees a node, ``options`` are the hook's.
 
-    InventoryError when there is no GPU: a document without devices is none.
+    InventoryError when there is no GPU: a document without devices is not valid.
     """
     gpus, mig = _whole_gpus(inventory), _mig_devices(inventory)
     every = tuple(dict.fromkeys(path for _, paths in (*gpus, *mig) for path in paths))

@@ -1,4 +1,4 @@
-"""``grapnel-hook cdi``, and which CDI file ``grapnel-hook refresh`` keeps true."""
+"""Runs ``grapnel-hook cdi``, and finds the CDI file that ``grapnel-hook refresh`` keeps up to date."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _cdi_path(tree: HostTree) -> str:
 
 
 def kept_path(tree: HostTree) -> str:
-    """Return the CDI file that is kept true: the configured one, or one that somebody made; "" where there is none."""
+    """Return the CDI file to keep up to date: the configured one, or an existing one; "" without either."""
     path = _cdi_path(tree)
     is_wanted = tree.root == "/" and bool(load_config().cdi_path)
     return path if is_wanted or os.path.exists(path) else ""

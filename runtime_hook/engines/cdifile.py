@@ -1,4 +1,4 @@
-"""Keeps the CDI file: writes it in one step, keeps clear of other files that name the same devices, removes it."""
+"""Maintains the CDI file: replaces it atomically, avoids conflicts with other files, removes it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def write_cdi(
 
 
 def remake_cdi(path: str, inventory: Inventory | None, tree: HostTree) -> None:
-    """Bring the file in line with the host: written anew, or removed where there is no GPU; "" stands for no file."""
+    """Bring the file in line with the host: rewritten, or removed where there is no GPU; "" stands for no file."""
     if not path:
         return
     try:

@@ -1,4 +1,4 @@
-"""The hook as OCI configurations, hook files and CDI files name it."""
+"""Builds the hook's entry for OCI configurations, hook files and CDI files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``grapnel-runtime``: an OCI runtime that adds the hook to a container's bundle and becomes the real one.
+"""Runs ``grapnel-runtime``: adds the hook to a container's bundle, then becomes the real OCI runtime.
 
 For engines that can be told of a runtime but not of a hook (Docker). Only ``create`` and ``run`` are looked at; every
 other verb is the real runtime's at once, mostly without Python (``wrapper_launcher.sh``). The real runtime is named by

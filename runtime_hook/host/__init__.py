@@ -1,1 +1,1 @@
-"""The host's side: what of the NVIDIA driver is there, found by files alone, kept as the inventory."""
+"""Finds the NVIDIA driver on the host by its files alone, and keeps what is found as the inventory."""

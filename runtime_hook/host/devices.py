@@ -1,6 +1,6 @@
-"""Finds device nodes, GPUs and MIG devices: what stat says of the nodes, held against the kernel's own lists.
+"""Finds device nodes, GPUs and MIG devices, and compares the nodes with the kernel's own lists.
 
-A node that is left over from before the module was loaded anew has a major that is another driver's by now, or
+A node that is left over from before the module was reloaded has a major that is another driver's by now, or
 nobody's: it is told apart as stale and never given to a container.
 """
 
@@ -64,7 +64,7 @@ def find_devices(tree: HostTree) -> Devices:
 
 
 class _Search:
-    """One look at the host: the kernel's majors and what turned out to be stale."""
+    """One scan of the host: the kernel's majors and what turned out to be stale."""
 
     def __init__(self, tree: HostTree) -> None:
         self._tree = tree
@@ -74,7 +74,7 @@ class _Search:
         self.stale: list[Node] = []
 
     def mark(self, path: str) -> DeviceMark:
-        """Return which device a path leads to, as seen at the first look."""
+        """Return which device a path leads to, as first seen."""
         if path not in self._seen:
             self._seen[path] = mark_device(path, self._tree.status(path))
         return self._seen[path]
@@ -116,7 +116,7 @@ class _Search:
         return found
 
     def imex_channels(self) -> ImexChannels:
-        """Return the IMEX channels; a node whose minor is not the number in its name is none."""
+        """Return the IMEX channels; a node whose minor is not the number in its name is left out."""
         tails = (name[len(IMEX_NAME) :] for name in self._tree.names(IMEX_FOLDER) if name.startswith(IMEX_NAME))
         runs: list[tuple[int, int]] = []
         major = -1

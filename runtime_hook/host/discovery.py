@@ -1,4 +1,4 @@
-"""Finds everything of the driver on the host and makes the inventory. Never NVML, never a process.
+"""Scans the host for the driver and builds the inventory. Never NVML, never a process.
 
 What is looked for stands in ``driverfiles``; how, in ``libraries``, ``files`` and ``devices``.
 """

@@ -1,4 +1,4 @@
-"""Which files of the NVIDIA driver belong to which driver capability: tables, nothing else.
+"""Lists which files of the NVIDIA driver belong to which driver capability.
 
 Sources: the library lists of NVIDIA's libnvidia-container (``src/nvc_info.c``) for utility, compute, video, graphics
 and ngx; what its container toolkit adds for CDI (``pkg/nvcdi``, ``internal/discover``) for the rest.
@@ -140,7 +140,7 @@ SERVICE_SOCKETS = (
 )
 MPS_FOLDER, MPS_CAPABILITY = "/tmp/nvidia-mps", "compute"  # noqa: S108 - NVIDIA's own place for it
 
-# Without these a capability is none: (SONAME, the distribution's usual package).
+# Without these a capability is useless: (SONAME, the distribution's usual package).
 REQUIRED_SONAMES = {
     "utility": ("libnvidia-ml.so.1", "libnvidia-ml1"),
     "compute": ("libcuda.so.1", "libcuda1"),

@@ -105,7 +105,7 @@ def _find_firmware(tree: HostTree, version: str) -> Iterator[DriverFile]:
 
 def _find_sockets(tree: HostTree) -> Iterator[DriverFile]:
     for path, capability in SERVICE_SOCKETS:
-        status = tree.own_status(path)  # a link is none: the service's user could lead it to another socket
+        status = tree.own_status(path)  # not a link: the service's user could lead it to another socket
         if status is not None and stat.S_ISSOCK(status.st_mode):
             yield DriverFile(tree.resolve(path), path, capability, "socket")
     if mps_folder(tree) is not None:

@@ -1,8 +1,8 @@
-"""Notices cheaply that the driver changed behind the inventory's back: a few stats, listings and small reads.
+"""Detects cheaply that the driver changed since the inventory was taken: a few stats, listings and small reads.
 
 Every container with a GPU pays for it, so nothing is parsed that need not be. What is looked at, and why:
 
-- the loaded module's version and the kernel's majors: a module that was exchanged or loaded anew;
+- the loaded module's version and the kernel's majors: a module that was replaced or reloaded;
 - the GPUs that the module knows and, of those in MIG mode, their instances;
 - what the loader's names of libcuda and libnvidia-ml lead to: libraries of another version;
 - the folders of libraries: a package more or less (a folder's time changes when a name in it does);

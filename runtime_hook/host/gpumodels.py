@@ -1,4 +1,4 @@
-"""What is known of GPUs and drivers without asking NVML: brand, compute capability, CUDA version. Tables, pure.
+"""Looks up brand, compute capability and CUDA version in tables, without NVML. Pure.
 
 They are estimates of what NVML says; the node daemon's facts (``nvmlfacts``) replace them where it runs. What a table
 does not know is "", which a requirement counts as fulfilled, as NVIDIA's own tools do.

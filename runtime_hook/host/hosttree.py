@@ -1,4 +1,4 @@
-"""The host's file system seen below a root: ``/``, a driver container's tree, or a test's fake one.
+"""Reads the host's file system below a root: ``/``, a driver container's tree, or a test's fake one.
 
 The tree is trusted (root wrote it), but its symbolic links are meant relative to its root, so they are followed here.
 """
@@ -22,7 +22,7 @@ class HostTree:
         self._folders: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Look anew at where folders lead: called at the beginning of every look at the whole host."""
+        """Forget where folders lead: called before every scan of the host."""
         self._folders.clear()
 
     def host_path(self, path: str) -> str:

@@ -1,6 +1,6 @@
-"""The host driver inventory: its values and its JSON form (contract ``docs/contracts/inventory``).
+"""Defines the host driver inventory: its values and its JSON form (contract ``docs/contracts/inventory``).
 
-How it is made is ``discovery``'s business, where it is kept and when it is made anew ``store``'s.
+``discovery`` builds it; ``store`` keeps it and decides when to rebuild it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def find_links(libraries: tuple[Library, ...], version: str) -> tuple[DriverLink
 
 
 class _Search:
-    """One look through the folders of an ABI."""
+    """One search through the folders of an ABI."""
 
     def __init__(self, tree: HostTree, abi: Abi, version: str) -> None:
         self._tree = tree

@@ -1,4 +1,4 @@
-"""What the node daemon knows from NVML, read from its file (contract ``docs/contracts/nvml-facts``) and merged.
+"""Reads what the node daemon learned from NVML, from its file (contract ``docs/contracts/nvml-facts``) and merged.
 
 The hook never asks NVML itself. The file is believed only when it is root's alone, and of it only what is said of this
 driver version and of GPUs that are here, so that one of yesterday does no harm.

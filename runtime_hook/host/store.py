@@ -1,4 +1,4 @@
-"""Keeps the inventory on the host: reads it, notices that it is stale, makes it anew, replaces it in one step."""
+"""Keeps the inventory on the host: reads it, detects that it is stale, rebuilds it, replaces it atomically."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_inventory(path: str, *, trusted: bool) -> Inventory | None:
     except FileNotFoundError:
         return None
     except ValueError as reason:
-        raise InventoryError(f"{path}: {reason}", "grapnel-hook refresh makes it anew") from reason
+        raise InventoryError(f"{path}: {reason}", "grapnel-hook refresh rebuilds it") from reason
 
 
 def current_inventory(path: str, tree: HostTree, *, write: bool) -> Inventory:
@@ -48,7 +48,7 @@ def current_inventory(path: str, tree: HostTree, *, write: bool) -> Inventory:
 
 
 def refresh(path: str, tree: HostTree) -> Inventory:
-    """Make the inventory anew; on a host without a driver the old one is removed and InventoryError raised."""
+    """Rebuild the inventory; on a host without a driver the old one is removed and InventoryError raised."""
     try:
         inventory = _discover(tree, path)
     except InventoryError:

@@ -1,1 +1,1 @@
-"""The loader's view of an image: glibc's cache, written by us and never by ldconfig. Pure."""
+"""Deals with what dynamic loaders read: ELF files, glibc's cache, musl's path, where images keep libraries. Pure."""

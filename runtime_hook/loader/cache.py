@@ -1,4 +1,4 @@
-"""glibc's loader cache (``/etc/ld.so.cache``): reading, and merging names in the order that ldconfig would use. Pure.
+"""Reads glibc's loader cache (``/etc/ld.so.cache``), and merges names in the order that ldconfig would use. Pure.
 
 Format: glibc ``elf/cache.c`` and ``sysdeps/generic/dl-cache.h``. A file is of the new format, of the old one, or both:
 the old first, the new behind it. Offsets of strings count from the start of their part's header, offsets of the

@@ -1,4 +1,4 @@
-"""CUDA forward compatibility: whether an image's newer libcuda is used on this host's older driver. Pure.
+"""Decides whether an image's newer libcuda is used on this host's older driver (CUDA forward compatibility). Pure.
 
 An image brings it in ``/usr/local/cuda/compat``. The rules are those of NVIDIA's container toolkit
 (``cmd/nvidia-cdi-hook/cudacompat``): the library says in an ELF note which branches of the driver it runs on. Used
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         def link(self, name: str) -> str | None:
             """Return the text of a symbolic link; None for anything else."""
 
-        def inspect(self, name: str, look: Callable[[ReadAt], T]) -> T | None:
-            """Return what a look at a regular file finds; None for anything else, and what cannot be opened."""
+        def inspect(self, name: str, parse: Callable[[ReadAt], T]) -> T | None:
+            """Return what a parser makes of a regular file; None for anything else, and what cannot be opened."""
 
 
 _SECTION = b".note.cuda.fwd_compatibility"

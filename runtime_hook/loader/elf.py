@@ -1,4 +1,4 @@
-"""The little of ELF that discovery needs: class, machine and SONAME. Nothing is loaded or executed."""
+"""Reads class, machine and SONAME of an ELF file. Nothing is loaded or executed."""
 
 from __future__ import annotations
 

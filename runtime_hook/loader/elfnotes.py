@@ -1,4 +1,4 @@
-"""Notes in the sections of an ELF file, found by their section's name. Bounded reads, nothing loaded or executed.
+"""Reads a note of an ELF file by its section's name. Bounded reads, nothing loaded or executed.
 
 Source: the System V ABI, "Sections" and "Note Section"; 64-bit, little-endian.
 """

@@ -1,4 +1,4 @@
-"""musl's library path (``/etc/ld-musl-<arch>.path``), in place of a loader cache. Pure.
+"""Edits musl's library path (``/etc/ld-musl-<arch>.path``), which it has in place of a loader cache. Pure.
 
 musl reads the file's folders, divided by colons or line ends, up to its end or a NUL; without the file it searches
 ``/lib:/usr/local/lib:/usr/lib`` (musl, ``ldso/dynlink.c``).

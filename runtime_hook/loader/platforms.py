@@ -1,4 +1,4 @@
-"""What differs between processor architectures."""
+"""Lists what differs between processor architectures."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From an grant to the list of operations. Pure: what is planned can be shown before anything happens."""
+"""Plans the operations for a grant. Pure: a plan can be shown before anything happens."""

@@ -28,7 +28,7 @@ def plan_devices(
 ) -> list[Operation]:
     """Return what makes the container's device nodes, links to them, and the rules that they still need.
 
-    InventoryError when a node without which a capability is none is missing on the host. Programs that look for
+    InventoryError when a node that a capability cannot do without is missing on the host. Programs that look for
     nodes of extras (GDS and the like) come as far as the host has them, as with NVIDIA's toolkit.
     """
     from runtime_hook.container.devicerules import is_allowed  # noqa: PLC0415 - env mode alone

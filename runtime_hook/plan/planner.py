@@ -1,4 +1,4 @@
-"""Turns an grant into operations. Pure: what is planned can be shown and compared before anything happens."""
+"""Turns a grant into operations. Pure: a plan can be shown and compared before anything happens."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a container asks for, and what it is given of it. Pure: text and values in, values out."""
+"""Decides who may have GPUs, what is requested, and what is granted. Pure: text and values in, values out."""

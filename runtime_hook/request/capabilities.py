@@ -1,4 +1,4 @@
-"""``NVIDIA_DRIVER_CAPABILITIES``: which parts of the driver a container asks for. Pure."""
+"""Parses ``NVIDIA_DRIVER_CAPABILITIES``: which parts of the driver a container asks for. Pure."""
 
 from __future__ import annotations
 

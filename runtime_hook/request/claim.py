@@ -1,4 +1,4 @@
-"""Claims: the grounds on which a container may be entitled to GPUs, and the names of what speaks of them."""
+"""Defines a claim, the grounds on which a container may be entitled to GPUs, and the names that make one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the device nodes among ``linux.devices`` prove, by their numbers alone. Pure.
+"""Selects GPUs and MIG devices by the numbers of the device nodes in ``linux.devices``. Pure.
 
 A MIG device is its GPU's node together with its own capability nodes: then the GPU is not given whole.
 """

@@ -1,4 +1,4 @@
-"""Who gets a GPU: what the platform placed, never what an image says (unless the node is set to ``env``).
+"""Finds a container's claim: what the platform gave it, never what an image says (unless the node is set to ``env``).
 
 Two steps, so that a container without a GPU costs little: ``find_claim`` looks at the container alone;
 ``runtime_hook.request.grant`` holds a claim against the inventory.
@@ -102,7 +102,7 @@ def _is_everything_allowed(container: ContainerConfig) -> bool:
 
 
 def _allocation(annotations: dict[str, str]) -> str:
-    """Return the allocation that the platform wrote down, empty when there is none.
+    """Return the allocation that the platform wrote down, empty without one.
 
     Under CRI-O every container has ``io.kubernetes.cri-o.*``, written over whatever the pod says (SpecAddAnnotations).
     Under containerd nothing of a pod reaches a container of our handler, so nobody can feign the other engine. Podman

@@ -1,4 +1,4 @@
-"""What may be asked for besides GPUs: IMEX channels, MIG administration, GPUDirect storage and its kind. Pure.
+"""Parses requests besides GPUs: IMEX channels, MIG administration, GPUDirect storage and the like. Pure.
 
 Source: NVIDIA's container toolkit (``internal/modifier/gated.go``, ``internal/config/image``) and its legacy hook.
 """
@@ -53,7 +53,7 @@ def mig_extras(environment: dict[str, str], *, is_privileged: bool, has_single_m
 
 
 def parse_channels(names: tuple[str, ...], inventory: Inventory) -> tuple[int, ...]:
-    """Return the numbers of IMEX channels, each once, in order; RequestError for one that is none or not there."""
+    """Return the numbers of IMEX channels, each once, in order; RequestError for one that is invalid or missing."""
     if len(names) > _MAX_ELEMENTS:
         raise RequestError(f"the request lists {len(names)} IMEX channels", f"{_MAX_ELEMENTS} are allowed")
     found = set()

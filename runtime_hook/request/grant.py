@@ -1,4 +1,4 @@
-"""Holds a claim against the inventory: which GPUs are given, on which grounds. Pure."""
+"""Resolves a claim against the inventory into a grant: which GPUs are given, and on which grounds. Pure."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _is_all(names: tuple[str, ...]) -> bool:
 def _grant_allocated(
     claim: Claim, container: ContainerConfig, config: HookConfig, inventory: Inventory
 ) -> Grant | Nothing:
-    """Give what the platform placed: what its device nodes prove, else what its annotation names."""
+    """Grant what the platform allocated: what its device nodes prove, else what its annotation names."""
     source, note = SOURCE_DEVICES, ""
     extras: tuple[str, ...] = ()
     channels: tuple[int, ...] = ()

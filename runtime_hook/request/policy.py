@@ -1,4 +1,4 @@
-"""The rules of the node's configuration held against one container: may it have GPUs, and how may it ask. Pure.
+"""Applies the node's rules to one container: may it have GPUs, and how may it ask. Pure.
 
 The first rule that matches a container decides. Where there are rules and none matches, the answer is no.
 """

@@ -1,4 +1,4 @@
-"""``NVIDIA_REQUIRE_*``: what an image says it needs of driver and GPU. Pure.
+"""Checks ``NVIDIA_REQUIRE_*``: what an image says it needs of driver and GPU. Pure.
 
 A requirement is a list of terms, separated by spaces, of which one must hold; a term is a list of factors, separated by
 commas, which must all hold; a factor is ``cuda``, ``driver``, ``arch`` or ``brand``, an operator, and a value.
@@ -66,9 +66,9 @@ def find_requirements(environment: dict[str, str], *, is_disabled: bool) -> dict
 
 
 def evaluate(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu, ...]) -> tuple[Finding, ...]:
-    """Hold every requirement against every GPU; once against the driver alone where there is none.
+    """Compare every requirement with every GPU; without any, once with the driver alone.
 
-    RequestError for a factor that is none.
+    RequestError for an invalid factor.
     """
     return tuple(_findings(requirements, inventory, gpus))
 

@@ -1,4 +1,4 @@
-"""Where a container's own request stands, in ``env`` mode, and which of several counts. Pure.
+"""Finds a container's own request in ``env`` mode, and which of several counts. Pure.
 
 In NVIDIA's order: CDI annotations, volume mounts, swarm resource variables, ``NVIDIA_VISIBLE_DEVICES``; the first that
 is there and accepted decides alone. Source: NVIDIA's container toolkit, ``internal/config/image`` (VisibleDevices).

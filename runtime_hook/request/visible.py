@@ -1,4 +1,4 @@
-"""Names of GPUs and MIG devices, as requests and allocations give them, held against the inventory. Pure.
+"""Resolves names of GPUs and MIG devices, as requests and allocations use them, by the inventory. Pure.
 
 Forms: an index, ``GPU-<uuid>``, a PCI address in any padding, ``<GPU index>:<MIG index>``, ``MIG-<uuid>``,
 ``MIG-GPU-<uuid>/<GPU instance>/<compute instance>``, each also as CDI name ``nvidia.com/gpu=<form>``. Case does not

@@ -6,7 +6,7 @@ import errno
 import stat
 from typing import TYPE_CHECKING, TypeVar
 
-from runtime_hook.container.syscalls import KIND_FILE, Occupant
+from runtime_hook.container.syscalls import KIND_FILE, FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,9 +91,9 @@ class RecordingSyscalls:
     def remove_folder(self, folder: int, name: str) -> None:
         del self.modes[self._path(folder, name)]
 
-    def occupant(self, folder: int, name: str) -> Occupant | None:
+    def lstat(self, folder: int, name: str) -> FileStatus | None:
         path = self._path(folder, name)
-        return Occupant(self.modes[path], *self.numbers.get(path, (0, 0))) if path in self.modes else None
+        return FileStatus(self.modes[path], *self.numbers.get(path, (0, 0))) if path in self.modes else None
 
     def attach_new(self, source: str, folder: int, name: str) -> int:
         if self._path(folder, name) in self.modes:
@@ -143,11 +143,11 @@ class RecordingSyscalls:
         found = [path[len(start) :] for path in self.modes if path.startswith(start) and "/" not in path[len(start) :]]
         return found if len(found) <= limit else None
 
-    def inspect_file(self, folder: int, name: str, look: Callable[[ReadAt], T]) -> T:
+    def inspect_file(self, folder: int, name: str, parse: Callable[[ReadAt], T]) -> T:
         path = self._path(folder, name)
         if self.modes[path] != FILE:
             raise OSError(errno.EINVAL, "not a regular file", name)
-        return look(lambda length, offset: self.contents[path][offset : offset + length])
+        return parse(lambda length, offset: self.contents[path][offset : offset + length])
 
     def put_file(self, folder: int, name: str, data: bytes) -> None:
         self._change(f"write {name}")

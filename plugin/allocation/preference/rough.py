@@ -104,7 +104,7 @@ class _Exchange:
             each[there] += moved
 
     def division(self) -> Division:
-        """Return the division of now."""
+        """Return the current division."""
         size = self._question.size
         divided = [[one for one, owner in enumerate(self._owner) if owner == number] for number in self._groups]
         rest = [one for group in divided if len(group) < size for one in group]

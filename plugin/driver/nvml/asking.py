@@ -1,4 +1,4 @@
-"""One question to NVML: an error is no answer."""
+"""Asks NVML one question; an error counts as no answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How far NVML's answers are trusted: what a question may end with, and which answers cannot be true.
 
-A driver that breaks answers nonsense before it answers nothing: a text that is no UTF-8, a GPU too many, one UUID for
+A driver that breaks answers nonsense before it answers nothing: a text that is not UTF-8, a GPU too many, one UUID for
 two GPUs. Whatever it says costs the GPU that it is said of, never the daemon and never another GPU.
 """
 
@@ -25,7 +25,7 @@ FAULTS = (pynvml.NVMLError, ValueError, TypeError, AttributeError, LookupError, 
 def reason(error: BaseException) -> str:
     """Return what went wrong, for a sentence."""
     if isinstance(error, UnicodeDecodeError):
-        return "the answer is no text"
+        return "the answer is not text"
     words = str(error).lower() if isinstance(error, pynvml.NVMLError) else str(error)
     return words.rstrip(".") or type(error).__name__
 
@@ -47,7 +47,7 @@ def gpu_uuid(handle: Any) -> str:  # noqa: ANN401 - NVML's handles have no type
 
 
 def driver_version() -> str:
-    """Return the version of the driver; raises one of FAULTS, also for a text that is no version."""
+    """Return the version of the driver; raises one of FAULTS, also for a text that is not a version."""
     version = str(pynvml.nvmlSystemGetDriverVersion())
     if not 0 < len(version) <= _MAX_VERSION or not (version.isascii() and version.isprintable()):
         raise ValueError(f"{version[:_MAX_VERSION]!a} is not the version of a driver")

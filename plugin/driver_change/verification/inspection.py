@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plugin.driver.cuda_probe.trial import find_libcuda, try_devices
+from plugin.driver.cuda_probe.runner import find_libcuda, try_devices
 from plugin.driver.kernel_log import KMSG, read_records, xids_since
 from plugin.driver.nvml.library import NvmlSource, library_version
 from plugin.driver.nvml.root import HOST
@@ -37,7 +37,7 @@ _SLACK_S = 2.0  # for the session to end after the last allocation
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Host:
     """Where to look. `since_s` is when the node was released, in seconds of the kernel's clock; None: unknown."""
 
     sys_root: Path
@@ -60,19 +60,19 @@ class _Session:
     untried: str = ""
 
 
-def find(want: Wanted, around: Surroundings, policy: Policy, timeout_s: float) -> Found:
+def find(want: Wanted, host: Host, policy: Policy, timeout_s: float) -> Found:
     """Look at the node; a driver that refuses or hangs is something that is found."""
     deadline = time.monotonic() + timeout_s
-    module, library = _module_version(around.sys_root), library_version(around.driver_root)
-    libcuda = find_libcuda(around.driver_root)
-    session, refusal = _Session(NvmlSource(around.driver_root)), ""
+    module, library = _module_version(host.sys_root), library_version(host.driver_root)
+    libcuda = find_libcuda(host.driver_root)
+    session, refusal = _Session(NvmlSource(host.driver_root)), ""
     try:
         call_within(timeout_s, lambda: _look(session, want, libcuda, deadline), "nvml")
     except (DriverNotReady, NoAnswer) as error:
         refusal = f"{error.message}; {error.hint}" if error.hint else error.message
-    if any(trial.problem for trial in session.trials) and not (around.sys_root / "module/nvidia_uvm").exists():
+    if any(trial.problem for trial in session.trials) and not (host.sys_root / "module/nvidia_uvm").exists():
         session.untried = "kernel module nvidia-uvm is not loaded: modprobe nvidia-uvm"
-    logged, deaf = _read_log(around)
+    logged, deaf = _read_log(host)
     return Found(
         module,
         library,
@@ -146,16 +146,16 @@ def _allocate(session: _Session, want: Wanted, libcuda: str | None, deadline: fl
     session.trials = tuple(Trial(owners[device], device, problem) for device, problem in found.items())
 
 
-def _read_log(around: Surroundings) -> tuple[tuple[LoggedXid, ...], str]:
+def _read_log(host: Host) -> tuple[tuple[LoggedXid, ...], str]:
     try:
-        found = xids_since(read_records(around.kernel_log), around.since_s)
+        found = xids_since(read_records(host.kernel_log), host.since_s)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        return (), f"xid errors before this look are not known: {around.kernel_log}: {reason}"
+        return (), f"earlier xid errors are not known: {host.kernel_log}: {reason}"
     if found is None:
         return (
             (),
-            "xid errors before this look are not known: the kernel's log no longer has when the driver was loaded",
+            "earlier xid errors are not known: the kernel's log no longer has when the driver was loaded",
         )
     return found, ""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PluginServer:
-    """A gRPC server on a socket in `folder`; its name is given each time anew."""
+    """A gRPC server on a socket in `folder`; its name is given each time."""
 
     def __init__(self, folder: Path, methods: Mapping[str, Method], logger: Logger) -> None:
         self._folder = folder

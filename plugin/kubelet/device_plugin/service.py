@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from plugin.allocation.table import allocate
 from plugin.errors import DeviceNotReady, InvalidRequest, RequestError
 from plugin.kubelet.device_plugin import api
+from plugin.kubelet.device_plugin.allocation_observer import NoAllocationObserver
 from plugin.kubelet.device_plugin.messages import container_response, device_list, plugin_options
-from plugin.kubelet.device_plugin.witness import Unwitnessed
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.kubelet.rpc.status import CallError, Code
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from plugin.allocation.answer import ContainerAnswer
-    from plugin.kubelet.device_plugin.board import Board
-    from plugin.kubelet.device_plugin.counting import KubeletCounter
-    from plugin.kubelet.device_plugin.witness import Witness
+    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
+    from plugin.kubelet.device_plugin.call_counter import CallCounter
+    from plugin.kubelet.device_plugin.publisher import Publisher
     from plugin.kubelet.rpc.codec import Message
     from plugin.kubelet.rpc.serving import Method
     from plugin.log import Logger
@@ -38,13 +38,15 @@ _PREFERENCE_S = 1.0  # far above what it takes: the kubelet admits no other pod 
 
 
 class DevicePluginService:
-    """Answers the kubelet from the board."""
+    """Answers the kubelet from what is published."""
 
-    def __init__(self, board: Board, logger: Logger, counter: KubeletCounter, witness: Witness | None = None) -> None:
-        self._board = board
+    def __init__(
+        self, publisher: Publisher, logger: Logger, counter: CallCounter, observer: AllocationObserver | None = None
+    ) -> None:
+        self._publisher = publisher
         self._log = logger
         self._counter = counter
-        self._witness = witness or Unwitnessed()
+        self._observer = observer or NoAllocationObserver()
 
     async def get_device_plugin_options(self, _request: api.Empty) -> api.DevicePluginOptions:
         """Say which optional calls are worth making."""
@@ -54,9 +56,9 @@ class DevicePluginService:
         self, _request: api.Empty, send: Callable[[api.ListAndWatchResponse], Awaitable[None]]
     ) -> None:
         """Send the list now and after every change; end after the last one."""
-        with self._board.stream() as stream:
+        with self._publisher.stream() as stream:
             while True:
-                shown = self._board.current
+                shown = self._publisher.current
                 await send(device_list(shown.offers))
                 stream.sent(shown)
                 if shown.is_last:
@@ -72,7 +74,7 @@ class DevicePluginService:
 
         responses = []
         deadline = time.monotonic() + _PREFERENCE_S
-        table = self._board.current.table
+        table = self._publisher.current.table
         try:
             for asked in request.container_requests:
                 preferred = prefer(
@@ -84,25 +86,25 @@ class DevicePluginService:
                 )
                 responses.append(api.ContainerPreferredAllocationResponse(deviceIDs=tuple(preferred.chosen)))
                 available, required = asked.available_deviceIDs, asked.must_include_deviceIDs
-                self._witness.preferred(table.resource, available, required, preferred, asked.allocation_size)
+                self._observer.preferred(table.resource, available, required, preferred, asked.allocation_size)
                 if preferred.cut_off:
                     self._log.info("preference bounded", devices=",".join(preferred.chosen), why=preferred.cut_off)
         except RequestError as error:
-            self._witness.refused(table.resource, (), f"no preference: {error.message}")
+            self._observer.refused(table.resource, (), f"no preference: {error.message}")
             raise self._refusal("preference", error) from error
         return api.PreferredAllocationResponse(container_responses=tuple(responses))
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
         """Answer what the containers get; all of them or none."""
         ids = [device_id for asked in request.container_requests for device_id in asked.devices_ids]
-        holdings = await self._witness.holdings(ids)
-        table = self._board.current.table
+        holdings = await self._observer.holdings(ids)
+        table = self._publisher.current.table
         try:
             if not request.container_requests:
                 raise InvalidRequest("the request names no container")
             answers = [allocate(table, asked.devices_ids, holdings) for asked in request.container_requests]
         except RequestError as error:
-            self._witness.refused(table.resource, ids, error.message)
+            self._observer.refused(table.resource, ids, error.message)
             raise self._refusal("allocation", error) from error
         # When the answer is sent: the kubelet waits for it.
         asyncio.get_running_loop().call_soon(self._tell, table.resource, answers)
@@ -112,7 +114,7 @@ class DevicePluginService:
         for answer in answers:
             self._log.info("allocated", devices=",".join(answer.device_ids))
             self._counter.allocated(answer.device_ids)
-            self._witness.allocated(resource, answer.device_ids)
+            self._observer.allocated(resource, answer.device_ids)
 
     async def pre_start_container(self, _request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
         """Nothing is to be done before a start; answered for kubelets that ask all the same."""

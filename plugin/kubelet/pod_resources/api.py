@@ -38,3 +38,13 @@ class ListPodResourcesResponse(Message):
     """What every pod of the node has."""
 
     pod_resources: tuple[PodResources, ...] = messages(1, PodResources)
+
+
+class AllocatableResourcesRequest(Message):
+    """Asks for everything."""
+
+
+class AllocatableResourcesResponse(Message):
+    """All devices that can be allocated or are; processors and memory are left out."""
+
+    devices: tuple[ContainerDevices, ...] = messages(1, ContainerDevices)

@@ -5,19 +5,22 @@ Not here: what is made of the answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from plugin.errors import KubeletError
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.rpc.client import call_unary
+from plugin.kubelet.rpc.codec import Message
 from plugin.kubelet.rpc.connection import Limits
 from plugin.kubelet.rpc.status import CallError
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_Response = TypeVar("_Response", bound=Message)
 METHOD = "/v1.PodResourcesLister/List"
 FOLDER = "pod-resources"  # below the kubelet's root
 _MAX_ANSWER_BYTES = 16 << 20  # the limit of the kubelet's own clients
@@ -36,21 +39,24 @@ def assignments_of(response: ListPodResourcesResponse) -> tuple[DeviceAssignment
     )
 
 
-async def list_assignments(kubelet_root: Path, deadline_s: float) -> tuple[DeviceAssignment, ...]:
-    """Ask the kubelet; raises KubeletError, also for a malformed answer."""
-    folder = kubelet_root / FOLDER
-    path, hint = folder / KUBELET_SOCKET, "metrics have no pod labels until it answers"
-    try:
-        address = SocketAddress(folder, KUBELET_SOCKET)
-    except OSError as error:
-        raise KubeletError(f"{folder} cannot be opened: {(error.strerror or str(error)).lower()}", hint) from error
+async def ask(folder: Path, method: str, request: Message, response: type[_Response], deadline_s: float) -> _Response:
+    """Make one call on the socket in this folder; raises OSError where that cannot be opened, else CallError."""
+    address = SocketAddress(folder, KUBELET_SOCKET)
     limits = Limits(message_bytes=_MAX_ANSWER_BYTES)
     try:
-        request, response = ListPodResourcesRequest(), ListPodResourcesResponse
-        answer = await call_unary(address.path, METHOD, request, response, deadline_s=deadline_s, limits=limits)
-    except CallError as error:
-        code, detail = error.code.name, error.detail[:_MAX_DETAIL]
-        raise KubeletError(f"{path} does not say who has which device: {code}: {detail}", hint) from error
+        return await call_unary(address.path, method, request, response, deadline_s=deadline_s, limits=limits)
     finally:
         address.close()
+
+
+async def list_assignments(kubelet_root: Path, deadline_s: float) -> tuple[DeviceAssignment, ...]:
+    """Ask the kubelet; raises KubeletError, also for a malformed answer."""
+    folder, hint = kubelet_root / FOLDER, "metrics have no pod labels until it answers"
+    try:
+        answer = await ask(folder, METHOD, ListPodResourcesRequest(), ListPodResourcesResponse, deadline_s)
+    except OSError as error:
+        raise KubeletError(f"{folder} cannot be opened: {(error.strerror or str(error)).lower()}", hint) from error
+    except CallError as error:
+        words = f"{error.code.name}: {error.detail[:_MAX_DETAIL]}"
+        raise KubeletError(f"{folder / KUBELET_SOCKET} does not say who has which device: {words}", hint) from error
     return assignments_of(answer)

@@ -168,7 +168,7 @@ class HoldingsView:
         return True
 
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
-        """Return who has any of these devices: asked anew where somebody seems to, and nobody where none says so."""
+        """Return who has any of these devices: asked again where somebody seems to."""
         if not any(map(self.held.holder, device_ids)):
             return NoHoldings()
         return self.held if await self.ask_now(DOUBT_S) else NoHoldings()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.errors import KubeletError, KubeletSilent
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.device_plugin import api
 from plugin.kubelet.device_plugin.messages import register_request
 from plugin.kubelet.rpc.client import call_unary
 from plugin.kubelet.rpc.status import CallError, Code
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ def socket_name(resource: str, mark: str = "") -> str:
 
 
 class Registration(Protocol):
-    """A way to register: where the daemon's socket is, and how the kubelet hears of it."""
+    """One method of registration: where the daemon's socket is, and how the kubelet hears of it."""
 
     socket_folder: Path
     is_found: bool  # the kubelet comes to a socket that appears; else it is told
@@ -86,7 +87,7 @@ class KubeletSocket:
             address.close()
 
     def _failure(self, error: CallError, deadline_s: float) -> KubeletError:
-        """Return what to say; always the same for the same trouble, as the journal repeats nothing."""
+        """Return what to say; always the same for the same trouble, as the log repeats nothing."""
         path = self.socket_folder / KUBELET_SOCKET
         if error.code is Code.UNAVAILABLE:
             return KubeletError(f"no kubelet: nobody answers on {path}", HINT)

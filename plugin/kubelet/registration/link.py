@@ -7,7 +7,7 @@ and whether a kubelet still watches the list. As long as one watches, nothing is
 
 A kubelet ends whichever connection a resource has *now* when it notices that an older one has ended
 (`runClient` in pkg/kubelet/cm/devicemanager/plugin/v1beta1, 1.36). So two registrations are kept apart
-by `stream_gap_s`, and there is one way to register at a time: `ways` says which.
+by `stream_gap_s`, and there is one method of registration at a time: `methods` says which.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from typing import TYPE_CHECKING
 
 from plugin.allocation.table import AllocationTable
 from plugin.errors import KubeletError, KubeletSilent
-from plugin.kubelet.device_plugin.board import Board, Publication
-from plugin.kubelet.device_plugin.counting import Uncounted
+from plugin.kubelet import KUBELET_SOCKET
+from plugin.kubelet.device_plugin.call_counter import NoCallCounter
+from plugin.kubelet.device_plugin.publisher import Publication, Publisher
 from plugin.kubelet.device_plugin.service import DevicePluginService
 from plugin.kubelet.registration.call import DEVICE_PLUGINS, HINT
 from plugin.kubelet.registration.inotify import FolderWatch
-from plugin.kubelet.registration.ways import Ways
-from plugin.system.sockets import KUBELET_SOCKET, SocketIdentity, socket_identity
+from plugin.kubelet.registration.methods import RegistrationMethods
+from plugin.system.sockets import SocketIdentity, socket_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from plugin.devices.resources import Offer
-    from plugin.kubelet.device_plugin.counting import KubeletCounter
-    from plugin.kubelet.device_plugin.witness import Witness
-    from plugin.kubelet.registration.ways import Way
+    from plugin.kubelet.device_plugin.allocation_observer import AllocationObserver
+    from plugin.kubelet.device_plugin.call_counter import CallCounter
+    from plugin.kubelet.registration.methods import RegistrationMethod
     from plugin.log import Logger
 
 
@@ -63,9 +64,9 @@ async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
 
 
 class Link:
-    """One resource: its board, its server, its registration."""
+    """One resource: its device list, its server, its registration."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: the parts of a link and its seams for tests
+    def __init__(  # noqa: PLR0913 - keyword-only: the parts of a link, and what tests replace
         self,
         *,
         resource: str,
@@ -74,20 +75,20 @@ class Link:
         logger: Logger,
         on_state: Callable[[str], None],
         timing: Timing | None = None,
-        counter: KubeletCounter | None = None,
-        witness: Witness | None = None,
+        counter: CallCounter | None = None,
+        observer: AllocationObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
         self.folder = kubelet_root / DEVICE_PLUGINS  # where `kubelet.sock` tells one kubelet from the next
-        self.board = Board(Publication((), AllocationTable((), {})), clock)
+        self.publisher = Publisher(Publication((), AllocationTable((), {})), clock)
         self._log = logger
         self._on_state = on_state
         self._timing = timing or Timing()
         self._clock = clock
-        self._counter = counter or Uncounted()
-        service = DevicePluginService(self.board, logger, self._counter, witness)
-        self._ways = Ways(registration, kubelet_root, resource, service.methods(), logger)
+        self._counter = counter or NoCallCounter()
+        service = DevicePluginService(self.publisher, logger, self._counter, observer)
+        self._methods = RegistrationMethods(registration, kubelet_root, resource, service.methods(), logger)
         self._kubelet: SocketIdentity | None = None
         self._kubelet_changed_at = clock()
         self._has_come = False  # this kubelet has been registered with once
@@ -96,19 +97,19 @@ class Link:
         self._backoff_s = 0.0
         self._retry_at = 0.0
         self._is_stopping = False
-        self._wake = self.board.stream_ended
+        self._wake = self.publisher.stream_ended
 
     def publish(self, offers: tuple[Offer, ...], table: AllocationTable) -> None:
         """Show another device list."""
-        self.board.publish(Publication(offers, table))
+        self.publisher.publish(Publication(offers, table))
 
     async def run(self) -> None:
         """Look after the registration until stopped; then withdraw and stop serving."""
-        watch, *others = [FolderWatch(folder, self._wake.set) for folder in self._ways.folders]
+        watch, *others = [FolderWatch(folder, self._wake.set) for folder in self._methods.folders]
         try:
             while not self._is_stopping:
                 self._wake.clear()
-                if not watch.renew() and self._ways.mend_folder(is_watched=self.board.open_streams > 0):
+                if not watch.renew() and self._methods.restore_folder(is_watched=self.publisher.open_streams > 0):
                     watch.renew()
                 for other in others:
                     other.renew()
@@ -132,7 +133,7 @@ class Link:
             self._is_registered = False
             self._has_come = self._has_come and kubelet is None  # without its socket it is the same kubelet still
             self._backoff_s = self._retry_at = 0.0
-        if self.board.open_streams and kubelet is None:
+        if self.publisher.open_streams and kubelet is None:
             return  # it watches: whatever happened to its socket, nothing is lost yet
         if not self._is_reachable():
             self._report(f"no kubelet: {self.folder / KUBELET_SOCKET} does not exist")
@@ -146,36 +147,36 @@ class Link:
     def _is_reachable(self) -> bool:
         has_socket = self._kubelet is not None
         is_patient = self._clock() - self._kubelet_changed_at < self._timing.hidden_s
-        return has_socket or (not is_patient and self._ways.leads_to(has_socket=has_socket))
+        return has_socket or (not is_patient and self._methods.can_reach_kubelet(has_socket=has_socket))
 
     async def _keep_registered(self) -> None:
         """Register, unless a kubelet has been registered with and watches, or may be about to."""
         if self._is_registered and self._is_watched():
-            if not self._ways.now.server.is_in_place():
-                await self._ways.now.restore()
+            if not self._methods.now.server.is_in_place():
+                await self._methods.now.restore()
             return
         if self._clock() < self._retry_at:
             return
         self._is_registered = False
         begun_at = self._clock()  # the kubelet may open its stream, and lose it, before its answer is here
-        if not self.board.open_streams:
-            await self._ways.choose(has_socket=self._kubelet is not None)
-        way = self._ways.now
+        if not self.publisher.open_streams:
+            await self._methods.choose(has_socket=self._kubelet is not None)
+        method = self._methods.now
         # A kubelet that starts finds a socket that is there; another one would cost a second.
-        is_awaited = way.registration.is_found and not self._has_come
-        if not way.server.is_in_place() or (way.registration.is_found and not is_awaited):
-            await way.serve()
+        is_awaited = method.registration.is_found and not self._has_come
+        if not method.server.is_in_place() or (method.registration.is_found and not is_awaited):
+            await method.serve()
         elif is_awaited:
-            way.registration.prepare()
+            method.registration.prepare()
         self._has_come = True
-        await self._announce(way)
+        await self._announce(method)
         self._registered(begun_at)
 
-    async def _announce(self, way: Way) -> None:
+    async def _announce(self, method: RegistrationMethod) -> None:
         """Register; given up as soon as there is another kubelet, or the daemon stops."""
-        if way.registration.is_found and self.board.open_streams:
+        if method.registration.is_found and self.publisher.open_streams:
             return
-        announcing = asyncio.ensure_future(way.registration.announce(self._timing.register_s))
+        announcing = asyncio.ensure_future(method.registration.announce(self._timing.register_s))
         announcing.add_done_callback(lambda _: self._wake.set())
         slow = f"the kubelet has not answered the registration of {self.resource} yet: it hangs, or has too much to do"
         timer = asyncio.get_running_loop().call_later(self._timing.slow_s, self._report, slow, HINT)
@@ -199,7 +200,7 @@ class Link:
         self._backoff_s = 0.0
         self._counter.registered(self.resource)
         self._log.standing("kubelet")
-        self._log.info("registered", resource=self.resource, devices=len(self.board.current.offers))
+        self._log.info("registered", resource=self.resource, devices=len(self.publisher.current.offers))
         self._on_state("")
 
     def _retry_later(self, error: KubeletError) -> None:
@@ -215,12 +216,12 @@ class Link:
 
     def _is_watched(self) -> bool:
         """Whether a kubelet shows the list, or may still be about to."""
-        if self.board.open_streams:
+        if self.publisher.open_streams:
             return True
         now = self._clock()
-        if self.board.last_stream_change > self._registered_at:
-            return now - self.board.last_stream_change < self._timing.stream_gap_s
-        is_connected = self._ways.now.server.open_connections > 0  # the kubelet was, when it took the registration
+        if self.publisher.last_stream_change > self._registered_at:
+            return now - self.publisher.last_stream_change < self._timing.stream_gap_s
+        is_connected = self._methods.now.server.open_connections > 0  # the kubelet was, when it took the registration
         patience_s = self._timing.first_stream_s if is_connected else self._timing.stream_gap_s
         return now - self._registered_at < patience_s
 
@@ -231,18 +232,18 @@ class Link:
     async def _wait(self) -> None:
         """Wait for a hint, at most until the next look is due."""
         pause_s = self._backoff_s or self._timing.look_s
-        if self._is_registered and not self.board.open_streams:
+        if self._is_registered and not self.publisher.open_streams:
             pause_s = min(pause_s, self._timing.stream_gap_s)
         await _wait_at_most(self._wake, pause_s)
 
     async def _withdraw(self) -> None:
         """Send an empty list, so that the kubelet stops placing pods before the socket goes."""
-        was_watched = self.board.open_streams > 0
-        self.board.publish(Publication((), self.board.current.table, is_last=True))
+        was_watched = self.publisher.open_streams > 0
+        self.publisher.publish(Publication((), self.publisher.current.table, is_last=True))
         deadline = self._clock() + self._timing.withdraw_s
-        while self.board.open_streams and (left_s := deadline - self._clock()) > 0:
-            self.board.stream_ended.clear()
-            await _wait_at_most(self.board.stream_ended, left_s)
-        await self._ways.stop(grace_s=0.2)
+        while self.publisher.open_streams and (left_s := deadline - self._clock()) > 0:
+            self.publisher.stream_ended.clear()
+            await _wait_at_most(self.publisher.stream_ended, left_s)
+        await self._methods.stop(grace_s=0.2)
         if was_watched:  # whoever registers the same name before the kubelet has noticed would be disconnected
             await asyncio.sleep(self._timing.stream_gap_s)

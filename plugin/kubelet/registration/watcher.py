@@ -1,8 +1,8 @@
-"""The other way to register: the kubelet's plugin watcher finds our socket in `plugins_registry`.
+"""The other method of registration: the kubelet's plugin watcher finds our socket in `plugins_registry`.
 
 It asks who we are (`GetInfo`), takes the same socket for the device plugin's calls, and tells whether it
 took us (`NotifyRegistrationStatus`). Its reconciler runs once a second, and looks once at each socket that
-appears, so a registration anew takes a new socket. One of the same name takes two rounds: in the first
+appears, so registering again takes a new socket. One of the same name takes two rounds: in the first
 the old one is unregistered. So each has a name of its own, and old and new change places in one round.
 A kubelet that starts takes what is there at once. Source: pkg/kubelet/pluginmanager of Kubernetes
 (1.34 to 1.36), and k8s.io/kubelet pkg/apis/pluginregistration/v1. Not here: when to register (`link`).

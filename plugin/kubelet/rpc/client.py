@@ -47,7 +47,7 @@ class _ClientConnection(Connection):
         self._headers: dict[bytes, bytes] = {}
 
     def on_headers(self, stream_id: int, headers: Iterable[tuple[bytes, bytes]]) -> None:  # noqa: ARG002 - there is one
-        """Keep headers and trailers; an answer that is no gRPC is an error."""
+        """Keep headers and trailers; an answer that is not gRPC is an error."""
         self._headers.update(headers)
         status = self._headers.get(b":status", b"")
         if status != b"200":
@@ -123,7 +123,7 @@ async def call_unary(  # noqa: PLR0913 - keyword-only: the parts of a call
     deadline_s: float,
     limits: Limits | None = None,
 ) -> _Response:
-    """Make the call of `call_bytes` with messages; an answer that is none of its kind is a CallError too."""
+    """Make the call of `call_bytes` with messages; a malformed answer is a CallError too."""
     answer = await call_bytes(path, method, encode(request), deadline_s=deadline_s, limits=limits)
     try:
         return decode(response, answer)

@@ -85,7 +85,7 @@ def strings(number: int) -> Any:  # noqa: ANN401 - see above
 
 
 def boolean(number: int) -> Any:  # noqa: ANN401 - see above
-    """Declare a yes or no."""
+    """Declare a boolean."""
     return Field(number, Kind.BOOL, default=False)
 
 

@@ -98,7 +98,7 @@ class Server:
         return ServerConnection(self._methods, self._log, self._limits, admit=self._admit, gone=self._forget)
 
     def _admit(self, connection: ServerConnection, found: socket.socket) -> bool:
-        """Decide about a new connection; one that nobody uses makes place for it."""
+        """Decide about a new connection; one that nobody uses is closed for it."""
         if self._is_stopped:
             return False
         pid, uid = peer_of(found)

@@ -66,7 +66,7 @@ def decode_detail(value: bytes) -> str:
 
 
 def parse_code(value: bytes | None) -> Code:
-    """Return the code of a `grpc-status`; UNKNOWN for anything that is none."""
+    """Return the code of a `grpc-status`; UNKNOWN for anything else."""
     try:
         return Code(int(value or b"2"))
     except ValueError:

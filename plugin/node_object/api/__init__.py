@@ -1,1 +1,1 @@
-"""The way to the Kubernetes API: kubeconfig or service account, proxy, HTTPS, and a budget of calls."""
+"""Access to the Kubernetes API: kubeconfig or service account, proxy, HTTPS, and a budget of calls."""

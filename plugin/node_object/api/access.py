@@ -1,4 +1,4 @@
-"""Ways to the API: a kubeconfig file, or what a pod finds. Pure: documents in, a value out.
+"""How to reach the API: a kubeconfig file, or what a pod finds. Pure: documents in, a value out.
 
 What runs other programs (`exec`, `auth-provider`) and what would talk to anybody (no check of the server's certificate)
 is refused by name. Secrets are kept out of `repr`, and of every message.
@@ -67,7 +67,7 @@ class Access:
 
 
 def in_cluster_access(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Access:
-    """Return the way that a pod has to the API; raises ClusterError where this is none."""
+    """Return how a pod reaches the API; raises ClusterError outside of a pod."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port.isdecimal() or not 1 <= int(port) <= _MAX_PORT:
         raise ClusterError(

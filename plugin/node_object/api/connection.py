@@ -22,7 +22,7 @@ from plugin.node_object.api.proxy import find_proxy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.node_object.api.credentials import Way
+    from plugin.node_object.api.credentials import ApiAccess
     from plugin.node_object.api.messages import Request
     from plugin.node_object.api.proxy import Proxy
 
@@ -47,10 +47,10 @@ class Limits:
 class _Https(http.client.HTTPSConnection):
     """Goes through a proxy if there is one, and checks the certificate against the name that the kubeconfig gives."""
 
-    def __init__(self, way: Way, proxy: Proxy | None, limits: Limits) -> None:
-        access = way.access
-        super().__init__(access.host, access.port, timeout=limits.connect_s, context=way.context)
-        self._tls = way.context
+    def __init__(self, api: ApiAccess, proxy: Proxy | None, limits: Limits) -> None:
+        access = api.access
+        super().__init__(access.host, access.port, timeout=limits.connect_s, context=api.context)
+        self._tls = api.context
         self._proxy = proxy
         self._name = access.server_name or access.host
         self._read_s = limits.read_s
@@ -88,15 +88,17 @@ def _pass_through(sock: socket.socket, server: str, authorization: str) -> None:
 class Connection:
     """Opened by the first call; closed by whoever has no more to ask, and by every failure."""
 
-    def __init__(self, way: Way, environment: Mapping[str, str] | None = None, limits: Limits | None = None) -> None:
-        self._way = way
+    def __init__(
+        self, api: ApiAccess, environment: Mapping[str, str] | None = None, limits: Limits | None = None
+    ) -> None:
+        self._api = api
         self._limits = limits or Limits()
-        access = way.access
+        access = api.access
         self._is_cut = False
         self._server = server_text(access.host, access.port)
         environment = os.environ if environment is None else environment
         proxy = find_proxy(access.host, access.port, access.proxy_url, environment)
-        self._http = _Https(way, proxy, self._limits)
+        self._http = _Https(api, proxy, self._limits)
 
     def call(self, request: Request) -> Answer:
         """Return the answer, whatever its status; raises ClusterError where there is none."""
@@ -128,9 +130,9 @@ class Connection:
         headers = {"Accept": request.accept, "User-Agent": f"grapnel-node/{__version__}"}
         if request.content_type:
             headers["Content-Type"] = request.content_type
-        if self._way.token:
-            headers["Authorization"] = f"Bearer {self._way.token}"
-        path = f"{self._way.access.base_path}{request.path}"
+        if self._api.token:
+            headers["Authorization"] = f"Bearer {self._api.token}"
+        path = f"{self._api.access.base_path}{request.path}"
         self._http.request(request.method, path, body=request.body or None, headers=headers)
         response = self._http.getresponse()
         body = response.read(_MAX_BYTES + 1)
@@ -162,4 +164,4 @@ def _words(error: OSError | http.client.HTTPException) -> str:
     if isinstance(error, OSError):
         told = (error.strerror or "").lower()
         return told or "the connection was closed"
-    return f"the answer is no http ({type(error).__name__})"
+    return f"the answer is not http ({type(error).__name__})"

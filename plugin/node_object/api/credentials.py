@@ -1,4 +1,4 @@
-"""Reads what the way to the API is made of, and reads it again when a file of it has changed.
+"""Reads credentials and certificates for the API, and reads them again when a file of theirs has changed.
 
 The kubelet exchanges its certificate and a pod's token while they are in use. Keys that are in the kubeconfig itself
 get to OpenSSL through a file in memory, never through a disk.
@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[!-~]{1,65536}")
 _LINE = re.compile(r"line \d+")
 
 
-class Way(NamedTuple):
+class ApiAccess(NamedTuple):
     """Everything that a connection needs. `token` is a secret, "" for none."""
 
     access: Access
@@ -47,8 +47,8 @@ class Credentials:
         self._context: ssl.SSLContext | None = None
         self._seen: dict[Path, tuple[int, int, int]] = {}
 
-    def way(self) -> Way:
-        """Return the way as it is now; raises ClusterError."""
+    def current(self) -> ApiAccess:
+        """Return access as the files say now; raises ClusterError."""
         if self._access is None or self._context is None or self._seen != self._look(self._access):
             # What is exchanged while it is read differs from what was seen before, and is read again the next time.
             source = _fingerprint(Path(self._source))
@@ -56,7 +56,7 @@ class Credentials:
             seen = self._look(self._access)
             self._context = _make_context(self._access)
             self._seen = {path: source if path == Path(self._source) else mark for path, mark in seen.items()}
-        return Way(self._access, self._context, _read_token(self._access.token))
+        return ApiAccess(self._access, self._context, _read_token(self._access.token))
 
     def forget(self) -> None:
         """Read everything again the next time: the API did not accept it."""
@@ -122,7 +122,9 @@ def _make_context(access: Access) -> ssl.SSLContext:
         else:
             context.load_default_certs()
     except (ssl.SSLError, ValueError) as error:
-        raise ClusterError("the authority of the api server is no certificate", "see certificate-authority") from error
+        raise ClusterError(
+            "the authority of the api server is not a certificate", "see certificate-authority"
+        ) from error
     if access.certificate:
         _load_certificate(context, access.certificate, access.key)
     return context

@@ -1,4 +1,4 @@
-"""Device rules: which the container's configuration already allows, and how the hook adds some of its own.
+"""Evaluates the device rules of a container's configuration, and adds rules to its device cgroup.
 
 Only ``env`` mode sets rules. Rules that a hook adds are lost when the runtime's manager writes its own again (for
 example at ``systemctl daemon-reload`` with systemd cgroups): with Kubernetes they belong in the configuration.

@@ -1,4 +1,4 @@
-"""The calls of bpf(2) that device programs need, laid out as ``union bpf_attr`` is (include/uapi/linux/bpf.h)."""
+"""Wraps the calls of bpf(2) that device programs need, laid out as ``union bpf_attr`` is (include/uapi/linux/bpf.h)."""
 
 from __future__ import annotations
 

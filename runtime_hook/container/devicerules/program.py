@@ -1,4 +1,4 @@
-"""A device program's instructions: what the hook puts in front of a program that is there already. Pure.
+"""Extends a device program: builds the instructions that go in front of an existing one. Pure.
 
 A program of type cgroup/dev gets the request in r1 (``struct bpf_cgroup_dev_ctx``: access type, major, minor; the
 type of device in the low half of the first word, the access in its high half) and answers 1 to allow. The kernel

@@ -1,4 +1,4 @@
-"""Device rules under cgroup v1: files of the container's group.
+"""Sets device rules under cgroup v1, in files of the container's group.
 
 Source: Documentation/admin-guide/cgroup-v1/devices.rst.
 """

@@ -1,4 +1,4 @@
-"""Device rules under cgroup v2: every program attached to the container's group is read, extended and replaced.
+"""Sets device rules under cgroup v2: reads, extends and replaces every program attached to the container's group.
 
 A request must be allowed by each program attached to the group and to the groups around it, so the hook's rules go
 in front of each of the container's own; the others stay as they are. The way is the one of NVIDIA's

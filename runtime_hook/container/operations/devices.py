@@ -1,11 +1,11 @@
-"""Operations on the container's ``/dev`` and its device rules. Only where device nodes are the hook's work."""
+"""Creates device nodes in the container's ``/dev`` and sets its device rules, in ``env`` mode alone."""
 
 from __future__ import annotations
 
 import os
 import stat
 
-from runtime_hook.container.operations.operation import occupied
+from runtime_hook.container.operations.operation import name_taken
 from runtime_hook.values import value
 
 TYPE_CHECKING = False
@@ -43,9 +43,9 @@ class AddDeviceNode:
             else:
                 syscalls.attach_new(self.source or self.path, folder, name)
         except FileExistsError:
-            occupant = syscalls.occupant(folder, name)
-            if occupant is None or not stat.S_ISCHR(occupant.mode) or not self._is(occupant.major, occupant.minor):
-                raise occupied(occupant.mode if occupant else 0) from None
+            status = syscalls.lstat(folder, name)
+            if status is None or not stat.S_ISCHR(status.mode) or not self._is(status.major, status.minor):
+                raise name_taken(status.mode if status else 0) from None
         return ""
 
     def _is(self, major: int, minor: int) -> bool:
@@ -73,10 +73,10 @@ class LinkDevice:
         try:
             syscalls.make_link(folder, name, self.target)
         except FileExistsError:
-            occupant = syscalls.occupant(folder, name)
-            is_link = occupant is not None and stat.S_ISLNK(occupant.mode)
+            status = syscalls.lstat(folder, name)
+            is_link = status is not None and stat.S_ISLNK(status.mode)
             if not is_link or syscalls.read_link(folder, name) != self.target:
-                raise occupied(occupant.mode if occupant else 0) from None
+                raise name_taken(status.mode if status else 0) from None
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The operation that leaves of ``/proc/driver/nvidia`` what belongs to the container's own GPUs."""
+"""Hides from ``/proc/driver/nvidia`` what does not belong to the container's own GPUs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Operations on files: what of the host is shown in the container, links, and small files of our own."""
+"""Binds files of the host into the container, makes links, and writes small files of our own."""
 
 from __future__ import annotations
 
 import errno
 import stat
 
-from runtime_hook.container.operations.operation import ensure_folder, occupied
+from runtime_hook.container.operations.operation import ensure_folder, name_taken
 from runtime_hook.container.syscalls import KIND_FILE, KIND_SOCKET
 from runtime_hook.values import value
 
@@ -44,9 +44,9 @@ class BindFile:
         try:
             syscalls.attach_new(self.source, folder, self.name)
         except FileExistsError:
-            occupant = syscalls.occupant(folder, self.name)
-            if occupant is not None and not self._may_cover(occupant.mode):
-                raise occupied(occupant.mode) from None
+            status = syscalls.lstat(folder, self.name)
+            if status is not None and not self._may_cover(status.mode):
+                raise name_taken(status.mode) from None
             syscalls.attach(self.source, folder, self.name)
         return ""
 
@@ -86,12 +86,12 @@ class LinkName:
         return ""
 
     def _replace(self, syscalls: Syscalls, folder: int) -> None:
-        occupant = syscalls.occupant(folder, self.name)
-        if occupant is not None and stat.S_ISREG(occupant.mode) and self.source:
+        status = syscalls.lstat(folder, self.name)
+        if status is not None and stat.S_ISREG(status.mode) and self.source:
             syscalls.attach(self.source, folder, self.name)
-        elif occupant is not None and not stat.S_ISLNK(occupant.mode):
-            raise occupied(occupant.mode)
-        elif occupant is None or syscalls.read_link(folder, self.name) != self.target:
+        elif status is not None and not stat.S_ISLNK(status.mode):
+            raise name_taken(status.mode)
+        elif status is None or syscalls.read_link(folder, self.name) != self.target:
             syscalls.put_link(folder, self.name, self.target)
 
 
@@ -114,10 +114,10 @@ class WriteText:
     def apply(self, syscalls: Syscalls) -> str:
         """Write the file in one step."""
         folder, data = ensure_folder(syscalls, self.folder), self.text.encode()
-        occupant = syscalls.occupant(folder, self.name)
-        if occupant is not None:
-            if not stat.S_ISREG(occupant.mode):
-                raise occupied(occupant.mode)
+        status = syscalls.lstat(folder, self.name)
+        if status is not None:
+            if not stat.S_ISREG(status.mode):
+                raise name_taken(status.mode)
             if syscalls.read_file(folder, self.name, _TEXT_LIMIT_BYTES) == data:
                 return ""
         syscalls.put_file(folder, self.name, data)

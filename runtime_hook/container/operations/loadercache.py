@@ -1,11 +1,11 @@
-"""The operation that makes the loader find the libraries."""
+"""Adds the driver's libraries to the image's loader cache."""
 
 from __future__ import annotations
 
 import errno
 import stat
 
-from runtime_hook.container.operations.operation import ensure_folder, occupied
+from runtime_hook.container.operations.operation import ensure_folder, name_taken
 from runtime_hook.errors import CacheError
 from runtime_hook.loader.cache import CACHE_LIMIT_BYTES, LoaderCache, merge
 from runtime_hook.values import value
@@ -34,10 +34,10 @@ class MergeLoaderCache:
         """Write the merged cache in one step; one that has all names already is left as it is."""
         folder = ensure_folder(syscalls, "/etc")
         cache, note, old = None, "", None
-        occupant = syscalls.occupant(folder, "ld.so.cache")
-        if occupant is not None:
-            if not stat.S_ISREG(occupant.mode):
-                raise occupied(occupant.mode)
+        status = syscalls.lstat(folder, "ld.so.cache")
+        if status is not None:
+            if not stat.S_ISREG(status.mode):
+                raise name_taken(status.mode)
             old = syscalls.read_file(folder, "ld.so.cache", CACHE_LIMIT_BYTES)
             cache, note = _parse(old)
         merged = merge(cache, self.entries)

@@ -1,11 +1,11 @@
-"""Operations on what loaders search besides their cache: musl's path file, a folder of ``ld.so.conf.d``."""
+"""Edits what loaders search besides their cache: musl's path file, a file of ``ld.so.conf.d``."""
 
 from __future__ import annotations
 
 import errno
 import stat
 
-from runtime_hook.container.operations.operation import ensure_folder, occupied
+from runtime_hook.container.operations.operation import ensure_folder, name_taken
 from runtime_hook.loader.muslpath import PATH_LIMIT_BYTES, add_folder
 from runtime_hook.values import value
 
@@ -76,11 +76,11 @@ class ListCompatFolder:
 
 def _content(syscalls: Syscalls, folder: int, name: str, limit_bytes: int) -> bytes | None:
     """Return a file's content, None where there is no such name."""
-    occupant = syscalls.occupant(folder, name)
-    if occupant is None:
+    status = syscalls.lstat(folder, name)
+    if status is None:
         return None
-    if not stat.S_ISREG(occupant.mode):
-        raise occupied(occupant.mode)
+    if not stat.S_ISREG(status.mode):
+        raise name_taken(status.mode)
     data = syscalls.read_file(folder, name, limit_bytes)
     if data is None:
         raise OSError(errno.EFBIG, f"larger than {limit_bytes >> 10} KiB")

@@ -1,4 +1,4 @@
-"""What every operation has, and what several of them do.
+"""Defines the interface of an operation, and what several of them share.
 
 ``stage`` happens on the host's side before anything is changed, ``apply`` inside the container's mount namespace;
 it returns a note for the log, mostly empty. A mandatory operation that fails refuses the container, an optional one
@@ -46,7 +46,7 @@ def ensure_folder(syscalls: Syscalls, path: str) -> int:
         return syscalls.open_folder(path)
 
 
-def occupied(mode: int) -> OSError:
+def name_taken(mode: int) -> OSError:
     """Return the error for a name that the image uses for something else."""
     kinds = {
         stat.S_IFREG: "a file",

@@ -16,7 +16,7 @@ from lab.nvml import install_cuda, models, state
 from lab.nvml.machine import CUDA_HANGS, Check, FabricState
 from tests.plugin.daemon.test_whole_daemon import Node, expect, failed_checks, load_module
 from tests.plugin.daemon_process import wait_until
-from tests.plugin.driver.cuda_probe.test_trial import processes_of
+from tests.plugin.driver.cuda_probe.test_runner import processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,7 +238,7 @@ def test_a_release_with_a_driver_that_does_not_tell_how_gpus_are_set_up_is_a_rel
         wait_until(lambda: "msg=driver" in node.log(), node.log)
         state.update(node.library, lambda machine: machine.with_failure("nvmlInit", 999))
         done = node.run("release", "--json")
-    assert "mig, fabric and memory of now are not known: nvml does not answer: unknown error" in done.stdout
+    assert "the current mig, fabric and memory are not known: nvml does not answer: unknown error" in done.stdout
     assert json.loads((node.folder / "state/released.json").read_text())["states"] == {}
 
 

@@ -204,6 +204,6 @@ def test_a_history_that_cannot_be_understood_stops_nobody(tmp_path: Path) -> Non
     (tmp_path / "state/history.jsonl").write_bytes(os.urandom(100) + b"\n")
     with DaemonProcess(tmp_path) as daemon, Kubelet(daemon.kubelet_root) as kubelet:
         kubelet.wait_for_devices(RESOURCE, 2)
-        daemon.wait_for_log("explain begins anew; the file is kept beside it")
+        daemon.wait_for_log("explain starts from nothing; the file is kept under another name")
         kubelet.allocate(RESOURCE, 1, "pod")
     assert (tmp_path / "state/history.jsonl.damaged").exists()

@@ -298,5 +298,5 @@ def test_a_release_without_a_daemon_and_with_a_driver_that_hangs_is_remembered_i
     done = node.run("release", "--json", "--timeout", "1")
     assert done.returncode in {0, 3}, done.stderr
     problems = json.loads(done.stdout)["problems"]
-    assert "the GPUs of now are not known: nvml: no answer within 1 s" in problems
+    assert "the current GPUs are not known: nvml: no answer within 1 s" in problems
     assert json.loads((node.folder / "state/released.json").read_text())["gpus"] == []

@@ -103,11 +103,11 @@ def test_the_thread_publishes_changes_observers_and_closes_the_session(tmp_path:
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(1)))
     seen = Seen()
-    seen.thread.look_with(first)
+    seen.thread.replace_observer(first)
     seen.thread.start()
     assert seen.arrived.acquire(timeout=10)
     second, other = observer(tmp_path)
-    seen.thread.look_with(second)
+    seen.thread.replace_observer(second)
     assert seen.arrived.acquire(timeout=10)
     assert (source.is_open, other.is_open) == (False, True)
     assert seen.thread.stop(10)
@@ -120,15 +120,15 @@ def test_the_thread_lets_go_says_so_and_looks_again(tmp_path: Path) -> None:
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(1)))
     seen = Seen()
-    seen.thread.look_with(first)
+    seen.thread.replace_observer(first)
     seen.thread.start()
     assert seen.arrived.acquire(timeout=10)
-    seen.thread.look_with(None)
+    seen.thread.replace_observer(None)
     assert seen.released.acquire(timeout=10)
     assert not source.is_open
     assert not seen.arrived.acquire(timeout=0.3)
     again, other = observer(tmp_path)
-    seen.thread.look_with(again)
+    seen.thread.replace_observer(again)
     assert seen.arrived.acquire(timeout=10)
     assert other.is_open
     assert seen.thread.stop(10)
@@ -144,7 +144,7 @@ def test_a_question_is_asked_within_the_session_and_does_not_wait_for_the_next_l
         answers.append((source.is_open, threading.current_thread().name == "nvml"))
         answered.release()
 
-    seen.thread.look_with(first)
+    seen.thread.replace_observer(first)
     seen.thread.start()
     for _ in range(3):
         seen.thread.ask(question)
@@ -162,7 +162,7 @@ def test_a_question_waits_while_nobody_looks(tmp_path: Path) -> None:
     assert not answered.acquire(blocking=False)
     first, source = observer(tmp_path)
     write_driver(source.path, Snapshot(VERSION, gpus(1)))
-    seen.thread.look_with(first)
+    seen.thread.replace_observer(first)
     assert answered.acquire(timeout=10)
     assert seen.thread.stop(10)
 
@@ -188,7 +188,7 @@ def test_a_bug_in_the_thread_is_handed_over() -> None:
             raise AssertionError
 
     seen = Seen()
-    seen.thread.look_with(Observer(Broken(), DictTree(), PACE))
+    seen.thread.replace_observer(Observer(Broken(), DictTree(), PACE))
     seen.thread.start()
     assert seen.thread.stop(10)
     assert [type(error) for error in seen.crashes] == [ZeroDivisionError]

@@ -173,15 +173,15 @@ def test_the_thread_looks_at_once_when_something_happens_and_when_it_is_told(tmp
 
     crashes: list[BaseException] = []
     thread = ObserverThread(publish, lambda: None, crashes.append)
-    watcher.happened = thread.look_now
-    thread.look_with(watcher)
+    watcher.happened = thread.observe_now
+    thread.replace_observer(watcher)
     thread.start()
     assert seen.acquire(timeout=10)
     source.events = [EVENT]
     source.happened()
     assert seen.acquire(timeout=10)
     assert judge.events == [EVENT]
-    thread.look_now()
+    thread.observe_now()
     assert seen.acquire(timeout=10)
     assert thread.stop(10)
     assert (crashes, source.is_open) == ([], False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import GpuHealth, GpuLook, Look, Moment, NodeHealth, Policy, Transition, Verdict
+from plugin.health.model import GpuHealth, GpuInput, HealthInput, Moment, NodeHealth, Policy, Transition, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +37,9 @@ class Node:
     ) -> tuple[Transition, ...]:
         """Look once, some time after the last one; XID errors are those of `of`."""
         self.moment = self.moment._replace(uptime_s=self.moment.uptime_s + after_s)
-        gpus = tuple(GpuLook(uuid, reading, "" if reading else "gpu is lost") for uuid, reading in ((A, a), (B, b)))
+        gpus = tuple(GpuInput(uuid, reading, "" if reading else "gpu is lost") for uuid, reading in ((A, a), (B, b)))
         events = tuple(XidEvent(of, xid) for xid in xids)
-        look = Look(self.moment, gpus, events, self.verdicts, parents={MIG: A})
+        look = HealthInput(self.moment, gpus, events, self.verdicts, parents={MIG: A})
         self.state, changes = next_health(self.state, look, self.policy)
         self.told += changes
         return changes

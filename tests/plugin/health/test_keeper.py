@@ -244,7 +244,7 @@ def test_a_transition_is_one_line_in_the_journal(machine: Machine, caplog: pytes
     device = gpu(1).uuid
     opened = {"device": device, "cause": "xid 79", "class": "reboot", "reason": "the gpu has fallen off the bus"}
     assert said.count(("WARNING", "health opened", opened)) == 1
-    closed = {**opened, "reason": "the node was booted anew"}
+    closed = {**opened, "reason": "the node was rebooted"}
     assert said.count(("INFO", "health closed", closed)) == 1
     stray = "xid 13: graphics engine exception, of a device that cannot be told"
     assert [line[:2] for line in said].count(("WARNING", stray)) == 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plugin.driver.reading import Counters, Reading, XidEvent
 from plugin.health.judgement import next_health, why_unhealthy
-from plugin.health.model import Change, Class, GpuHealth, GpuLook, Look, NodeHealth, Transition, Verdict
+from plugin.health.model import Change, Class, GpuHealth, GpuInput, HealthInput, NodeHealth, Transition, Verdict
 from plugin.health.record import parse_health, render_health
 from tests.plugin.health.looks import FIRST_BOOT, POLICY, A, B
 
@@ -122,12 +122,12 @@ class World:
         self.note(uuid, "reset")
         self.watched = self.moment.uptime_s
 
-    def gpu_look(self, uuid: str, seen: Seen) -> GpuLook:
+    def gpu_look(self, uuid: str, seen: Seen) -> GpuInput:
         self.energy[uuid] += 10
         if not seen.answers:
-            return GpuLook(uuid, absent="gpu is lost")
+            return GpuInput(uuid, absent="gpu is lost")
         counters = Counters(energy_mj=self.energy[uuid])
-        return GpuLook(
+        return GpuInput(
             uuid,
             Reading(
                 counters,
@@ -143,7 +143,7 @@ class World:
         both = ((A, step.a), (B, step.b))
         gpus = tuple(self.gpu_look(uuid, seen) for uuid, seen in both)
         events = tuple(XidEvent(uuid, xid) for uuid, seen in both for xid in seen.xids)
-        self.state, changes = next_health(self.state, Look(self.moment, gpus, events, self.verdicts), POLICY)
+        self.state, changes = next_health(self.state, HealthInput(self.moment, gpus, events, self.verdicts), POLICY)
         return changes
 
     def settle(self, step: Step) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plugin.driver.telemetry import GpuInstance, GpuProcess, GpuTelemetry
 from plugin.kubelet.pod_resources.attribution import OUTSIDE, PodContainer
-from plugin.metrics.sharing import Crowd, Share, crowds, listed_pids, shares
+from plugin.metrics.sharing import OwnerUsage, Share, listed_pids, shares, usages
 
 ONE, TWO, THREE = (PodContainer("default", name, "main") for name in ("a", "b", "c"))
 ONE_OR_OTHER = PodContainer("default", "a", "")
@@ -75,12 +75,12 @@ def test_shares(measured: GpuTelemetry, owners: dict[int, PodContainer], expecte
 
 def test_processes_are_counted_by_owner() -> None:
     measured = gpu(*BOTH.processes or (), GpuProcess(4, None, 0))
-    assert crowds(measured, {1: ONE, 2: OUTSIDE, 3: ONE}) == (
-        Crowd("pod", 2, 101),
-        Crowd("host", 1, 10),
-        Crowd("unknown", 1, None),
+    assert usages(measured, {1: ONE, 2: OUTSIDE, 3: ONE}) == (
+        OwnerUsage("pod", 2, 101),
+        OwnerUsage("host", 1, 10),
+        OwnerUsage("unknown", 1, None),
     )
-    assert crowds(GpuTelemetry("GPU-0"), {}) == ()
+    assert usages(GpuTelemetry("GPU-0"), {}) == ()
 
 
 def test_a_process_on_several_gpus_is_held_against_the_first_list() -> None:
@@ -111,5 +111,5 @@ def test_nothing_is_told_twice_and_nobody_is_given_what_is_not_known_to_be_their
         known = [process.memory_used_bytes for process in own if process.memory_used_bytes is not None]
         assert share.memory_used_bytes is None or share.memory_used_bytes == sum(known)
         assert share.memory_used_bytes is not None or not own or len(known) < len(own)
-    told = sum(crowd.processes for crowd in crowds(measured, owners))
+    told = sum(crowd.processes for crowd in usages(measured, owners))
     assert told == len(processes)

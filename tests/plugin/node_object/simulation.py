@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plugin.errors import ClusterError
 from plugin.node_object.answers import content_of
 from plugin.node_object.api.messages import Answer
-from plugin.node_object.session import Rhythm, Seams, Session
+from plugin.node_object.session import Dependencies, Rhythm, Session
 from tests.plugin.node_object.written_log import WrittenLog
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Simulation:
         self.calls: list[tuple[float, str]] = []
         self.logger = WrittenLog()
         self._number = 0
-        seams = Seams(clock=lambda: self.now_s, utc=lambda: f"t{self.now_s:g}", number=self._next)
-        self.session = Session("n1", self._ask, self.logger, Rhythm(), seams)
+        dependencies = Dependencies(clock=lambda: self.now_s, utc=lambda: f"t{self.now_s:g}", number=self._next)
+        self.session = Session("n1", self._ask, self.logger, Rhythm(), dependencies)
 
     def _next(self) -> int:
         self._number += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ def test_health_and_releases_are_shown_on_the_node(
 def test_an_api_that_does_not_answer_costs_no_gpu(
     kubelet: Kubelet, node: Node, server: ApiServer, tmp_path: Path
 ) -> None:
-    server.state.standing["/"] = Failure(wait_s=60.0)
+    answered = threading.Event()
+    server.state.standing["/"] = Failure(until=answered)
     node.configure(kubernetesApi=str(write_kubeconfig(tmp_path / "config", server)), nodeName=NODE)
     with node:
         wait_until(lambda: server.count("GET") == 1, node.log)
@@ -75,6 +77,7 @@ def test_an_api_that_does_not_answer_costs_no_gpu(
         write_driver(node.driver, Snapshot(VERSION, (gpu(0),), (LostGpu(1, UUIDS[1], "gpu is lost"),)))
         kubelet.wait_for_devices("nvidia.com/gpu", 1)
         assert node.stop() == 0
+    answered.set()
     assert "the Kubernetes API does not answer" in node.log()
 
 

@@ -54,6 +54,11 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        pytest.param(
+            b'{"healthSeconds": 30,\n "refreshSeconds": ' + b"9" * 5000 + b"}",
+            "a number of 5000 digits: line 2 column 20",
+            id="a number of 5,000 digits",
+        ),
         pytest.param(b'{"resource": "a.b/c", "resource": "a.b/d"}', "given twice", id="a key twice"),
         pytest.param(b"{", "not valid json", id="not json"),
         pytest.param(b"[" * 100_0, "not valid json", id="nested without end"),

@@ -93,7 +93,7 @@ def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
     if number is signal.SIGTERM:
         assert "in swap: `grapnel apply` continues from there" in " ".join(output.split())
         assert "n1 stays out of service" in output
-    entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
+    entry = json.loads((tmp_path / "state_file.json").read_text())["nodes"]["n1"]
     assert (entry["record"]["phase"], entry["cordoned"]) == ("swap", True)
     (tmp_path / "gate").touch()
     with start(tmp_path, "rollout") as process:
@@ -101,7 +101,7 @@ def test_a_rollout_that_is_ended_in_the_swap_goes_on_from_there(
     assert process.returncode == 0, output
     assert "n1  550.163.01  continues from swap" in output
     assert (tmp_path / "verbs").read_text().split() == ["release", "verify", "resume"], "nothing is done twice"
-    entry = json.loads((tmp_path / "journal.json").read_text())["nodes"]["n1"]
+    entry = json.loads((tmp_path / "state_file.json").read_text())["nodes"]["n1"]
     assert (entry["record"]["phase"], entry.get("cordoned", False)) == ("done", False)
     assert children(tmp_path) == []
 

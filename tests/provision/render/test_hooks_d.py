@@ -14,6 +14,7 @@ from provision.render.hooks_d import render_hooks_d
 from tests.provision.samples import make_stack
 
 KUBELET = {"runtime": {"engine": "crio"}}
+RULES = {"tenancy": {"namespaces": ["training"]}}
 HANDLER, ALLOCATION = {"grapnel.dev/handler": "nvidia"}, {"grapnel.dev/allocation": "GPU-1"}
 
 
@@ -56,6 +57,9 @@ def test_the_hook_is_the_one_of_the_base_specification() -> None:
             KUBELET, HANDLER | {"x.grapnel.dev/allocation": "a", "grapnel-dev/allocation": "a"}, False, id="like ours"
         ),
         pytest.param(KUBELET | {"plugin": {"enabled": False}}, HANDLER, True, id="another device plugin's GPU"),
+        pytest.param(KUBELET | RULES, ALLOCATION, True, id="rules: a GPU in a pod of another handler"),
+        pytest.param(KUBELET | RULES, HANDLER, False, id="rules: no GPU"),
+        pytest.param(KUBELET | RULES | {"plugin": {"enabled": False}}, {}, True, id="rules, another device plugin"),
         pytest.param(
             {"runtime": {"engine": "crio", "entitlement": "env"}}, HANDLER, True, id="environment under CRI-O"
         ),

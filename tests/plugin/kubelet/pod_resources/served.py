@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import grpc
 
 from lab.podresources.proto import api_pb2
+from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.client import FOLDER, METHOD
-from plugin.system.sockets import KUBELET_SOCKET, SocketAddress
+from plugin.system.sockets import SocketAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ SHORT = Limits(connect_s=0.3, read_s=0.3, call_s=0.6)
 
 
 def connect(kubeconfig: Path, limits: Limits | None = None, **environment: str) -> Connection:
-    return Connection(Credentials(str(kubeconfig), environment).way(), environment, limits)
+    return Connection(Credentials(str(kubeconfig), environment).current(), environment, limits)
 
 
 def status(connection: Connection) -> int:
@@ -72,12 +72,12 @@ def test_several_calls_share_one_connection(server: ApiServer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        pytest.param(Failure(wait_s=1.0), "no answer in time", id="it says nothing"),
+        pytest.param(Failure(until=threading.Event()), "no answer in time", id="it says nothing"),
         pytest.param(Failure(bytes_s=0.05, body=b"x" * 99), "within 0.6 s", id="it says it byte by byte"),
         pytest.param(Failure(200, body=b"[" + b"1," * 2_200_000), "larger than 4194304", id="it says too much"),
-        pytest.param(Failure(raw=b"SSH-2.0-OpenSSH_9.2\r\n"), "no http", id="it is something else"),
+        pytest.param(Failure(raw=b"SSH-2.0-OpenSSH_9.2\r\n"), "not http", id="it is something else"),
         pytest.param(Failure(raw=b""), "the connection was closed", id="it hangs up"),
-        pytest.param(Failure(raw=b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200), "no http", id="headers without end"),
+        pytest.param(Failure(raw=b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200), "not http", id="headers without end"),
     ],
 )
 def test_what_is_no_answer_is_an_error_in_time(server: ApiServer, tmp_path: Path, failure: Failure, words: str) -> None:
@@ -85,6 +85,8 @@ def test_what_is_no_answer_is_an_error_in_time(server: ApiServer, tmp_path: Path
     connection = connect(write_kubeconfig(tmp_path / "config", server), SHORT)
     with pytest.raises(ClusterError, match=words) as raised:
         connection.call(read_node(NODE))
+    if failure.until is not None:
+        failure.until.set()
     assert f"127.0.0.1:{server.port}" in raised.value.message
     assert status(connection) == 200, "the next call has a connection of its own"
 

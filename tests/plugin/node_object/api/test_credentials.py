@@ -108,10 +108,10 @@ def test_yaml_is_read_and_one_that_is_none_is_not_quoted(
 ) -> None:
     path = write_kubeconfig(tmp_path / "config", server)
     path.write_text(yaml.safe_dump(json.loads(path.read_text())))
-    assert Credentials(str(path), {}).way().access.host == "127.0.0.1"
+    assert Credentials(str(path), {}).current().access.host == "127.0.0.1"
     path.write_text(f"users:\n  - user: {{token: {SECRET}\n    x: [{SECRET}\n")
     with pytest.raises(ClusterError, match=r"not valid yaml \(line 3\)") as raised:
-        Credentials(str(path), {}).way()
+        Credentials(str(path), {}).current()
     assert SECRET not in str(raised.value) + raised.value.hint
     assert raised.value.__cause__ is None
     assert certificates.certificate("ca").exists()
@@ -123,31 +123,31 @@ def test_files_that_are_exchanged_are_read_again_and_others_are_not(tmp_path: Pa
     pem.write_bytes(made.certificate("admin").read_bytes() + made.key("admin").read_bytes())
     user = {"client-certificate": str(pem), "client-key": str(pem)}
     credentials = Credentials(str(write_kubeconfig(tmp_path / "config", server, user)), {})
-    first = credentials.way().context
-    assert credentials.way().context is first
+    first = credentials.current().context
+    assert credentials.current().context is first
     other = tmp_path / "new.pem"
     other.write_bytes(made.certificate("scheduler").read_bytes() + made.key("scheduler").read_bytes())
     other.rename(pem)
-    second = credentials.way().context
+    second = credentials.current().context
     assert second is not first
     credentials.forget()
-    assert credentials.way().context is not second
+    assert credentials.current().context is not second
 
 
 def test_a_token_is_read_each_time(tmp_path: Path, server: ApiServer) -> None:
     path = tmp_path / "token"
     path.write_text("1\n")
     credentials = Credentials(str(write_kubeconfig(tmp_path / "config", server, {"tokenFile": "token"})), {})
-    assert credentials.way().token == "1"  # noqa: S105 - a file of this test
+    assert credentials.current().token == "1"  # noqa: S105 - a file of this test
     path.write_text("2")
-    assert credentials.way().token == "2"  # noqa: S105 - the same
+    assert credentials.current().token == "2"  # noqa: S105 - the same
 
 
 @pytest.mark.parametrize("content", [f"{SECRET}\r\nX-Evil: 1", "", " ", f"{SECRET} b", f"{SECRET}ä"])
 def test_a_token_that_is_no_header_is_refused_unseen(tmp_path: Path, server: ApiServer, content: str) -> None:
     (tmp_path / "token").write_text(content)
     with pytest.raises(ClusterError, match="holds no token") as raised:
-        Credentials(str(write_kubeconfig(tmp_path / "config", server, {"tokenFile": "token"})), {}).way()
+        Credentials(str(write_kubeconfig(tmp_path / "config", server, {"tokenFile": "token"})), {}).current()
     assert SECRET not in raised.value.message
 
 
@@ -172,25 +172,25 @@ def test_certificates_that_cannot_be_used(
     user = {"client-certificate": str(made.certificate("admin")), "client-key": str(made.key("admin"))}
     user |= {key: names.get(value, value) for key, value in change.items()}
     with pytest.raises(ClusterError, match=words):
-        Credentials(str(write_kubeconfig(tmp_path / "config", server, user)), {}).way()
+        Credentials(str(write_kubeconfig(tmp_path / "config", server, user)), {}).current()
 
 
 def test_files_that_are_not_there_or_not_what_they_should_be(tmp_path: Path, server: ApiServer) -> None:
     with pytest.raises(ClusterError, match=r"config: no such file or directory"):
-        Credentials(str(tmp_path / "config"), {}).way()
+        Credentials(str(tmp_path / "config"), {}).current()
     (tmp_path / "large").write_bytes(b" " * (1024 * 1024 + 1))
     with pytest.raises(ClusterError, match="larger than"):
-        Credentials(str(tmp_path / "large"), {}).way()
+        Credentials(str(tmp_path / "large"), {}).current()
     authority = {"certificate-authority-data": base64.b64encode(b"no certificate").decode()}
-    with pytest.raises(ClusterError, match="authority of the api server is no certificate"):
-        Credentials(str(write_kubeconfig(tmp_path / "config", server, **authority)), {}).way()
+    with pytest.raises(ClusterError, match="authority of the api server is not a certificate"):
+        Credentials(str(write_kubeconfig(tmp_path / "config", server, **authority)), {}).current()
 
 
 def test_a_pod_has_a_way_of_its_own(tmp_path: Path, certificates: Certificates) -> None:
     (tmp_path / "ca.crt").write_bytes(certificates.certificate("ca").read_bytes())
     (tmp_path / "token").write_text(TOKEN)
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    way = Credentials("in-cluster", environment, tmp_path).way()
+    way = Credentials("in-cluster", environment, tmp_path).current()
     assert (way.access.host, way.access.port, way.token) == ("fd00::1", 443, TOKEN)
 
 
@@ -208,6 +208,6 @@ def test_nothing_of_a_key_in_the_kubeconfig_touches_a_disk(tmp_path: Path, serve
     }
     path = write_kubeconfig(tmp_path / "config", server, user)
     before, open_before = set(tmp_path.iterdir()), os.listdir("/proc/self/fd")  # noqa: PTH208 - names only
-    Credentials(str(path), {}).way()
+    Credentials(str(path), {}).current()
     assert set(tmp_path.iterdir()) == before
     assert len(os.listdir("/proc/self/fd")) == len(open_before)  # noqa: PTH208 - names only

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from plugin.allocation.table import Holdings
 
 
-class Witness(Protocol):
+class AllocationObserver(Protocol):
     """Called in the event loop's thread, in the kubelet's admission of a pod: it must not hold anybody up."""
 
     def preferred(
@@ -31,7 +31,7 @@ class Witness(Protocol):
         """Hear that a container got nothing, or no preference, and why."""
 
 
-class Unwitnessed:
+class NoAllocationObserver:
     """Nobody hears or knows anything."""
 
     def preferred(

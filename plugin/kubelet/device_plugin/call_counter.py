@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class KubeletCounter(Protocol):
+class CallCounter(Protocol):
     """Hears of it; called in the event loop's thread."""
 
     def registered(self, resource: str) -> None:
@@ -21,7 +21,7 @@ class KubeletCounter(Protocol):
         """Hear of devices that a container was given."""
 
 
-class Uncounted:
+class NoCallCounter:
     """Nobody counts."""
 
     def registered(self, resource: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin.daemon.later import MODULES, load_the_rest
+from plugin.daemon.deferred_imports import MODULES, load_deferred
 
 PLUGIN = Path(__file__).resolve().parents[3] / "plugin"
 # Loaded where they are switched on, or only for an error that ends nothing: not needed by most daemons.
@@ -41,7 +41,7 @@ def late_imports() -> set[str]:
 
 @pytest.mark.slow
 def test_late_imports_are_loaded_early_enough() -> None:
-    load_the_rest()
+    load_deferred()
     missing = {name for name in late_imports() if name not in sys.modules and not name.startswith(SWITCHED_ON)}
     assert not missing
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-class AtMostOnce:
+class Coalesced:
     """Call it to have `work` done from now on; `spawn` starts a task. In the event loop's thread."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], spawn: Callable[[Awaitable[None]], None]) -> None:

@@ -41,7 +41,7 @@ class Stream:
         self._progress()
 
 
-class Board:
+class Publisher:
     """Holds the publication of one resource. Made and used in the event loop's thread."""
 
     def __init__(self, publication: Publication, clock: Callable[[], float]) -> None:
@@ -83,7 +83,7 @@ class Board:
             self._progress.set()
 
     async def shown(self, *, to_at_least: int) -> None:
-        """Wait until so many streams are open, and each of them has the list of now."""
+        """Wait until so many streams are open, and each of them has the current list."""
         while len(self._streams) < to_at_least or any(stream.offers != self.current.offers for stream in self._streams):
             self._progress.clear()
             await self._progress.wait()

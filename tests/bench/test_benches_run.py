@@ -1,0 +1,49 @@
+"""Every benchmark that needs no nodes, one round of it: it ends with its figures, whatever they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import ALONE
+
+pytestmark = [
+    pytest.mark.functional,  # whole processes; without Go or root nothing of NVIDIA's stands beside
+    pytest.mark.timeout(900),  # most of it is the start of what is measured
+]
+
+BENCH = Path(__file__).parents[2] / "bench"
+ONE_ROUND = {
+    "hook": ("--rounds", "1", "--restarts", "1", "--no-history"),
+    "plugin": (
+        *("--calls", "20", "--starts", "1", "--growth", "10", "--allocations", "10"),
+        *("--idle-seconds", "1", "--no-history"),
+    ),
+    "preference": ("--rounds", "1"),
+    "planning": ("--nodes", "2", "--rounds", "1"),
+}
+VERDICTS = {
+    "hook": ("at most",),
+    "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
+    "preference": ("tangle   64 GPUs",),
+    "planning": ("in a process with limits",),
+}
+
+
+def test_there_is_one_round_of_every_benchmark_that_needs_no_nodes() -> None:
+    assert set(ONE_ROUND) == set(VERDICTS) == set(ALONE)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_benchmark_ends_with_its_verdict(name: str) -> None:
+    if name == "hook" and os.geteuid() != 0:
+        pytest.skip("containers are started: needs root")
+    command = [sys.executable, "-P", str(BENCH / f"{name}.py"), *ONE_ROUND[name]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    for words in VERDICTS[name]:
+        assert words in done.stdout

@@ -46,7 +46,7 @@ def test_stages(session: Session) -> list[Stage]:
     return [
         *check_stages(session),
         pytest_stage(session, "functional tests", "functional and not nodes"),
-        pytest_stage(session, "tests on booted nodes", "nodes", parted="loadgroup"),
+        pytest_stage(session, "tests on booted nodes", "nodes", parted="loadfile"),
         pytest_stage(session, "end-to-end tests", "e2e", cores=1),
         session.tool("molecule", "molecule", "test"),
         fuzz_stage(session, FUZZ_IN_TESTS_S, jobs=1),

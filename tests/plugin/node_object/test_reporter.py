@@ -89,7 +89,7 @@ def test_an_outage_is_one_line_and_then_the_latest_state_is_there(running: Runni
         pytest.param(Failure(404), "no such node", id="no node yet"),
         pytest.param(Failure(403), "forbids", id="forbidden"),
         pytest.param(Failure(200, body=b"<html>"), "no json object", id="a web page"),
-        pytest.param(Failure(raw=b"\0" * 99), "no http", id="something else"),
+        pytest.param(Failure(raw=b"\0" * 99), "not http", id="something else"),
     ],
 )
 def test_what_passes_is_told_and_tried_again(running: Running, failure: Failure, line: str) -> None:

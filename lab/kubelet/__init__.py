@@ -6,7 +6,7 @@ preference before it allocates. It places no pods and writes no checkpoint: for 
 kubelet.
 """
 
-from lab.kubelet.books import APP, INIT, SIDECAR, AllocationRefused, Books, Container, Pod
+from lab.kubelet.device_manager import APP, INIT, SIDECAR, AllocationRefused, Container, DeviceManager, Pod
 from lab.kubelet.manager import Assignment, Kubelet
 from lab.kubelet.registry import Device, Mode
 
@@ -16,9 +16,9 @@ __all__ = [
     "SIDECAR",
     "AllocationRefused",
     "Assignment",
-    "Books",
     "Container",
     "Device",
+    "DeviceManager",
     "Kubelet",
     "Mode",
     "Pod",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from google.protobuf.json_format import MessageToDict
 
-from lab.kubelet.books import AllocationRefused
+from lab.kubelet.device_manager import AllocationRefused
 from lab.kubelet.manager import Kubelet
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from lab.kubelet.books import AllocationRefused, Books, Plugin, Pod
+from lab.kubelet.device_manager import AllocationRefused, DeviceManager, Plugin, Pod
 from lab.kubelet.endpoint import Endpoint, status_of
 from lab.kubelet.proto.deviceplugin.v1beta1 import api_pb2
 from lab.kubelet.registry import Mode, Registry, Resource
@@ -81,9 +81,9 @@ class Kubelet:
         self.mode = Mode.SERVE
         self.registry = Registry()
         self.assignments: dict[str, Assignment] = {}
-        self.books = Books()  # of whole pods; assignments are single containers without a pod
+        self.device_manager = DeviceManager()  # of whole pods; assignments are single containers without a pod
         self._endpoints: dict[str, Endpoint] = {}
-        self._replaced: list[Endpoint] = []  # by a registration anew; the real one does not hang up on them either
+        self._replaced: list[Endpoint] = []  # by a second registration; the real one does not hang up on them either
         self._connecting = threading.Lock()
         self._server: grpc.Server | None = None
         self._address: SocketAddress | None = None
@@ -109,7 +109,7 @@ class Kubelet:
         self._server.add_insecure_port(self._address.target)
         self._server.start()
         if self._has_pod_resources:
-            self._pod_resources.enter_context(serving(self._root, self.books.list_response, self._allocatable))
+            self._pod_resources.enter_context(serving(self._root, self.device_manager.list_response, self._allocatable))
         if self._watches_plugins:
             registry = self.registry
             self._watcher = PluginWatcher(
@@ -212,7 +212,7 @@ class Kubelet:
             meanwhile()
             return _admitting(lambda: endpoint.allocate(device_ids))
 
-        self.books.admit(pod, Plugin(partial(self.healthy, pod.resource), preferred, allocate))
+        self.device_manager.admit(pod, Plugin(partial(self.healthy, pod.resource), preferred, allocate))
 
     def _allocatable(self) -> bytes:
         """Return the answer of `v1.PodResourcesLister/GetAllocatableResources`: what is healthy, allocated or not."""

@@ -29,7 +29,7 @@ class Holdings(Protocol):
 
 
 class NoHoldings:
-    """Knows of nobody: the kubelet's own book-keeping counts."""
+    """Knows of no other pod: the kubelet accounts for devices."""
 
     def holder(self, _device_id: str) -> str:
         """Return that nobody has it."""

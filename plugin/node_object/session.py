@@ -148,7 +148,7 @@ class Session:
 
     def _try(self, step: Step) -> None:
         try:
-            self._carry_out(step)
+            self._apply(step)
         except ClusterError as error:
             self._failed(step, error)
         else:
@@ -158,7 +158,7 @@ class Session:
             self._log.standing(_topic(step.kind))
         self._tell_dropped()
 
-    def _carry_out(self, step: Step) -> None:
+    def _apply(self, step: Step) -> None:
         if isinstance(step, ReadNode):
             state = node_state(self._ask(read_node(self._node)))
             self._known = Known(state.uid, state.conditions)

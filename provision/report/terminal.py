@@ -46,7 +46,7 @@ DISRUPTION_STYLES = {
 PHASE_WORDS = {
     Phase.CORDON: "cordon: takes no new pods",
     Phase.DRAIN: "drain: pods with a GPU leave",
-    Phase.RELEASE: "release: the node daemon lets go of the GPUs",
+    Phase.RELEASE: "release: the node daemon closes the driver",
     Phase.SWAP: "swap: the driver is exchanged",
     Phase.VERIFY: "verify: what runs is compared with what is declared",
     Phase.RESUME: "resume: the node daemon offers the GPUs again",

@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
     CORDON = "cordon"  # takes no new pods
     DRAIN = "drain"  # pods with a GPU are evicted
-    RELEASE = "release"  # the node daemon lets go of the GPUs; nobody else may hold one
+    RELEASE = "release"  # the node daemon closes the driver; no process may hold a GPU
     SWAP = "swap"  # packages and kernel module are exchanged
     VERIFY = "verify"  # what runs is compared with what was declared
     RESUME = "resume"  # the node daemon offers the GPUs again

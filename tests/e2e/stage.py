@@ -40,7 +40,7 @@ CONFIGS = {
 
 
 class LabNode:
-    """A lab node from the inside: units, files, the kubelet's own books, the simulated GPUs."""
+    """A lab node from the inside: units, files, the kubelet's own allocations, the simulated GPUs."""
 
     def __init__(self, node: Node, engine: str = "containerd") -> None:
         self.node = node

@@ -42,7 +42,7 @@ class Residents:
         return frozenset(node.uuids).difference(*(self.gpus[name] for name in self.of(node)))
 
     def assert_undisturbed(self, node: LabNode) -> None:
-        """The same containers run, have the same GPUs in the kubelet's books, and can still use them."""
+        """The same containers run, have the same GPUs in the kubelet's device manager, and can still use them."""
         for name in self.of(node):
             assert self.room.identities(name) == self.identities[name], self.room.evidence()
             assert node.given_to(self.room.name, name) == {"main": self.gpus[name]}

@@ -1,4 +1,4 @@
-"""A kubelet's books in front of the daemon's own answers, without a socket: admissions as plain calls."""
+"""A kubelet's device manager in front of the daemon's own answers, without a socket: admissions as plain calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from lab.kubelet import AllocationRefused, Books, Container, Pod
-from lab.kubelet.books import Plugin
+from lab.kubelet import AllocationRefused, Container, DeviceManager, Pod
+from lab.kubelet.device_manager import Plugin
 from plugin.allocation.preference.choice import prefer
 from plugin.allocation.table import allocate, prepare_table
 from plugin.devices.inventory import Inventory, next_inventory
@@ -35,14 +35,14 @@ def pod(name: str, *containers: Container, uid: str = "", resource: str = RESOUR
 
 
 class NodeOfPods:
-    """So many GPUs, a kubelet's books, and what the daemon makes of the two. A context manager."""
+    """So many GPUs, a kubelet's device manager, and what the daemon makes of the two. A context manager."""
 
     def __init__(self, count: int, *, lists_ended_pods: bool = False) -> None:
-        self.books = Books(lists_ended_pods=lists_ended_pods)
+        self.device_manager = DeviceManager(lists_ended_pods=lists_ended_pods)
         self.table = prepare_table(next_inventory(Inventory(), Snapshot(VERSION, gpus(count)), DictTree()))
         self.listings: list[tuple[DeviceAssignment, ...]] = []
         self.asked: list[float] = []
-        self.answer: Callable[[], bytes] = self.books.list_response
+        self.answer: Callable[[], bytes] = self.device_manager.list_response
         self.meanwhile: Callable[[], None] = lambda: None  # between the kubelet's decision and the plugin's answer
         self._loop = asyncio.new_event_loop()
         self.view = HoldingsView(
@@ -78,7 +78,7 @@ class NodeOfPods:
         def preferred(available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
             return prefer(self.table, available, required, size).chosen
 
-        self.books.admit(one, Plugin(lambda: tuple(self.table.entries), preferred, answer))
+        self.device_manager.admit(one, Plugin(lambda: tuple(self.table.entries), preferred, answer))
         return tuple(given)
 
     async def _allocate(self, device_ids: Sequence[str]) -> tuple[str, ...]:

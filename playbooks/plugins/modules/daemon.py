@@ -17,7 +17,7 @@ author:
 options:
   verb:
     description:
-      - C(release) stops offering the GPUs and lets go of the driver, C(verify) compares driver and GPUs with
+      - C(release) stops offering the GPUs and closes the driver, C(verify) compares driver and GPUs with
         O(expect), C(resume) offers the GPUs again. Each may be repeated.
     type: str
     required: true

@@ -1,4 +1,4 @@
-"""Allocations explained, and devices refused that others hold: the whole daemon, a kubelet's books, and the tool."""
+"""Allocations explained, and devices refused that others hold: the whole daemon, a kubelet's device manager, and the tool."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Node:
     def __init__(self, daemon: DaemonProcess, kubelet: Kubelet, capsys: pytest.CaptureFixture[str]) -> None:
         self.daemon, self.kubelet, self._capsys = daemon, kubelet, capsys
         self.config = str(daemon.node / "node.json")
-        self.answer: Callable[[], bytes] = kubelet.books.list_response
+        self.answer: Callable[[], bytes] = kubelet.device_manager.list_response
 
     @contextmanager
     def listing(self) -> Iterator[None]:
@@ -106,7 +106,7 @@ def test_a_device_that_another_pod_holds_is_refused_by_name_and_explained(node: 
     with node.listing():
         node.kubelet.admit(Pod("first", (Container("main", 1),)))
         node.wait_for_pods(["first"])
-        node.kubelet.books.allocated.clear()  # as a kubelet does that made up its books in the middle of an allocation
+        node.kubelet.device_manager.allocated.clear()  # as a kubelet does that recalculated its allocations in the middle of an allocation
         with pytest.raises(AllocationRefused, match="is held by 'default/first as nvidia"):
             node.kubelet.admit(Pod("second", (Container("main", 1),)))
         node.kubelet.admit(Pod("third", (Container("main", 1),)))
@@ -128,7 +128,7 @@ def test_a_kubelet_that_does_not_say_refuses_nothing_and_holds_nobody_up(node: N
             return b""
 
         node.answer = hang
-        node.kubelet.books.end(first)
+        node.kubelet.device_manager.end(first)
         node.kubelet.admit(Pod("second", (Container("main", 4),)))  # would fail after the stand-in's time limit
         hung.set()
     latest = node.explain()["allocations"][0]

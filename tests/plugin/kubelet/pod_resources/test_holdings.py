@@ -1,4 +1,4 @@
-"""Who has a device already: the cases of docs/device-plugin/explain.md, against books as the kubelet's source has."""
+"""Who has a device already: the cases of docs/device-plugin/explain.md, against a device manager like the kubelet's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kubelet_restarts_between_init_container_and_app(node: NodeOfPods) -> None:
     fetch, main = Container("fetch", 1, INIT), Container("main", 1)
     assert node.admit(pod("train", fetch)) == (A,)
     node.refresh()
-    node.books.restart()
+    node.device_manager.restart()
     assert node.admit(pod("train", fetch, main)) == (A,)
 
 
@@ -56,7 +56,7 @@ def pod_that_ended_a_moment_ago(node: NodeOfPods) -> None:
     first, second = pod("first"), pod("second", Container("main", 2))
     node.admit(first)
     node.refresh()
-    node.books.end(first)
+    node.device_manager.end(first)
     assert node.admit(second) == (A, B)
     assert node.asked[-1] == DOUBT_S
 
@@ -65,8 +65,8 @@ def pod_of_the_same_name_again(node: NodeOfPods) -> None:
     before, after = pod("train-0", uid="1"), pod("train-0", uid="2")
     node.admit(before)
     node.refresh()
-    node.books.end(before)
-    node.books.remove(before)
+    node.device_manager.end(before)
+    node.device_manager.remove(before)
     assert node.admit(after) == (A,)
     node.refresh()
     assert node.view.held.holder(A) == "default/train-0 as nvidia.com/gpu"
@@ -82,7 +82,7 @@ def pod_that_was_refused_halfway(node: NodeOfPods) -> None:
 def kubelet_that_restarted_and_knows_no_pods_yet(node: NodeOfPods) -> None:
     node.admit(pod("first"))
     node.refresh()
-    node.books.restart()
+    node.device_manager.restart()
     assert node.admit(pod("second")) == (B,)
 
 
@@ -90,9 +90,9 @@ def kubelet_that_lost_its_checkpoint(node: NodeOfPods) -> None:
     """Lists nobody any more: what was known before is not held against a pod."""
     node.admit(pod("first"))
     node.refresh()
-    node.books.restart()
-    node.books.given.clear()
-    node.books.allocated.clear()
+    node.device_manager.restart()
+    node.device_manager.given.clear()
+    node.device_manager.allocated.clear()
     assert node.admit(pod("second")) == (A,)
 
 
@@ -100,7 +100,7 @@ def kubelet_that_does_not_answer(node: NodeOfPods) -> None:
     first = pod("first")
     node.admit(first)
     node.refresh()
-    node.books.end(first)
+    node.device_manager.end(first)
     node.answer = unreachable
     assert node.admit(pod("second")) == (A,)
 
@@ -135,8 +135,8 @@ def test_a_device_that_the_kubelet_gives_away_twice_is_refused_and_the_next_pod_
         node.admit(old)
 
         def somebody_lists_as_a_pod_ends() -> None:
-            node.books.end(old)
-            node.books.list_response()
+            node.device_manager.end(old)
+            node.device_manager.list_response()
 
         node.meanwhile = somebody_lists_as_a_pod_ends
         assert node.admit(pod("first")) == (B,)

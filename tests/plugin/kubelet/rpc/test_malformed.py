@@ -24,6 +24,7 @@ from tests.plugin.kubelet.rpc.served import Served, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
@@ -227,11 +228,12 @@ def test_a_frame_that_is_too_long_ends_the_connection_before_it_has_come(served:
 
 
 @pytest.mark.slow
-def test_more_calls_at_once_than_allowed_end_the_connection(served: Served) -> None:
+def test_more_calls_at_once_than_allowed_end_the_connection(tmp_path: Path) -> None:
     encoder = hpack.Encoder()
     calls = [frame(HEADERS, END_HEADERS, 2 * number + 1, bytes(encoder.encode(REQUEST))) for number in range(200)]
-    assert GOAWAY in kinds(exchange(served, HELLO + b"".join(calls)))
-    assert_alive(served)
+    with Served(tmp_path, Limits()) as served:  # whose calls last long enough to be there at once
+        assert GOAWAY in kinds(exchange(served, HELLO + b"".join(calls)))
+        assert_alive(served)
 
 
 @pytest.mark.slow

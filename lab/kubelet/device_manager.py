@@ -1,9 +1,9 @@
-"""The device manager's books: who has which device, and which one a container gets. No network here.
+"""The kubelet's device manager: who has which device, and which one a container gets. No network here.
 
 It follows `ManagerImpl` of `pkg/kubelet/cm/devicemanager` (Kubernetes 1.34 and 1.36; names in parentheses are its own)
 where it matters to who may be given what: devices of an ordinary init container are used again by its pod
 (`devicesToReuse`), those of ended pods are freed (`UpdateAllocatedDevices`), and the lock is not held while a plugin
-is called. So the books can be made up anew in the middle of an allocation, and forget it until the next time: then two
+is called. So allocations can be recalculated in the middle of one, which is forgotten until the next time: then two
 pods may be given one device. NUMA alignment is not here.
 """
 
@@ -52,7 +52,7 @@ class Pod:
 
 @dataclass
 class Plugin:
-    """What the books ask of the plugin of a resource."""
+    """What the device manager asks of the plugin of a resource."""
 
     healthy: Callable[[], Sequence[str]]
     preferred: Callable[[Sequence[str], Sequence[str], int], Sequence[str]]
@@ -60,7 +60,7 @@ class Plugin:
 
 
 @dataclass
-class Books:
+class DeviceManager:
     """Pods that the kubelet knows, and their devices (`podDevices`, `allocatedDevices`). Used from several threads.
 
     `sources_ready` is False after a start until the kubelet has heard of all its pods. `lists_ended_pods`: as before
@@ -99,7 +99,7 @@ class Books:
             self.ended.discard(pod.key)
 
     def restart(self) -> None:
-        """Begin anew with the checkpoint: devices are known, pods are heard of later."""
+        """Start again from the checkpoint: devices are known, pods are learned of later."""
         with self._lock:
             self.pods, self.ended, self.sources_ready = {}, set(), False
             self._recalculate()

@@ -1,4 +1,4 @@
-"""Allocations explained, and devices refused that others hold: the whole daemon, a kubelet's device manager, and the tool."""
+"""Allocations explained, and devices refused that others hold: the whole daemon, a kubelet, and the tool."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_device_that_another_pod_holds_is_refused_by_name_and_explained(node: 
     with node.listing():
         node.kubelet.admit(Pod("first", (Container("main", 1),)))
         node.wait_for_pods(["first"])
-        node.kubelet.device_manager.allocated.clear()  # as a kubelet does that recalculated its allocations in the middle of an allocation
+        node.kubelet.device_manager.allocated.clear()  # as a kubelet recalculates in the middle of one
         with pytest.raises(AllocationRefused, match="is held by 'default/first as nvidia"):
             node.kubelet.admit(Pod("second", (Container("main", 1),)))
         node.kubelet.admit(Pod("third", (Container("main", 1),)))

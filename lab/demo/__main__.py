@@ -84,7 +84,7 @@ def show(screen: Screen, site: Site) -> None:
     screen.heading("what would change, and why (nothing is changed yet)")
     screen.run("grapnel", "plan", "-i", "inventory.yaml")
     with Kubelet(node.root / "var/lib/kubelet") as kubelet:
-        screen.heading("carry it out")
+        screen.heading("apply it")
         screen.run("grapnel", "apply", "-i", "inventory.yaml", "--yes")
         screen.heading("a second plan has nothing to do")
         screen.run("grapnel", "plan", "-i", "inventory.yaml")

@@ -25,7 +25,7 @@ flags:
   migStrategy: mixed
   plugin: {deviceIDStrategy: index}
 resources:
-  gpus: [{pattern: "A100*40GB", name: gpu-a100}]
+  gpus: [{pattern: "*A100*40GB", name: gpu-a100}]
 """
 
 

@@ -103,7 +103,8 @@ def wait_for_dpkg(node: Node) -> None:
     """Return when the node is in the middle of installing packages."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
-        if node.run(["pgrep", "-x", "dpkg"], check=False).returncode == 0:
+        # Not any dpkg: facts are gathered by short ones. The brackets keep ssh's own shell from being found.
+        if node.run(["pgrep", "-f", "[d]pkg .*--(unpack|configure)"], check=False).returncode == 0:
             return
         time.sleep(0.05)
     raise AssertionError(f"no dpkg was seen on {node.name} within {WAIT_S:g} s")

@@ -304,7 +304,7 @@ HEALTH_TRANSITIONS = Metric(
     "grapnel_health_transitions_total", "counter", "Times a GPU became healthy or unhealthy.", ("UUID", "to")
 )
 DEVICE_ALLOCATIONS = Metric(
-    "grapnel_device_allocations_total", "counter", "Times the kubelet was answered what gives a GPU.", ("UUID",)
+    "grapnel_device_allocations_total", "counter", "Times an answer to Allocate gave a container the GPU.", ("UUID",)
 )
 RPC_DURATION = Metric(
     "grapnel_rpc_duration_seconds", "histogram", "Time to answer a call of the kubelet.", ("method", "code", "le")
@@ -332,8 +332,3 @@ OWN_METRICS = (
     TELEMETRY_UP,
     POD_RESOURCES_UP,
 )
-
-
-def every_metric() -> tuple[Metric, ...]:
-    """Return the whole table, in the order of the page's document."""
-    return (*(row.metric for row in (*GPU_METRICS, *ACCELERATOR_METRICS)), *OWN_METRICS)

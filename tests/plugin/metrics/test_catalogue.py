@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lab import promtool
-from plugin.metrics.catalogue import GPU_METRICS, OWN_METRICS, Metric, every_metric
+from plugin.metrics.catalogue import ACCELERATOR_METRICS, GPU_METRICS, OWN_METRICS, Metric
 from plugin.metrics.counters import Counters
 from plugin.metrics.exposition import Family, render
 from tests.plugin.metrics.document import PATH as DOCUMENT
@@ -23,6 +23,7 @@ RULES = REPOSITORY / "deploy/prometheus/grapnel-node.rules.yml"
 RULES_TEST = Path(__file__).with_name("rules_test.yml")
 BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-nodes.json"
 PROMTOOL = promtool.find()
+EVERY_METRIC = (*(row.metric for row in (*GPU_METRICS, *ACCELERATOR_METRICS)), *OWN_METRICS)
 
 # Enabled in DCGM-exporter's etc/default-counters.csv, and what NVML does not have of it (DCGM_FI_PROF_*: DCGM alone).
 DEFAULTS_OF_DCGM_EXPORTER = {
@@ -52,8 +53,8 @@ OF_VIRTUAL_GPUS = {"VGPU_LICENSE_STATUS"}
 
 def series() -> set[str]:
     """Return every name that a query may use: a histogram has three."""
-    names = {metric.name for metric in every_metric()}
-    for metric in every_metric():
+    names = {metric.name for metric in EVERY_METRIC}
+    for metric in EVERY_METRIC:
         if metric.kind == "histogram":
             names |= {f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count")}
     return names
@@ -74,12 +75,12 @@ def panels() -> list[dict[str, Any]]:
 
 
 def test_every_name_is_there_once() -> None:
-    names = [metric.name for metric in every_metric()]
+    names = [metric.name for metric in EVERY_METRIC]
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", EVERY_METRIC, ids=lambda metric: metric.name)
 def test_every_row_is_a_family_of_the_format(metric: Metric) -> None:
     assert Family(metric.name, metric.kind, metric.help) == metric.family(())
 
@@ -121,7 +122,7 @@ def test_a_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
 
 def test_the_boards_variables_ask_for_what_there_is() -> None:
     queries = [each["definition"] for each in board()["templating"]["list"] if each["type"] == "query"]
-    labels = {label for metric in every_metric() for label in metric.labels} | {"instance"}
+    labels = {label for metric in EVERY_METRIC for label in metric.labels} | {"instance"}
     assert queries
     for query in queries:
         assert metric_names(query) - labels - series() == set()

@@ -31,7 +31,7 @@ def use_pack() -> bool:
         return False
     scope: "dict[str, object]" = {}
     exec(loads(importer), scope)  # noqa: S102, S302 - it has no way to be imported before it is there
-    sys.meta_path.insert(0, scope["PackImporter"](pack, index))  # type: ignore[operator]
+    sys.meta_path.insert(0, scope["PackImporter"](pack, index))  # type: ignore[operator] # the class of the importer
     return True
 
 

@@ -14,9 +14,9 @@ fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; 
 	@$(TASK) fuzz
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e
-quick:      ## the unit tests that take no time: about ten seconds
+quick:      ## the unit tests that take no time: half a minute
 	@$(TASK) quick
-check:      ## format, lint, types, import contracts, unit tests: about two minutes
+check:      ## format, lint, types, import contracts, unit tests: about three minutes
 	@$(TASK) check
 lab:        ## build what the lab needs, once
 	@$(TASK) lab

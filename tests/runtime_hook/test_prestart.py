@@ -101,6 +101,7 @@ def test_a_bad_configuration_refuses_every_container(configure: Callable[..., li
     assert_one_line(done, "unknown key entitlment")
 
 
+@pytest.mark.slow
 def test_a_state_that_never_comes_ends_at_the_time_limit(configure: Callable[..., list[str]]) -> None:
     reader, writer = os.pipe()
     argv = ["/usr/bin/python3", "-IS", str(HOOK), "prestart", *configure(timeoutS=1)]

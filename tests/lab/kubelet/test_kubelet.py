@@ -218,6 +218,7 @@ def test_a_stop_can_leave_a_stale_socket(kubelet: Kubelet, plugin: MinimalPlugin
         plugin.register(timeout_s=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "version", "status"),
     [
@@ -321,6 +322,7 @@ def test_a_plugin_whose_socket_goes_is_disconnected_by_its_resource(watching: Ku
     plugin.stop()
 
 
+@pytest.mark.slow
 def test_a_plugin_in_a_folder_that_was_recreated_is_found_after_a_restart(watching: Kubelet) -> None:
     shutil.rmtree(watching.plugins_folder)
     time.sleep(0.3)  # several rounds: the folder is missed

@@ -101,6 +101,7 @@ def test_a_later_daemon_keeps_its_socket_when_the_earlier_one_ends(tmp_path: Pat
         assert ask(path, {}, 5) == {"asked": {}}
 
 
+@pytest.mark.slow
 def test_many_at_once_are_served_and_too_many_are_told(tmp_path: Path) -> None:
     path = tmp_path / "node.sock"
     answers: list[str] = []

@@ -34,6 +34,7 @@ def test_known_gpus_are_shown_and_none_is_given_away() -> None:
     assert shown.has_driver
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("heard_after", "told"),
     [

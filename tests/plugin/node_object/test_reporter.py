@@ -63,6 +63,7 @@ def test_conditions_labels_and_events_arrive_over_one_connection(running: Runnin
     assert running.logger.text() == ""
 
 
+@pytest.mark.slow
 def test_an_outage_is_one_line_and_then_the_latest_state_is_there(running: Running) -> None:
     running.node.show(observed(""))
     running.wait(lambda: running.status() == "True")

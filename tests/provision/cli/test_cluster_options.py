@@ -88,7 +88,7 @@ class ApiServer(BaseHTTPRequestHandler):
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
     with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         config = {
             "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
             "contexts": [{"name": "x", "context": {"cluster": "x"}}],

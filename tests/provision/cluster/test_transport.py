@@ -56,7 +56,7 @@ class Echo(BaseHTTPRequestHandler):
 def server() -> Iterator[ThreadingHTTPServer]:
     handler = type("OneEcho", (Echo,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as made:
-        thread = threading.Thread(target=made.serve_forever)
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
         yield made
         made.shutdown()
@@ -198,6 +198,7 @@ def test_nobody_listens() -> None:
     assert "kubectl version" in raised.value.hint
 
 
+@pytest.mark.slow
 def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(UnreachableError, match=r"does not answer: .*name"):
         Transport(kubeconfig("https://no-such-host.invalid:6443")).send(GET)
@@ -209,6 +210,7 @@ def _hang_up(listener: socket.socket) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "reason"), [("silent", "no answer in time"), ("rude", "the connection was closed")]
 )

@@ -104,6 +104,7 @@ def test_a_read_only_disk_leaves_the_node_as_it_was(small_disk: Path) -> None:
     assert read_release(small_disk) == RELEASE
 
 
+@pytest.mark.slow
 def test_one_change_at_a_time_and_root_alone(tmp_path: Path) -> None:
     folder = tmp_path / "grapnel/node"
     with sole_change(folder, 1):
@@ -124,6 +125,7 @@ def _enter(folder: Path, entered: threading.Event) -> None:
         entered.set()
 
 
+@pytest.mark.slow
 def test_a_killed_process_keeps_no_lock(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from plugin.driver_change.release.store import sole_change\n"

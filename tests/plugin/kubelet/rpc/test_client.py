@@ -76,6 +76,7 @@ def test_a_method_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
         assert refusal(tmp_path / "s", Text(), method="Missing")[0] is Code.UNIMPLEMENTED
 
 
+@pytest.mark.slow
 def test_a_peer_that_hangs_is_given_up_and_knows_the_deadline(tmp_path: Path) -> None:
     seen: list[float] = []
     done = threading.Event()

@@ -179,6 +179,7 @@ def test_an_odd_body_is_answered_with_a_status(served: Served, body: list[bytes]
     assert_alive(served)
 
 
+@pytest.mark.slow
 def test_a_request_that_never_ends_is_given_up(served: Served) -> None:
     assert answer_of(served, dict(REQUEST), [BODY], ends=False).get("grpc-status") == "4"
 

@@ -129,6 +129,7 @@ def test_a_caller_without_a_deadline_is_not_kept_waiting_for_ever(tmp_path: Path
         assert served.calls.ended.wait(20)
 
 
+@pytest.mark.slow
 def test_a_stream_is_not_bound_by_the_limit_of_a_call(tmp_path: Path) -> None:
     with Served(tmp_path, Limits(call_s=0.05)) as served, channel_to(served) as channel:
         watching = stream(channel, "Watch", Text(name="first"))

@@ -97,6 +97,7 @@ def test_nobody_listening_is_an_error(server: ApiServer, tmp_path: Path) -> None
         connect(kubeconfig).call(read_node(NODE))
 
 
+@pytest.mark.slow
 def test_a_server_that_accepts_and_never_shakes_hands_costs_its_time_alone(server: ApiServer, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"https://127.0.0.1:{silent.getsockname()[1]}"

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.errors import SetupError, StageError
 from tasks.progress import Progress
-from tasks.stage import Stage, render_table, require, run_in_turn, run_stages
+from tasks.stage import Result, Stage, render_table, require, run_in_turn, run_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,11 +112,12 @@ def test_a_stage_has_its_own_environment(progress: Progress) -> None:
 
 
 def test_the_table_has_a_line_for_each_stage_with_its_time_and_what_came_of_it(progress: Progress) -> None:
-    results = run_stages([shell("good", "exit 0"), shell("not so good", "exit 1", cores=2)], progress)
+    log = progress.log_dir / "not-so-good.log"
+    results = [Result("good", 7.9, 0, progress.log_dir / "good.log"), Result("not so good", 754.2, 1, log)]
 
     assert render_table(results) == [
-        "good           0:00  passed",
-        f"not so good    0:00  FAILED, see {progress.log_dir / 'not-so-good.log'}",
+        "good           0:07  passed",
+        f"not so good   12:34  FAILED, see {log}",
     ]
 
 

@@ -85,14 +85,21 @@ def test_what_happened_outlives_the_daemon(tmp_path: Path) -> None:
     assert devices(living(folder, given_away())) == [(A,), (B,)]
 
 
+async def when_longer(keeper: HistoryKeeper, folder: Path, size: int = -1) -> os.stat_result:
+    """Return the file's state once it is longer: a disk that is busy makes `written` return before it is."""
+    path = folder / HISTORY_FILE
+    while not path.exists() or path.stat().st_size <= size:
+        await keeper.written()
+        await asyncio.sleep(0)
+    return path.stat()
+
+
 def test_further_writes_are_appended(tmp_path: Path) -> None:
     async def life(keeper: HistoryKeeper) -> None:
         keeper.allocated(GPU, [A])
-        await keeper.written()
-        before = (tmp_path / HISTORY_FILE).stat()
+        before = await when_longer(keeper, tmp_path)
         keeper.allocated(GPU, [B])
-        await keeper.written()
-        after = (tmp_path / HISTORY_FILE).stat()
+        after = await when_longer(keeper, tmp_path, before.st_size)
         assert (before.st_ino, before.st_size < after.st_size) == (after.st_ino, True)
 
     living(tmp_path, life)

@@ -53,11 +53,11 @@ class Visitor:
 
 
 def _staying(name: str = "main", **parts: object) -> Manifest:
-    return container(name, STAY, **parts)  # type: ignore[arg-type]
+    return container(name, STAY, **parts)  # type: ignore[arg-type] # the keywords of `container`
 
 
 def _pod(*containers: Manifest, **parts: object) -> Making:
-    return lambda name, node: pod(name, *containers, node=node, **parts)  # type: ignore[arg-type]
+    return lambda name, node: pod(name, *containers, node=node, **parts)  # type: ignore[arg-type] # the keywords of `pod`
 
 
 def _with_nvidia_mount(name: str, node: str) -> Manifest:

@@ -105,7 +105,7 @@ class Kubelet:
         self.registry = Registry()
         self._address = SocketAddress(self.folder, KUBELET_SOCKET)
         self._server = grpc.server(ThreadPoolExecutor(max_workers=4))
-        self._server.add_generic_rpc_handlers((self._handler(),))
+        self._server.add_generic_rpc_handlers((self._handler(self.registry),))
         self._server.add_insecure_port(self._address.target)
         self._server.start()
         if self._has_pod_resources:
@@ -232,19 +232,20 @@ class Kubelet:
             return free[:count]
         return [device for device in endpoint.preferred(free, [], count) if device in free][:count]
 
-    def _handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def _handler(self, registry: Registry) -> grpc.GenericRpcHandler[Any, Any]:
         register = grpc.unary_unary_rpc_method_handler(
-            self._register,
+            partial(self._register, registry),
             request_deserializer=api_pb2.RegisterRequest.FromString,
             response_serializer=api_pb2.Empty.SerializeToString,
         )
         return grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": register})
 
-    def _register(self, request: api_pb2.RegisterRequest, context: grpc.ServicerContext) -> api_pb2.Empty:
-        registry, server = self.registry, self._server
+    def _register(
+        self, registry: Registry, request: api_pb2.RegisterRequest, context: grpc.ServicerContext
+    ) -> api_pb2.Empty:
         if self.mode is Mode.HANG:
-            registry.wait_for(lambda: self.mode is not Mode.HANG or self._server is not server, _HANG_S)
-        if self._server is not server:
+            registry.wait_for(lambda: self.mode is not Mode.HANG or not self._serves(registry), _HANG_S)
+        if not self._serves(registry):
             context.abort(grpc.StatusCode.UNAVAILABLE, "there is another kubelet")
         if self.mode is Mode.REFUSE or request.version != _API_VERSION:
             context.abort(grpc.StatusCode.UNKNOWN, f"requested version {request.version!r} is not supported")
@@ -255,38 +256,41 @@ class Kubelet:
             endpoint.close()
             context.abort(grpc.StatusCode.UNKNOWN, f"failed to get options: {error}")
         resource = registry.register(request.resource_name, request.endpoint)
-        self._adopt(resource, endpoint)
+        self._adopt(registry, resource, endpoint)
         return api_pb2.Empty()
+
+    def _serves(self, registry: Registry) -> bool:
+        """Tell whether the kubelet that a call came to still runs: one that was stopped may have calls left."""
+        return self._server is not None and self.registry is registry
 
     def _take(self, info: PluginInfo, socket: str) -> str:
         """Take a plugin that the watcher found; return why not, or ""."""
         if self.mode is Mode.REFUSE or info.type != "DevicePlugin" or _API_VERSION not in info.supported_versions:
             return f"{info.type} {info.name}, versions {list(info.supported_versions)} is not supported"
-        endpoint = Endpoint(self.plugins_folder, socket)
+        registry, endpoint = self.registry, Endpoint(self.plugins_folder, socket)
         try:
             endpoint.options()
         except grpc.RpcError as error:
             endpoint.close()
             return f"failed to get options: {error}"
-        self._adopt(self.registry.register(info.name, socket), endpoint)
+        self._adopt(registry, registry.register(info.name, socket), endpoint)
         return ""
 
-    def _adopt(self, resource: Resource, endpoint: Endpoint) -> None:
+    def _adopt(self, registry: Registry, resource: Resource, endpoint: Endpoint) -> None:
         with self._connecting:
             previous = self._endpoints.pop(resource.name, None)
             if previous is not None:
                 self._replaced.append(previous)
             self._endpoints[resource.name] = endpoint
         if self.mode is Mode.DROP:
-            self._disconnect(self.registry, resource.name)
+            self._disconnect(registry, resource.name)
         if self.mode in {Mode.DEAF, Mode.DROP}:
             return
-        registry = self.registry
         endpoint.watch(registry, resource.name, lambda name: self._disconnect(registry, name))
         if self.mode is Mode.LOSE:
-            self.registry.wait_for(lambda: resource.is_watched, _LOSE_S)
+            registry.wait_for(lambda: resource.is_watched, _LOSE_S)
             endpoint.end_stream()
-            self.registry.wait_for(lambda: not resource.is_watched, _LOSE_S)
+            registry.wait_for(lambda: not resource.is_watched, _LOSE_S)
 
     def _disconnect(self, registry: Registry, name: str) -> None:
         """End the connection that a resource has now, as `runClient` does when any stream of that name has ended."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from provision.driver_change import DriverChange, PackageVersion  # noqa: TC001 - msgspec resolves the annotations
+from provision.driver_change import DriverChange  # noqa: TC001 - msgspec resolves the annotations
 
 
 class Disruption(StrEnum):

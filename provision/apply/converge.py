@@ -10,7 +10,7 @@ from provision.apply.failure import failure_of
 from provision.apply.follow import AGAIN, follow
 from provision.apply.gate import find_obstacle, find_refusal
 from provision.apply.gather import SILENT, facts_in, gather_facts
-from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, StagingStarted, Status
+from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.facts import NodeFacts
 
@@ -69,20 +69,13 @@ def _plan(context: ApplyContext, node: str, facts: NodeFacts, cancel: threading.
 
 
 def converge(
-    context: ApplyContext,
-    node: str,
-    assessment: Assessment,
-    observe: Observer,
-    cancel: threading.Event,
-    *,
-    expectation: Mapping[str, object] | None = None,
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> NodeResult:
     """Apply a node's plan until it is empty, at most ``MAX_PASSES`` times; failures and bugs are in the result.
 
-    With an ``expectation`` the driver is verified after each pass, and the last answer is in the result. ``observe`` is
-    called on this thread and raises nothing.
+    ``observe`` is called on this thread and raises nothing.
     """
-    tally = _Tally(node, expectation)
+    tally = _Tally(node, assessment.expectation)
     try:
         return _converge(context, tally, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
@@ -141,11 +134,12 @@ def stage(
     """Stage the driver of a node's plan, and return what the node is then; ``observe`` raises nothing."""
     if cancel.is_set():
         return Failure(Status.CANCELED, "not started")
-    observe(StagingStarted(node))
+    observe(Staging(node))
     try:
         followed = follow(context.runner, context.playbooks.stage(assessment.plan), observe, cancel)
         if followed.failure is not None or context.playbooks.check:
             return followed.failure or assessment
+        observe(Staging(node, is_done=True))
         return _assess_after(context, node, followed, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"staging the driver of {node}")

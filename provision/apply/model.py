@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -81,10 +81,14 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A node's facts and the plan that follows from them."""
+    """A node's facts and the plan that follows from them.
+
+    With an ``expectation`` (``docs/contracts/expectation``) the driver is verified when the plan is applied.
+    """
 
     facts: NodeFacts
     plan: NodePlan
+    expectation: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,11 @@ class PassStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class StagingStarted:
-    """A node's driver is about to be staged, while its GPUs are in use."""
+class Staging:
+    """A node's driver is about to be staged while its GPUs are in use, or (``is_done``) is staged now."""
 
     node: str
+    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +131,5 @@ class Note:
     text: str
 
 
-Progress = PassStarted | StagingStarted | NodeTask | NodeFinished | Note
+Progress = PassStarted | Staging | NodeTask | NodeFinished | Note
 Observer = Callable[[Progress], None]

@@ -109,7 +109,7 @@ def changes_driver(part: Part[DriverVariables]) -> bool:
 
     The module is exchanged after the libraries: a run that was stopped in between is made up for with the module.
     """
-    return any(item.action in _EXCHANGES for item in part.items)
+    return any(item.action in _EXCHANGES and not item.deferred for item in part.items)
 
 
 def _resolve(facts: NodeFacts, driver: Driver, distribution: Distribution) -> DriverPackages | Problem:

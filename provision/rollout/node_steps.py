@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -77,8 +77,7 @@ class NodeSteps:
         looked = self._assessment(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        expectation = self._expectation(node)
-        result = converge(self.context, node, looked, observe, cancel, expectation=expectation)
+        result = converge(self.context, node, replace(looked, expectation=self._expectation(node)), observe, cancel)
         if is_verified(result.verification):
             self.verified.add(node)
         return StepOutcome(failure=result.failure, swapped=result)

@@ -6,6 +6,7 @@ words what a pattern says in signs. No reading, no merging and no rule across ke
 """
 
 from provision.spec.model.driver import (
+    ALTERNATIVES,
     Capability,
     Companion,
     Compile,
@@ -33,6 +34,7 @@ from provision.spec.model.stack import (
 )
 
 __all__ = [
+    "ALTERNATIVES",
     "API_VERSION",
     "KIND",
     "Capability",

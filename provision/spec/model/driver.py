@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,11 @@ from provision.spec.model.texts import (
     SigningKeyPath,
 )
 
+# Of each pair one key is declared. A level that declares one of them takes back the other, from weaker levels.
+ALTERNATIVES: Final = (
+    (("driver", "version"), ("driver", "branch")),
+    (("driver", "repository", "url"), ("driver", "repository", "folder")),
+)
 ParameterNumber = Annotated[int, Meta(ge=0, le=4_294_967_295)]
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from provision.driver_change import DriverChange, PackageVersion  # noqa: TC001 - msgspec resolves the annotations
+
 
 class Disruption(StrEnum):
     """What an item costs the work that runs on the node, from nothing to everything."""
@@ -35,6 +37,7 @@ class Action(StrEnum):
     """What is done to an item's target."""
 
     REPAIR = "repair"
+    STAGE = "stage"
     WRITE = "write"
     INSTALL = "install"
     UPGRADE = "upgrade"
@@ -72,13 +75,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class PackageVersion(msgspec.Struct, frozen=True, order=True):
-    """One binary package at one exact version."""
-
-    name: str
-    version: str
-
-
 class FileContent(msgspec.Struct, frozen=True):
     """One file that a role writes; owner is always root.
 
@@ -97,16 +93,20 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``driver``; the kernel module is left alone unless ``driver_module_reload``."""
+    """Variables of the role ``driver``; an empty ``driver_archive`` leaves the installed program alone.
+
+    ``driver_sources`` are files of the package manager that packages are found by. ``driver_change`` is None where only
+    these are written, as nothing can be resolved before.
+    """
 
     driver_version: str
-    driver_packages: tuple[PackageVersion, ...]
-    driver_pin_path: str
-    driver_pin_content: str
-    driver_hold: bool
-    driver_remove_packages: tuple[str, ...] = ()
-    driver_module_version: str = ""
-    driver_module_reload: bool = False
+    driver_archive: str = ""
+    driver_digest: str = ""
+    driver_sources: tuple[FileContent, ...] = ()
+    driver_change: DriverChange | None = None
+    driver_change_id: str = ""
+    driver_stage: bool = False
+    driver_swap: bool = False
 
 
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
@@ -90,9 +91,12 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
-    steps = NodeSteps(context, scope.stacks)
+    known = {
+        name: each for name, each in answers.items() if not isinstance(each, Failure) and not needs_staging(each.plan)
+    }
+    steps = NodeSteps(context, scope.stacks, known)
     adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
-    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks)
+    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
         done = execute(job, view, parallel=parallel, cancel=cancel, holder=_holder(context))
     if prepared.is_change:

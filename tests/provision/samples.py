@@ -74,8 +74,8 @@ def available(codename: str = "trixie") -> dict[str, tuple[AvailablePackage, ...
 
 
 def make_stack(**sections: dict[str, object]) -> StackSpec:
-    """Return an effective declaration: driver 550.163.01 unless ``driver`` says something else."""
-    driver = {"version": "550.163.01"} | sections.pop("driver", {})
+    """Return an effective declaration: driver 550.163.01 without its module, unless ``driver`` says something else."""
+    driver = {"version": "550.163.01", "kernelModule": "none"} | sections.pop("driver", {})
     return msgspec.convert({"driver": driver} | sections, StackSpec)
 
 

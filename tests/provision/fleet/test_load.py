@@ -164,11 +164,11 @@ grapnel.yaml:3:1: error: spec.runtime.entitlement: podman does not work with a k
       = nodes: n1
       = hint: write entitlement: env
 
-grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is enabled
+grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is enabled, unless a branch is declared
     4 |   driver:
       |   ^^^^^^
       = nodes: n2, n3
-      = hint: write one, for example version: "550.163.01", or driver.enabled: false"""
+      = hint: write one, for example version: "550.163.01"; or branch: "550"; or driver.enabled: false"""
     )
 
 

@@ -75,6 +75,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """What the declaration leaves open about this node, what was chosen, and why."""
+
+    key: str
+    value: str
+    reason: str
+
+
 class FileContent(msgspec.Struct, frozen=True):
     """One file that a role writes; owner is always root.
 
@@ -145,13 +153,15 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of one node. A plan with problems is shown, never applied."""
+    """The plan of one node. A plan with problems is shown, never applied; ``warnings`` are no reason not to apply it."""
 
     schema: Literal["grapnel.dev/plan/v1alpha1"] = "grapnel.dev/plan/v1alpha1"
     node: str
     items: tuple[Item, ...] = ()
     roles: Roles = Roles()
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -44,12 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(
-        "--parallel", type=_positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
+        "--parallel", type=positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
     )
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return a number of at least 1 that a person wrote."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from provision.apply.fleet import apply_all, settled, stage_all
+from provision.apply.gate import find_obstacle
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.errors import GrapnelError
 from provision.rollout.cluster import NodeProblem
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from provision.apply.context import ApplyContext
+    from provision.node_plan import DriverVariables
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
@@ -61,7 +63,7 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
         return ApplyResult(_in_order(job, _in_place(job, job.prepared.todo, observe, parallel, cancel)))
     with _lease(job, holder):
         changed = _in_place(job, job.prepared.in_place, observe, parallel, cancel)
-        unstaged = _stage(job, observe, parallel, cancel)
+        unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
         return ApplyResult(results, ensure_runtime_classes(job, results, observe))
@@ -89,17 +91,30 @@ def _in_place(
 def stage_nodes(
     job: Job, observe: RolloutObserver, *, parallel: int, cancel: threading.Event
 ) -> tuple[NodeResult, ...]:
-    """Stage the drivers that the plans need, and change nothing that runs; return the result of every node."""
-    unstaged = _stage(job, observe, parallel, cancel)
-    staged = {node: NodeResult(node, Status.STAGED) for node in job.prepared.staging if node not in unstaged}
+    """Stage the drivers that the plans need, and change nothing that runs; return the result of every node.
+
+    A node whose driver is staged already, or whose plan has nothing to stage, is left alone.
+    """
+    drivers = {node: driver for node, answer in job.answers.items() if (driver := _driver_of(answer)) is not None}
+    unstaged = _stage(job, [node for node, driver in drivers.items() if driver.driver_stage], observe, parallel, cancel)
+    staged = {node: NodeResult(node, Status.STAGED) for node in drivers if node not in unstaged}
     for result in staged.values():
         observe(NodeFinished(result))
     return _in_order(job, {**staged, **unstaged})
 
 
-def _stage(job: Job, observe: RolloutObserver, parallel: int, cancel: threading.Event) -> dict[str, NodeResult]:
+def _driver_of(answer: Assessment | Failure) -> DriverVariables | None:
+    """Return what a plan has about the driver, None where nothing is to be done, or can be."""
+    if isinstance(answer, Failure) or find_obstacle(answer.plan) is not None:
+        return None
+    return answer.plan.roles.driver
+
+
+def _stage(
+    job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
+) -> dict[str, NodeResult]:
     """Stage drivers while the GPUs are in use; return the nodes on which that failed: they stay in service."""
-    answers = {node: answer for node in job.prepared.staging if isinstance(answer := job.answers[node], Assessment)}
+    answers = {node: answer for node in nodes if isinstance(answer := job.answers[node], Assessment)}
     if not answers:
         return {}
     unstaged = {}

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.fleet.ansible import export_inventory
+from provision.fleet.endpoint import Endpoint
 from provision.fleet.errors import InventoryError
-from provision.fleet.inventory import VARIABLE, Inventory, parse_inventory
+from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.regular_file import read_beginning
@@ -26,6 +27,8 @@ from provision.spec.validate import examine, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from provision.fleet.levels import Contribution
 
 _PREFIX: KeyPath = (VARIABLE,)
 
@@ -62,6 +65,11 @@ def assemble(declaration: Declaration, inventory: Inventory, inventories: Sequen
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
     return Fleet(declaration.stack, nodes, tuple(inventories), tuple(findings))
+
+
+def without_inventory(declaration: Declaration) -> FleetNode:
+    """Return what a declaration says to a node to which no inventory adds anything."""
+    return merge_node(Host("every node", (), Endpoint("")), [_said_in_file(declaration)])
 
 
 def read_inventory(inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Inventory:
@@ -120,9 +128,7 @@ def _examine_variables(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[FleetNode]:
-    content = declaration.document.content
-    spec = content.get("spec") if isinstance(content, dict) else None
-    file = said(Level.FILE, spec, declaration.document, SPEC)
+    file = _said_in_file(declaration)
     groups = {
         name: said(Level.GROUP, stack, Variable(f"group {name}"), ()) for name, stack in inventory.group_stacks.items()
     }
@@ -130,6 +136,12 @@ def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[Fle
         own = said(Level.HOST, host.stack, Variable(f"host {host.name}"), ())
         chain = [file, *(groups[name] for name in host.groups if name in groups), own]
         yield merge_node(host, chain)
+
+
+def _said_in_file(declaration: Declaration) -> Contribution:
+    content = declaration.document.content
+    spec = content.get("spec") if isinstance(content, dict) else None
+    return said(Level.FILE, spec, declaration.document, SPEC)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.load import SPEC, Declaration, failed, load_declaration
 from provision.spec.model import StackSpec
+from provision.spec.remark import Remark
 from provision.spec.rules import judge
 from provision.spec.validate import examine, nearest
 
@@ -49,19 +50,22 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
         inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
         raise failed([*error.findings, *_examine_variables(inventory)]) from error
     inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
-    return assemble(declaration, inventory, inventories)
+    return assemble(declaration, inventory, inventories, is_whole=not limit)
 
 
-def assemble(declaration: Declaration, inventory: Inventory, inventories: Sequence[str]) -> Fleet:
+def assemble(
+    declaration: Declaration, inventory: Inventory, inventories: Sequence[str], *, is_whole: bool = True
+) -> Fleet:
     """Return the fleet of a declaration and an inventory; raises DeclarationError.
 
-    Every level must be valid by itself before rules are judged on what the levels add up to.
+    Every level must be valid by itself before rules are judged on what the levels add up to. Names of other hosts are
+    judged where the inventory `is_whole`, with all of its hosts.
     """
     broken = list(_examine_variables(inventory))
     if broken:
         raise failed(broken)
     nodes = tuple(_merge_nodes(declaration, inventory))
-    findings = _judge_nodes(nodes, declaration)
+    findings = _judge_nodes(nodes, declaration, is_whole=is_whole)
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
     return Fleet(declaration.stack, nodes, tuple(inventories), tuple(findings))
@@ -158,13 +162,22 @@ class _Remarks:
             yield finding if len(names) == fleet else replace(finding, nodes=tuple(names))
 
 
-def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration) -> list[Finding]:
+def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_whole: bool) -> list[Finding]:
     remarks = _Remarks()
+    names = [node.name for node in nodes]
     for node in nodes:
-        for each in judge(node.stack):
+        for each in (*judge(node.stack), *(_judge_builder(node.stack, names) if is_whole else ())):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
     return in_reading_order(remarks.findings(len(nodes)))
+
+
+def _judge_builder(stack: StackSpec, names: Sequence[str]) -> Iterator[Remark]:
+    builder = stack.driver.builder
+    if stack.driver.enabled and builder is not None and builder not in names:
+        near = nearest(builder, names)
+        hint = f"did you mean {near}?" if near else "name a host of the same distribution, kernel and architecture"
+        yield Remark(Severity.ERROR, ("driver", "builder"), f"no host of the inventory is named '{builder}'", hint)
 
 
 def _locate(node: FleetNode, declaration: Declaration, path: KeyPath) -> tuple[Place, str]:

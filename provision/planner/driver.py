@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.catalogue import root_packages
+from provision.driver.catalogue import packages
 from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.debian_version import DebianVersion
-from provision.driver.pin import PIN_PATH, render_pin
+from provision.driver.pins.apt import PIN_PATH, render_pin
+from provision.driver.terms import Flavour
+from provision.driver.versions.debian import DebianVersion
 from provision.driver_change import ChangedFile, DriverChange, ModuleTarget, change_id
 from provision.node_plan import Action, Disruption, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.driver_packages import plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
 from provision.planner.kernel_module import plan_provided_module
 from provision.planner.part import Part, differs, package_manager_problems, plan_deployment
+from provision.spec.model import KernelModule
 
 if TYPE_CHECKING:
-    from provision.driver.catalogue import Distribution
+    from provision.driver.distribution import Distribution
+    from provision.driver.package_request import PackageRequest
     from provision.fleet.facts import NodeFacts
     from provision.payload.model import Payload
     from provision.spec.model import Driver, StackSpec
@@ -40,14 +43,17 @@ def plan_driver(
         return Part()
     if problem := _foreign_packages(facts, distribution):
         return Part(problems=(problem,))
-    driver = _resolve(facts, stack.driver, distribution)
+    request = _request(stack.driver, distribution)
+    if isinstance(request, Problem):
+        return Part(problems=(request,))
+    driver = _resolve(facts, request, stack.driver)
     if isinstance(driver, Problem):
         return Part(problems=(driver,))
     upstream = DebianVersion(driver.version).upstream
     module = plan_provided_module(facts, upstream)
     if isinstance(module, Problem):
         return Part(problems=(module,))
-    pin = FileContent(PIN_PATH, render_pin(driver, distribution.sources))
+    pin = FileContent(PIN_PATH, render_pin(driver, request.members))
     swap = (
         *_repair(facts),
         *_pin(facts, driver, pin),
@@ -112,22 +118,25 @@ def changes_driver(part: Part[DriverVariables]) -> bool:
     return any(item.action in _EXCHANGES for item in part.items)
 
 
-def _resolve(facts: NodeFacts, driver: Driver, distribution: Distribution) -> DriverPackages | Problem:
+def _request(driver: Driver, distribution: Distribution) -> PackageRequest | Problem:
     if driver.version is None:
         return Problem(
             code="version-not-declared",
             message="the driver is enabled and has no version",
             hint="declare driver.version, or driver.enabled: false",
         )
-    roots = root_packages(distribution, driver.kernel_module, driver.capabilities)
-    if isinstance(roots, Problem):
-        return roots
+    if driver.kernel_module is not KernelModule.NONE:
+        return Problem(
+            code="unsupported-kernel-module",
+            message=f"driver.kernelModule is {driver.kernel_module.value}: installing a module is not supported yet",
+            hint="declare kernelModule: none and install the module by other means; user space is managed all the same",
+        )
+    return packages(distribution, driver.source, driver.version, Flavour.NONE, driver.capabilities)
+
+
+def _resolve(facts: NodeFacts, request: PackageRequest, driver: Driver) -> DriverPackages | Problem:
     resolved = resolve_driver(
-        wanted=driver.version,
-        roots=roots,
-        distribution=distribution,
-        available=facts.available,
-        installed=facts.packages,
+        wanted=driver.version or "", request=request, available=facts.available, installed=facts.packages
     )
     if isinstance(resolved, Problem) and (reason := facts.package_manager.lists_error):
         hint = f"{resolved.hint}; the package lists could not be refreshed: {reason}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.driver.debian_version import DebianVersion
+from provision.driver.versions.debian import DebianVersion
 from provision.node_plan import Action, Disruption, Item, PackageVersion, Role
 from provision.planner.holders import describe_holders, holders
 

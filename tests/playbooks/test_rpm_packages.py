@@ -59,7 +59,7 @@ def test_the_package_manager_is_the_distributions_own_if_it_is_there(
 
     manager = find_facts(machine.host)
 
-    assert manager.NAME == name
+    assert name == manager.NAME
 
 
 def test_dnf_offers_every_version_with_its_source_its_needs_and_its_stream(machine: Machine) -> None:

@@ -29,7 +29,6 @@ from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_fi
 from lab.nodes.spec import NodeSpec, check_name, gpu_line
 from lab.nodes.ssh import SshAccess
 from lab.nvml import state as nvml_state
-from lab.trees import find_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,7 +254,8 @@ class Site:
         folder = self._node_folder(spec.name)
         shutil.rmtree(folder, ignore_errors=True)
         packages = bundle.ensure(spec.suite)
-        installed = [bundle.ensure_layer(spec.suite, spec.packages)] if spec.packages else []
+        wanted = (*(bundle.BUILDER_PACKAGES if spec.builder else ()), *spec.packages)
+        installed = [bundle.ensure_layer(spec.suite, wanted)] if wanted else []
         lower = (*installed, trees.ensure(spec.suite))
         record = _Record(spec, self._free_octet(), lower, packages.folder)
         node = self._node(record, bridge)
@@ -275,7 +275,7 @@ class Site:
     def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
         """Give the node its simulated kernel module and, for every driver in the package folder, its libraries."""
         machine = node.spec.machine(self.name)
-        simulation = KmodFiles(layer, find_suite(node.spec.suite).kernel_release)
+        simulation = KmodFiles(layer, node.kernel_release)
         simulation.install_kernel(gpu_line(gpu) for gpu in machine.gpus)
         if node.spec.driver_module:
             simulation.install_module(node.spec.driver_module)

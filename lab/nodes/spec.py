@@ -24,6 +24,9 @@ class NodeSpec:
 
     ``packages`` from the suite's package folder are installed before its first boot. ``binds`` are files and folders
     of this machine, read-only: path here, path on the node.
+
+    A ``builder`` has dkms, a compiler, and kernel and headers of the suite's newest kernel, which is the one it says it
+    runs: it takes the driver's kernel modules from real packages, so ``driver_module`` is not for it.
     """
 
     name: str
@@ -33,6 +36,7 @@ class NodeSpec:
     model: str = "a100-40gb"
     packages: tuple[str, ...] = ()
     binds: tuple[tuple[str, str], ...] = ()
+    builder: bool = False
 
     def __post_init__(self) -> None:
         check_name("node", self.name)
@@ -41,6 +45,9 @@ class NodeSpec:
             raise SiteError(f"node {self.name}: {self.gpus} GPUs", hint=f"0 to {MAX_GPUS} can be simulated")
         if self.model not in models.MODELS:
             raise SiteError(f"node {self.name}: no model {self.model!r}", hint=f"models: {', '.join(models.MODELS)}")
+        if self.builder and self.driver_module:
+            hint = "install nvidia-kernel-dkms on it, or put lab.modules.archive() in place"
+            raise SiteError(f"node {self.name}: a builder has no simulated module files", hint=hint)
 
     def machine(self, site: str) -> Machine:
         """Return the machine that the simulated NVML reports; the same site, node and index always have the same UUID.

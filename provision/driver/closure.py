@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.driver.debian_version import DebianVersion
+from provision.driver_change import PackageVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.node_plan import PackageVersion, Problem
+from provision.node_plan import Problem
 
 if TYPE_CHECKING:
     from provision.driver.catalogue import Distribution

@@ -1,4 +1,4 @@
-"""Plans the driver's part: pin, packages, kernel module, hold."""
+"""Plans the driver's part: staging, pin, packages, kernel module, hold."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from provision.driver.catalogue import root_packages
 from provision.driver.closure import DriverPackages, resolve_driver
 from provision.driver.debian_version import DebianVersion
 from provision.driver.pin import PIN_PATH, render_pin
-from provision.node_plan import Action, DriverVariables, FileContent, Item, Problem, Role
+from provision.driver_change import ChangedFile, DriverChange, ModuleTarget, change_id
+from provision.node_plan import Action, Disruption, DriverVariables, FileContent, Item, Problem, Role
 from provision.planner.driver_packages import plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
-from provision.planner.kernel_module import plan_module
-from provision.planner.part import Part, differs, package_manager_problems
+from provision.planner.kernel_module import plan_provided_module
+from provision.planner.part import Part, differs, package_manager_problems, plan_deployment
 
 if TYPE_CHECKING:
     from provision.driver.catalogue import Distribution
     from provision.fleet.facts import NodeFacts
+    from provision.payload.model import Payload
     from provision.spec.model import Driver, StackSpec
 
 __all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
@@ -26,8 +28,14 @@ __all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
 _EXCHANGES = frozenset({Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE, Action.RELOAD})
 
 
-def plan_driver(facts: NodeFacts, stack: StackSpec, distribution: Distribution) -> Part[DriverVariables]:
-    """Return what brings the driver to the declared version and keeps it there."""
+def plan_driver(
+    facts: NodeFacts, stack: StackSpec, distribution: Distribution, payload: Payload
+) -> Part[DriverVariables]:
+    """Return what brings the driver to the declared version and keeps it there.
+
+    What takes the GPUs out of service is deferred until the change is staged on the node: then it takes the shortest
+    time, and nothing is downloaded or compiled in it.
+    """
     if not stack.driver.enabled:
         return Part()
     if problem := _foreign_packages(facts, distribution):
@@ -36,30 +44,64 @@ def plan_driver(facts: NodeFacts, stack: StackSpec, distribution: Distribution) 
     if isinstance(driver, Problem):
         return Part(problems=(driver,))
     upstream = DebianVersion(driver.version).upstream
-    module = plan_module(facts, upstream)
+    module = plan_provided_module(facts, upstream)
     if isinstance(module, Problem):
         return Part(problems=(module,))
     pin = FileContent(PIN_PATH, render_pin(driver, distribution.sources))
-    items = (
+    swap = (
         *_repair(facts),
         *_pin(facts, driver, pin),
         *plan_packages(facts, driver),
         *module,
         *_hold(facts, stack.driver, driver),
     )
-    if not items:
+    if not swap:
         return Part()
+    change = _describe(facts, stack.driver, driver, pin, upstream)
+    is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
+    is_deferred = not is_staged and any(item.disruption is Disruption.DRAIN for item in swap)
+    program = plan_deployment(facts, Role.DRIVER, "driver", payload.driver.digest)
+    items = (
+        *program,
+        *(() if is_staged else (_stage(change),)),
+        *(msgspec.structs.replace(item, deferred=True) if is_deferred else item for item in swap),
+    )
     variables = DriverVariables(
         driver_version=upstream,
-        driver_packages=driver.packages,
-        driver_pin_path=pin.path,
-        driver_pin_content=pin.content,
-        driver_hold=stack.driver.hold,
-        driver_remove_packages=driver.remove,
-        driver_module_version=upstream,
-        driver_module_reload=bool(module),
+        driver_archive=payload.driver.path if program else "",
+        driver_digest=payload.driver.digest if program else "",
+        driver_change=change,
+        driver_change_id=change_id(change),
+        driver_stage=not is_staged,
+        driver_swap=not is_deferred,
     )
     return Part(items, package_manager_problems(facts), variables)
+
+
+def _describe(
+    facts: NodeFacts, declared: Driver, driver: DriverPackages, pin: FileContent, version: str
+) -> DriverChange:
+    has_gpus = bool(facts.gpus) or facts.module.loaded
+    return DriverChange(
+        version=version,
+        flavour="none",
+        manager="apt",
+        packages=driver.packages,
+        remove=driver.remove,
+        files=(ChangedFile(pin.path, pin.content, pin.mode),),
+        hold=declared.hold,
+        module=ModuleTarget(version=version) if has_gpus else None,
+    )
+
+
+def _stage(change: DriverChange) -> Item:
+    return Item(
+        role=Role.DRIVER,
+        action=Action.STAGE,
+        target=f"driver {change.version}",
+        to=change_id(change),
+        reason="everything is downloaded and built before the GPUs are taken out of service",
+    )
 
 
 def changes_driver(part: Part[DriverVariables]) -> bool:
@@ -67,7 +109,7 @@ def changes_driver(part: Part[DriverVariables]) -> bool:
 
     The module is exchanged after the libraries: a run that was stopped in between is made up for with the module.
     """
-    return any(item.action in _EXCHANGES for item in part.items)
+    return any(item.action in _EXCHANGES and not item.deferred for item in part.items)
 
 
 def _resolve(facts: NodeFacts, driver: Driver, distribution: Distribution) -> DriverPackages | Problem:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.driver.debian_version import DebianVersion
-from provision.node_plan import Action, Disruption, Item, PackageVersion, Role
+from provision.node_plan import Action, Disruption, Item, Role
 from provision.planner.holders import describe_holders, holders
 
 if TYPE_CHECKING:
     from provision.driver.closure import DriverPackages
+    from provision.driver_change import PackageVersion
     from provision.fleet.facts import NodeFacts
 
 

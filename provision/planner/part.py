@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
 
 RESTART_MARKS = "/run/grapnel/restart"
-_PARTS = {"hook": "hook", "node": "node daemon"}  # in words
+_PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
 _RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")

@@ -26,7 +26,7 @@ def plan_node(facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
         return NodePlan(node=node, problems=(distribution,))
-    driver = plan_driver(facts, stack, distribution)
+    driver = plan_driver(facts, stack, distribution, payload)
     runtime = plan_runtime(facts, stack, payload)
     daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_driver(driver))
     problems = (*driver.problems, *runtime.problems, *daemon.problems)

@@ -82,10 +82,11 @@ def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Clock:
-    """Time, for what has to wait."""
+    """Time, for what has to wait and what is measured; ``monotonic`` goes on through every change of the clock."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True)

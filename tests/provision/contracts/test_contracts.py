@@ -12,9 +12,8 @@ import pytest
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import parse_facts
 from provision.node_plan import NodePlan
-from provision.spec.model import StackSpec
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
-from tests.provision.samples import as_json, configured, make_facts, plan
+from tests.provision.samples import as_json, configured, make_facts, make_stack, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +53,7 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
     facts = parse_facts(sample.read_bytes())
 
     version = "535.309.01" if "bookworm" in sample.stem else "550.163.01"
-    assert plan(facts, msgspec.convert({"driver": {"version": version}}, StackSpec)).problems == ()
+    assert plan(facts, make_stack(driver={"version": version})).problems == ()
 
 
 @samples(BAD, "node-facts")

@@ -55,10 +55,12 @@ class DkmsBuild(Fact, frozen=True, kw_only=True):
 class SecureBoot(Fact, frozen=True, kw_only=True):
     """Whether the firmware checks signatures; None where that cannot be known.
 
-    ``enrolled`` are the certificates that the kernel accepts for modules, None where they cannot be listed.
+    ``enforced``: the kernel refuses modules without a signature that it trusts. ``enrolled`` are the certificates that
+    it accepts for modules, None where they cannot be listed.
     """
 
     enabled: bool | None = None
+    enforced: bool = False
     enrolled: Annotated[tuple[str, ...], Meta(max_length=256)] | None = None
     lockdown: grammar.Word | None = None
 

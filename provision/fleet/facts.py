@@ -124,19 +124,18 @@ class LockHolder(Fact, frozen=True, kw_only=True):
 class PackageManager(Fact, frozen=True, kw_only=True):
     """State of the package manager; ``interrupted`` means that it has to be repaired before it does anything else.
 
-    ``damage`` says what cannot be repaired by finishing what was interrupted, such as a database that cannot be read.
+    ``module_streams`` are dnf's enabled streams by module.
     """
 
     name: grammar.Word
     interrupted: bool = False
-    damage: str | None = None
+    module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
     lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None
 
     def __post_init__(self) -> None:
         tidy(self, "lists_error", MESSAGE)
-        tidy(self, "damage", MESSAGE)
 
 
 class FileState(Fact, frozen=True, kw_only=True):

@@ -73,7 +73,8 @@ def test_bad_facts_name_node_and_path(sample: Path) -> None:
         "process-without-a-number": "expected `int` >= 1 - at `$.device_holders[0].pid`",
         "schema-of-the-future": "invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
         "size-of-a-user-id": 'expected `int` <= 4294967295 - at `$.files["/etc/docker/daemon.json"].uid`',
-        "version-of-two-lines": r"expected `str` matching regex '^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~_^-]*)?$(?!\\n)'"
+        "version-of-two-lines": "expected `str` matching regex "
+        r"'^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~_^-]*)?$(?!\\n)'"
         ' - at `$.packages["libcuda1"].version`',
         "without-node": "object missing required field `node`",
     }

@@ -7,35 +7,31 @@ looking every record up takes minutes with compressed lists.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import (
-    ENGINE_PACKAGES,
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import (
     Paragraph,
     is_of_interest,
     parse_paragraphs,
     source_of,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import (
+    ENGINE_PACKAGES,
+    PREBUILT_PATTERN,
+    SOURCE_PATTERNS,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 _LISTS = "/var/lib/apt/lists"
 _STAMPS = (_LISTS, f"{_LISTS}/partial", "/var/lib/apt/periodic/update-success-stamp")
 _QUERY_TIMEOUT_S = 30.0
 _LOCK_RETRY_S = 1.0
 _LOCKED = re.compile(r"Could not get lock|Unable to lock directory")
-_SOURCES = "?source-package(^nvidia-graphics-drivers)|?source-package(^nvidia-open-gpu-kernel-modules)"
+_RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_~-]*$")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9+.-]+")
-
-
-@dataclass(frozen=True)
-class Freshness:
-    """When lists count as old, and how long a refresh may take, the wait for apt's lock included."""
-
-    max_age_s: float
-    timeout_s: float
 
 
 def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, Any]:
@@ -78,9 +74,11 @@ def _errors(done: Finished) -> str:
 
 
 def read_available(host: Host) -> dict[str, Any]:
-    """Return the facts ``available``: all versions, newest first, of the packages that the planner decides about."""
-    patterns = [_SOURCES, *(f"?exact-name({name})" for name in ENGINE_PACKAGES)]  # a name as it is, no pattern
-    shown = host.run(["apt-cache", "show", *patterns], _QUERY_TIMEOUT_S)
+    """Return the facts ``available``: all versions, newest first, of the packages that the planner decides about.
+
+    Modules that are built for one kernel are listed for the kernels that the node has: an archive has thousands.
+    """
+    shown = host.run(["apt-cache", "show", *_patterns(host)], _QUERY_TIMEOUT_S)
     available: dict[str, Any] = {}
     for paragraph in parse_paragraphs(shown.stdout):
         if is_of_interest(paragraph):
@@ -90,11 +88,22 @@ def read_available(host: Host) -> dict[str, Any]:
     return dict(sorted(available.items()))
 
 
+def _patterns(host: Host) -> list[str]:
+    """Return what to ask for, a pattern or a name each; a name is taken as it is, with no pattern in it."""
+    kernels = "|".join(re.escape(name) for name in host.names("/lib/modules") if _RELEASE.match(name))
+    return [
+        "|".join(f'?source-package("{pattern}")' for pattern in SOURCE_PATTERNS),
+        *([f'?name("{PREBUILT_PATTERN}.*-({kernels})$")'] if kernels else []),
+        *(f"?exact-name({name})" for name in ENGINE_PACKAGES),
+    ]
+
+
 def _available(paragraph: Paragraph) -> dict[str, Any]:
     return {
         "version": paragraph["Version"],
         "source": source_of(paragraph),
         "depends": _names(paragraph.get("Pre-Depends", ""), paragraph.get("Depends", "")),
+        "fetchable": "Status" not in paragraph,  # a record of dpkg's database: no list has this version
     }
 
 

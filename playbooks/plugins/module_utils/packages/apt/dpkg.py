@@ -5,14 +5,12 @@ The database is read as a file: one read answers everything, and it works while 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import struct
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
-from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.packages import interest, locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,22 +20,11 @@ if TYPE_CHECKING:
 _STATUS = "/var/lib/dpkg/status"
 _MAX_STATUS_BYTES = 64 * 1024 * 1024  # ten times that of a machine with everything on it
 _UPDATES = "/var/lib/dpkg/updates"
+_INFO = "/var/lib/dpkg/info"
+_MAY_OWN = re.compile("nvidia|cuda")
 _LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
-_LOCK_POLL_S = 0.5
 _SETTLED = frozenset({"installed", "config-files", "not-installed"})
-_FIELD = re.compile(r"^(Package|Status|Version|Source|Depends|Pre-Depends|Architecture): *(.*)$", re.MULTILINE)
-
-NVIDIA_SOURCE = re.compile(r"^(nvidia-graphics-drivers|nvidia-open-gpu-kernel-modules)")
-ENGINE_PACKAGES = (
-    "containerd",
-    "containerd.io",
-    "containernetworking-plugins",
-    "cri-o",
-    "docker-ce",
-    "docker.io",
-    "podman",
-    "runc",
-)
+_FIELD = re.compile(r"^(Package|Status|Version|Source|Depends|Pre-Depends): *(.*)$", re.MULTILINE)
 
 Paragraph = dict[str, str]
 
@@ -57,7 +44,7 @@ def source_of(paragraph: Paragraph) -> str:
 
 def is_of_interest(paragraph: Paragraph) -> bool:
     """Tell whether the planner decides about this package."""
-    return paragraph["Package"] in ENGINE_PACKAGES or bool(NVIDIA_SOURCE.match(source_of(paragraph)))
+    return interest.is_of_interest(paragraph["Package"], source_of(paragraph))
 
 
 def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
@@ -89,34 +76,28 @@ def _read_status(host: Host) -> str:
     return text or ""
 
 
+def read_state(host: Host) -> dict[str, Any]:
+    """Return what else ``package_manager`` says: nothing, apt has no module streams."""
+    del host
+    return {"module_streams": {}}
+
+
+def is_owned(host: Host, path: str) -> bool:
+    """Tell whether a package of the driver has a file; ``/lib`` is ``/usr/lib`` since Debian 12."""
+    paths = {path, path.removeprefix("/usr")}
+    lists = (name for name in host.names(_INFO) if name.endswith(".list") and _MAY_OWN.search(name))
+    return any(not paths.isdisjoint((host.read_text(f"{_INFO}/{name}") or "").splitlines()) for name in lists)
+
+
 def read_lock_holder(host: Host) -> dict[str, Any] | None:
     """Return the facts ``locked_by``: the process that uses dpkg's database now."""
     for lock in _LOCKS:
-        pid = _locking_pid(host, lock)
+        pid = locks.locking_pid(host, lock)
         if pid is not None:
-            return {"pid": pid, "command": printable(host.read_text(f"/proc/{pid}/comm") or "")}
+            return locks.describe(host, pid)
     return None
 
 
 def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> dict[str, Any] | None:
-    """Return the lock's holder, None as soon as there is none; somebody's transaction is usually over in a moment.
-
-    Facts that were read in the middle of one would be out of date before anybody saw them.
-    """
-    deadline = clock.now() + timeout_s
-    while (holder := read_lock_holder(host)) is not None and clock.now() + _LOCK_POLL_S <= deadline:
-        clock.sleep(_LOCK_POLL_S)
-    return holder
-
-
-def _locking_pid(host: Host, path: str) -> int | None:
-    """Ask the kernel who holds a POSIX lock on a file, without taking it (``struct flock`` of 64-bit Linux)."""
-    flock = "hhqqi"
-    question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        with host.open(path) as stream:
-            answer = fcntl.fcntl(stream, fcntl.F_GETLK, question)
-    except OSError:
-        return None
-    kind, _, _, _, pid = struct.unpack(flock, answer)
-    return None if kind == fcntl.F_UNLCK else int(pid)
+    """Return the lock's holder, None as soon as there is none."""
+    return locks.wait_for(read_lock_holder, host, timeout_s, clock)

@@ -33,11 +33,13 @@ class Layer:
         path.unlink(missing_ok=True)
         shutil.copy(source, path)
 
-    def copy_tree(self, place: str, source: Path) -> None:
-        """Copy every file below the folder ``source`` into ``place``; symbolic links stay links."""
+    def copy_tree(self, place: str, source: Path, without: tuple[str, ...] = ()) -> None:
+        """Copy every file below the folder ``source`` into ``place``, except the folders ``without``; links stay links."""
         for folder, _, names in os.walk(source):
             for name in names:
                 file = Path(folder, name)
+                if any(file.is_relative_to(source / each) for each in without):
+                    continue
                 target = self.reserve(str(Path(place, file.relative_to(source))))
                 target.unlink(missing_ok=True)
                 shutil.copy(file, target, follow_symlinks=False)

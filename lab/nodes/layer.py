@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +62,9 @@ class Layer:
             if not path.exists():
                 path.mkdir(mode=0o755)
                 if below.exists():
-                    shutil.copystat(below, path)
+                    # Not copystat: with overlayfs's own attributes the folder would hide what is below it.
                     os.chown(path, below.stat().st_uid, below.stat().st_gid)
+                    path.chmod(stat.S_IMODE(below.stat().st_mode))
         return path
 
     def _below(self, relative: Path) -> Path:

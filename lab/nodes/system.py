@@ -63,6 +63,8 @@ def write_system(layer: Layer, system: sources.System) -> None:
     if system.manager == "apt":
         return
     layer.write("/etc/ld.so.conf.d/lib64.conf", "/usr/lib64\n")
+    if system.manager == "dnf":
+        layer.write("/etc/dnf/plugins/local.conf", "[main]\nenabled = false\n")  # Debian's own default is on
     for name in ("base", system.repository):
         text = REPOSITORY.format(name=name, key=KEY)
         layer.write(f"{REPOSITORY_FOLDERS[system.manager]}/{name}.repo", text)

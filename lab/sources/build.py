@@ -18,7 +18,7 @@ from lab.machine.lock import locked
 from lab.sources import deb, rpm
 from lab.sources.content import write_content
 from lab.sources.systems import BASE_SUITE, System, find_system
-from lab.sources.tables import Package, base_packages, driver_packages
+from lab.sources.tables import Package, base_packages, driver_packages, first_packages
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900.0
@@ -104,7 +104,7 @@ def _build_rpms(system: System, partial: Path) -> None:
         "folder": str(partial),
         "lower": [str(bundle.ensure_layer(BASE_SUITE, LAYERS[system.manager])), str(trees.ensure(BASE_SUITE))],
         "repositories": list(repositories),
-        "first": [*system.kernel_packages, "bash"],
+        "first": first_packages(system),
     }
     path = partial / "stage" / "build.json"
     write_atomic(path, json.dumps(config))

@@ -11,8 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+BUSY_S = 10.0
 OWNER = "grapnel laboratory <lab@grapnel.invalid>"
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "GNUPGHOME": "/root/gpg"}
 MACROS = """\
@@ -107,8 +109,13 @@ def _mount(*arguments: str) -> None:
 
 
 def _umount(root: Path, *places: str) -> None:
+    """Unmount; what is busy for a moment, as while gpg's agent ends, is tried again."""
     for place in places:
-        subprocess.run(["umount", str(root / place)], check=True)
+        deadline = time.monotonic() + BUSY_S
+        while subprocess.run(["umount", str(root / place)], check=False).returncode:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{root / place} stays busy")
+            time.sleep(0.1)
 
 
 def _chroot(root: Path, *command: str, stdout: int | None = None) -> None:

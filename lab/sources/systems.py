@@ -34,7 +34,8 @@ class System:
     @property
     def kernel_version(self) -> str:
         """The kernel's version as the version of a kernel module package carries it."""
-        return self.kernel_release.removesuffix("-default").removesuffix("-generic").replace("-", "_")
+        version = self.kernel_release.removesuffix("-default").removesuffix("-generic")
+        return version if self.manager == "apt" else version.replace("-", "_")
 
 
 def _os(identity: str, version: str, name: str, like: str = "", codename: str = "") -> tuple[tuple[str, str], ...]:

@@ -70,6 +70,11 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
     )
 
 
+def first_packages(system: System) -> list[str]:
+    """Return the names of the packages that a node has from the start."""
+    return [] if system.manager == "apt" else [*system.kernel_packages, *(each.name for each in _identity(system))]
+
+
 def base_packages(system: System) -> list[Package]:
     """Return what of the system itself the driver needs: packages without a content, but for the kernel's own."""
     if system.manager == "apt":
@@ -80,9 +85,19 @@ def base_packages(system: System) -> list[Package]:
         for name in system.kernel_packages
     ]
     devel = Package("kernel-devel", "kernel", kernel, release, content=("headers",))
-    shell = Package("bash", "bash", "5.1.8", f"9.{system.dist}".rstrip("."), provides=("/bin/sh",))
-    rest = [
-        Package(name, name, "1.0", f"1.{system.dist}".rstrip("."))
-        for name in ("grubby", "ocl-icd", "dkms", "gcc", "make")
+    names = ("grubby", "ocl-icd", "gcc", "make")
+    rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
+    # EPEL's wants the headers of the kernel and a compiler to be there before it.
+    dkms = Package("dkms", "dkms", "3.2.1", f"1.{system.dist}".rstrip("."), requires=("kernel-devel", "gcc", "make"))
+    return [*kernels, devel, *_identity(system), dkms, *rest]
+
+
+def _identity(system: System) -> list[Package]:
+    """Return the packages that a system has from the start besides its kernel: its release, and a shell."""
+    values = dict(system.os_release)
+    major = values["VERSION_ID"].partition(".")[0]
+    release = (f"system-release = {values['VERSION_ID']}", f"system-release(releasever) = {major}")
+    return [
+        Package(f"{values['ID']}-release", f"{values['ID']}-release", values["VERSION_ID"], "1", provides=release),
+        Package("bash", "bash", "5.1.8", f"9.{system.dist}".rstrip("."), provides=("/bin/sh",)),
     ]
-    return [*kernels, devel, shell, *rest]

@@ -80,6 +80,11 @@ def read_state(host: Host) -> State:
     return State(loaded_version(host, _NVIDIA), version_on_disk(host, _NVIDIA), loaded, _read_mark(host))
 
 
+def read_loaded(host: Host) -> State:
+    """Return the state without asking for the file on disk, which takes two processes."""
+    return State(loaded_version(host, _NVIDIA), None, tuple(loaded_modules(host)), _read_mark(host))
+
+
 def obstacles_to(host: Host, state: State, version: str, without: tuple[str, ...] = ()) -> list[str]:
     """Return who is in the way of an exchange, a line each: not what is stopped for it, not the units ``without``."""
     if not state.must_unload(version):
@@ -111,31 +116,39 @@ def bring_to(host: Host, version: str, clock: Clock = Clock(), mknod: MakeNode =
     state = read_state(host)
     require_on_disk(state, version)
     require_free(host, state, version)
-    before = _merge(state, driver_services.running_services(host))
-    _write_mark(host, before)
+    before = merge(state, driver_services.running_services(host))
+    write_mark(host, before)
     try:
         if state.must_unload(version):
-            _unload_all(host, state, clock)
-        _load_all(host, before, version)
+            stop_services(host)
+            unload_all(host, state, clock)
+        load_all(host, before, version)
         make_nodes(host, missing_nodes(host), mknod)
     except (KernelModuleError, OSError) as error:
-        raise KernelModuleError("; ".join([str(error), *_restore(host, before)])) from error
-    complaints = _restore(host, before)
+        raise KernelModuleError("; ".join([str(error), *restore(host, before)])) from error
+    complaints = restore(host, before)
     if complaints:
         raise KernelModuleError(f"kernel module {version} is loaded, but {'; '.join(complaints)}")
 
 
-def _merge(state: State, running: list[str]) -> Before:
+def merge(state: State, running: list[str]) -> Before:
     """Return what is to be restored: what is there now, and what a run that was cut short had taken away."""
     former = state.unfinished or Before()
     modules = {*state.loaded, *former.modules}
     return Before(tuple(name for name in UNLOAD_ORDER if name in modules), tuple(sorted({*running, *former.services})))
 
 
-def _unload_all(host: Host, state: State, clock: Clock) -> None:
-    complaint = driver_services.stop(host, driver_services.running_services(host))
+def stop_services(host: Host) -> list[str]:
+    """Stop those of the driver's own services that run, and return them; raises `KernelModuleError`."""
+    running = driver_services.running_services(host)
+    complaint = driver_services.stop(host, running)
     if complaint:
         raise KernelModuleError(f"nothing was unloaded: {complaint}")
+    return running
+
+
+def unload_all(host: Host, state: State, clock: Clock) -> None:
+    """Unload the driver's modules, all or none if that is possible; raises `KernelModuleError`."""
     in_the_way = _wait_for_nobody(host, clock)
     if in_the_way:
         raise KernelModuleError(
@@ -168,7 +181,8 @@ def _load_again(host: Host, names: list[str]) -> list[str]:
     return [*words, *(f"{name} was unloaded and cannot be loaded again: {why}" for name, why in complaints.items())]
 
 
-def _load_all(host: Host, before: Before, version: str) -> None:
+def load_all(host: Host, before: Before, version: str) -> None:
+    """Load a version of the driver's module, and the others that were loaded; raises `KernelModuleError`."""
     complaint = "" if is_loaded(host, _NVIDIA) else load(host, _NVIDIA)
     if complaint:
         raise KernelModuleError(f"kernel module {version} cannot be loaded, so none is loaded now: {complaint}")
@@ -181,7 +195,7 @@ def _load_all(host: Host, before: Before, version: str) -> None:
         raise KernelModuleError(f"kernel module {version} is loaded, but not {'; '.join(complaints)}")
 
 
-def _restore(host: Host, before: Before) -> list[str]:
+def restore(host: Host, before: Before) -> list[str]:
     """Start the services again; the mark goes when everything is there again. Returns what could not be started."""
     complaint = driver_services.start(host, list(before.services))
     if complaint:
@@ -202,7 +216,8 @@ def _read_mark(host: Host) -> Before | None:
         return Before()  # something was begun; what is missing then is what always is loaded
 
 
-def _write_mark(host: Host, before: Before) -> None:
+def write_mark(host: Host, before: Before) -> None:
+    """Note what is to be restored, before anything is taken away."""
     place = host.path(RELOAD_MARK)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     beside = place.with_name(f".{place.name}.new")

@@ -20,15 +20,23 @@ _MAX_INDIRECTIONS = 3
 
 def version_on_disk(host: Host, name: str) -> str | None:
     """Version of the file that ``modprobe name`` would load for the running kernel, None when there is none."""
-    file = _find_file(host, name)
+    file = module_file(host, name)
     if file is None:
         return None
     shown = host.run(["modinfo", "--field", "version", file], _QUERY_TIMEOUT_S)
     return shown.stdout.strip() or None if shown.return_code == 0 else None
 
 
-def _find_file(host: Host, name: str) -> str | None:
-    options: list[str] = []
+def describe_module(host: Host, file: str) -> dict[str, str]:
+    """Return the fields of a module's file that occur once; none where it cannot be read."""
+    shown = host.run(["modinfo", file], _QUERY_TIMEOUT_S)
+    fields = (line.partition(":") for line in shown.stdout.splitlines() if shown.return_code == 0)
+    return {name: value.strip() for name, _, value in fields}
+
+
+def module_file(host: Host, name: str, kernel: str = "") -> str | None:
+    """Return the file that ``modprobe name`` would load, for the running kernel or another one."""
+    options = ["--set-version", kernel] if kernel else []
     for _ in range(_MAX_INDIRECTIONS):
         shown = host.run(["modprobe", "--show-depends", *options, name], _QUERY_TIMEOUT_S)
         lines = shown.stdout.strip().splitlines()
@@ -37,7 +45,8 @@ def _find_file(host: Host, name: str) -> str | None:
         action, _, rest = lines[-1].strip().partition(" ")
         if action == "insmod":
             return rest.split(" ", 1)[0]
-        name, options = _parse_install(rest)
+        name, more = _parse_install(rest)
+        options = [*(["--set-version", kernel] if kernel else []), *more]
         if not name:
             return None  # the command loads nothing: that is how a module is kept out
     return None

@@ -77,6 +77,9 @@ class PackageManager(Protocol):
     def is_interrupted(self, host: Host) -> bool:
         """Tell whether an earlier transaction, of whatever packages, was left unfinished."""
 
+    def wait(self, host: Host, clock: Clock) -> None:
+        """Wait a while until nobody else changes packages; raises `PackageError` that names who still does."""
+
     def repair(self, host: Host, clock: Clock) -> None:
         """Finish what an interrupted transaction left; what it cannot, the next transaction may."""
 

@@ -1,0 +1,104 @@
+"""Puts prebuilt kernel modules where DKMS and modprobe find them, so that nothing is compiled out of service.
+
+Maintainer scripts of a DKMS package build for whatever kernel has headers. While every kernel that counts has its
+module prebuilt, they are told not to (``/etc/dkms/no-autoinstall``, which dkms's own scripts obey), and the archives
+are loaded once the package is there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import describe_module, module_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+NO_BUILDS = "/etc/dkms/no-autoinstall"
+_OURS = "grapnel-driver: the modules of this transaction are prebuilt\n"
+_LOAD_TIMEOUT_S = 300.0
+_BUILD_TIMEOUT_S = 3600.0
+_NVIDIA = "nvidia"
+_PROPRIETARY = "NVIDIA"  # license of the module; the open one has a free one
+
+
+class ModuleFileError(Exception):
+    """A kernel has no module that would do; the message names it."""
+
+
+def missing_archives(target: Target) -> list[str]:
+    """Return the kernels for which a module would have to be compiled."""
+    change = target.change
+    return [kernel for kernel in change.kernels if kernel not in target.archives] if change.dkms else []
+
+
+def forbid_builds(host: Host) -> None:
+    """Keep maintainer scripts from building; a file that somebody else has put there stays as it is."""
+    place = host.path(NO_BUILDS)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        place.write_text(_OURS, encoding="utf-8")
+
+
+def allow_builds(host: Host) -> None:
+    """Take back `forbid_builds`."""
+    if host.read_text(NO_BUILDS) == _OURS.strip():
+        host.path(NO_BUILDS).unlink()
+
+
+def install_modules(host: Host, target: Target) -> list[str]:
+    """Load prebuilt modules for the kernels that lack theirs, and return those; raises `ModuleFileError`."""
+    change = target.change
+    lacking = [kernel for kernel in change.kernels if _complaint(host, target, kernel)]
+    for kernel in lacking:
+        if change.dkms:
+            _install(host, target, kernel)
+        complaint = _complaint(host, target, kernel)
+        if complaint:
+            raise ModuleFileError(complaint)
+    return lacking
+
+
+def _complaint(host: Host, target: Target, kernel: str) -> str:
+    """Return why the module that modprobe would load in a kernel is not the right one, empty when it is."""
+    version, flavour = find_module(host, kernel)
+    wanted = (target.change.version, target.change.flavour)
+    if (version, flavour) == wanted:
+        return ""
+    found = f"{version} ({flavour})" if version else "none"
+    return f"kernel {kernel} lacks the module {wanted[0]} ({wanted[1]}) on disk, it has {found}"
+
+
+def find_module(host: Host, kernel: str) -> tuple[str | None, str | None]:
+    """Return version and flavour of the module that a kernel would load."""
+    file = module_file(host, _NVIDIA, kernel)
+    if file is None:
+        return None, None
+    fields = describe_module(host, file)
+    flavour = "proprietary" if fields.get("license") == _PROPRIETARY else "open"
+    return fields.get("version"), flavour
+
+
+def _install(host: Host, target: Target, kernel: str) -> None:
+    """Load an archive into DKMS's tree and install it; without one, the module is compiled, where that is allowed."""
+    name = ["-m", str(target.change.dkms), "-v", target.change.version]
+    archive = target.archives.get(kernel)
+    if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
+        # It says that the module was added before when it was, and has loaded the archive by then.
+        host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
+    timeout_s = _LOAD_TIMEOUT_S if archive is not None else _BUILD_TIMEOUT_S
+    if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
+        raise ModuleFileError(f"dkms has not taken {archive} for kernel {kernel}: stage the driver again")
+    done = host.run(["dkms", "install", "--force", *name, "-k", kernel], timeout_s)
+    if done.return_code:
+        raise ModuleFileError(f"dkms cannot install {' '.join(name[1::2])} for kernel {kernel}: {done.complaints}")
+
+
+def _state(host: Host, name: Sequence[str], kernel: str) -> str:
+    shown = host.run(["dkms", "status", *name, "-k", kernel], _LOAD_TIMEOUT_S)
+    match = re.search(r": (\w+)", shown.stdout)
+    return match.group(1) if match else ""

@@ -1,0 +1,243 @@
+"""Brings a node to a target, step by step. Each step looks at the node, so it may be repeated after a kill anywhere.
+
+In what order, what is written down about them and what follows a failure is decided by `run`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
+from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
+from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
+from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
+    allow_builds,
+    forbid_builds,
+    install_modules,
+    missing_archives,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
+from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
+    find_differences,
+    held_names,
+    loaded_flavour,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import put_back
+from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes, swap_in
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.units import RELOAD_MARK
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
+
+HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
+_HOOK_TIMEOUT_S = 60.0
+_SERVICE_TIMEOUT_S = 180.0
+
+
+class StepError(Exception):
+    """A step has failed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """The machine, its package manager, its time, and how device nodes are made."""
+
+    host: Host
+    manager: PackageManager
+    clock: Clock = field(default_factory=Clock)
+    mknod: MakeNode = os.mknod
+
+
+Step = Callable[[Node, "Target"], str]  # returns what was done, empty when there was nothing to do
+
+
+def must_unload(host: Host, target: Target) -> bool:
+    """Tell whether a module is loaded that is not the target's."""
+    state, change = kernel_module.read_loaded(host), target.change
+    if change.module is None or not state.loaded:
+        return False
+    if state.version != change.module:
+        return True
+    return change.has_module and loaded_flavour(host) not in (None, change.flavour)
+
+
+def transaction_of(node: Node, target: Target) -> Transaction | None:
+    """Return what has to be installed and removed, None when every package is as the target has it."""
+    change = target.change
+    installed = node.manager.installed(node.host, {*change.names, *change.remove})
+    remove = tuple(name for name in change.remove if name in installed)
+    wanted = {one.name: one.version for one in change.packages}
+    is_whole = all(name in installed and installed[name].is_whole for name in wanted)
+    if is_whole and not remove and all(installed[name].version == version for name, version in wanted.items()):
+        return None
+    return Transaction(target.packages, remove, SCRATCH, purge=target.is_way_back)
+
+
+def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
+    """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
+    state = kernel_module.read_loaded(node.host)
+    before = kernel_module.merge(state, driver_services.running_services(node.host))
+    kernel_module.write_mark(node.host, before)
+    return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
+
+
+def stop_services(node: Node, target: Target) -> str:
+    if not must_unload(node.host, target):
+        return ""
+    return ", ".join(kernel_module.stop_services(node.host))
+
+
+def unload(node: Node, target: Target) -> str:
+    if not must_unload(node.host, target):
+        return ""
+    state = kernel_module.read_loaded(node.host)
+    kernel_module.unload_all(node.host, state, node.clock)
+    return ", ".join(state.loaded)
+
+
+def install_packages(node: Node, target: Target) -> str:
+    """Carry out the transaction, and see that every kernel has its module then."""
+    done = []
+    try:
+        if node.manager.is_interrupted(node.host):
+            forbid_builds(node.host)
+            node.manager.repair(node.host, node.clock)
+            done.append("finished what an interrupted run of the package manager left")
+        transaction = transaction_of(node, target)
+        if transaction is not None:
+            if not missing_archives(target):
+                forbid_builds(node.host)
+            node.manager.apply(node.host, transaction, node.clock)
+            done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
+        kernels = install_modules(node.host, target)
+        done += [f"module for {kernel}" for kernel in kernels]
+    finally:
+        allow_builds(node.host)
+    return "; ".join(done)
+
+
+def write_files(node: Node, target: Target) -> str:
+    if target.is_way_back:
+        return ", ".join(put_back(node.host, target.former))
+    wanted = [FileText(one.path, one.content, int(one.mode, 8)) for one in target.change.files]
+    changes = find_changes(node.host, wanted)
+    if changes:
+        swap_in(node.host, changes)
+    return ", ".join(change.after.path for change in changes)
+
+
+def hold(node: Node, target: Target) -> str:
+    change = target.change
+    installed = node.manager.installed(node.host, {*change.names, *target.known})
+    wanted = held_names(target, installed)
+    if wanted is None:
+        return ""
+    held = {name for name, one in installed.items() if one.is_held}
+    free = sorted(held - wanted) if target.is_way_back else []
+    missing = sorted(wanted - held)
+    node.manager.hold(node.host, missing)
+    node.manager.unhold(node.host, free)
+    words = [f"held {len(missing)} packages"] if missing else []
+    return "; ".join([*words, *([f"{len(free)} packages are no longer held"] if free else [])])
+
+
+def load(node: Node, target: Target) -> str:
+    """Load the target's module, and the others that were loaded before."""
+    version = target.change.module
+    if not version:
+        return ""
+    before = kernel_module.read_loaded(node.host)
+    kernel_module.load_all(node.host, before.unfinished or kernel_module.Before(), version)
+    after = kernel_module.read_loaded(node.host)
+    return ", ".join(name for name in after.loaded if name not in before.loaded)
+
+
+def make_device_nodes(node: Node, target: Target) -> str:
+    missing = missing_nodes(node.host) if target.change.module else []
+    make_nodes(node.host, missing, node.mknod)
+    return ", ".join(one.path for one in missing)
+
+
+def start_services(node: Node, target: Target) -> str:
+    """Start what ran before, and enable and start the companions that the change brings."""
+    before = kernel_module.read_loaded(node.host).unfinished or kernel_module.Before()
+    named = target.change.services
+    if named:
+        _systemctl(node.host, ["enable", *named])
+    services = list(dict.fromkeys((*before.services, *named))) if target.change.version != NO_DRIVER else []
+    complaint = driver_services.start(node.host, services)
+    if complaint:
+        raise StepError(complaint)
+    return ", ".join(services)
+
+
+def refresh_inventory(node: Node, target: Target) -> str:
+    """Tell the hook; a node without one has no inventory, and without a driver nothing to tell."""
+    if not node.host.path(HOOK).exists() or target.change.version == NO_DRIVER:
+        return ""
+    done = node.host.run([HOOK, "refresh"], _HOOK_TIMEOUT_S)
+    if done.return_code:
+        raise StepError(f"grapnel-hook refresh failed: {done.complaints}")
+    return HOOK
+
+
+def verify(node: Node, target: Target) -> str:
+    differences = find_differences(node.host, node.manager, target)
+    if differences:
+        raise StepError("; ".join(differences))
+    return target.change.version or "no driver"
+
+
+def clear_mark(node: Node) -> None:
+    """Say that nothing is left to be restored."""
+    node.host.path(RELOAD_MARK).unlink(missing_ok=True)
+
+
+def require_free(node: Node, target: Target) -> None:
+    """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it."""
+    if must_unload(node.host, target):
+        in_the_way = find_obstacles(node.host, {*driver_services.running_services(node.host)})
+        if in_the_way:
+            raise StepError(f"the driver is in use: {'; '.join(in_the_way)}")
+
+
+def require_prebuilt(target: Target) -> None:
+    """Raise `StepError` where a module would have to be compiled while the GPUs are out of service."""
+    missing = missing_archives(target)
+    if missing and target.change.compile == "stage":
+        raise StepError(
+            f"no prebuilt module for kernel {', '.join(missing)}, and nothing is compiled out of service: "
+            "stage the driver again, or allow `compile: anywhere`"
+        )
+
+
+def rehearse(node: Node, target: Target) -> None:
+    """Raise `StepError` if the transaction would change more than the target names."""
+    transaction = transaction_of(node, target)
+    if transaction is None:
+        return
+    try:
+        found = node.manager.rehearse(node.host, transaction)
+    except PackageError as error:
+        raise StepError(str(error)) from error
+    wanted = {one.name: one.version for one in target.change.packages}
+    others = sorted(set(found.remove) - set(target.change.remove))
+    if others:
+        raise StepError(f"packages would be removed that the change does not name: {', '.join(others)}")
+    wrong = [f"{name} {version}" for name, version in found.install.items() if wanted.get(name, version) != version]
+    if wrong:
+        raise StepError(f"the staged files are of other versions than the change names: {', '.join(wrong)}")
+
+
+def _systemctl(host: Host, words: list[str]) -> None:
+    done = host.run(["systemctl", *words], _SERVICE_TIMEOUT_S)
+    if done.return_code:
+        raise StepError(f"systemctl {' '.join(words)}: {done.complaints}")

@@ -1,0 +1,97 @@
+"""Reads what dpkg's database says about packages, as a file: it can be read while dpkg itself is stuck.
+
+What a planner has to know of it is gathered with the facts; this is what carrying out a transaction needs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+
+_STATUS = "/var/lib/dpkg/status"
+_MAX_STATUS_BYTES = 64 * 1024 * 1024
+_UPDATES = "/var/lib/dpkg/updates"
+_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
+_LOCK_POLL_S = 0.5
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_FIELD = re.compile(r"^(Package|Status|Version|Architecture): *(.*)$", re.MULTILINE)
+_GONE = ("config-files", "not-installed")
+_SETTLED = ("installed", *_GONE)
+
+
+def read_packages(host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
+    """Return those of the packages that are installed, for the machine's own architecture; raises `PackageError`."""
+    found = {}
+    foreign = {arch for machine, arch in _ARCHITECTURES.items() if machine != os.uname().machine}
+    for fields in _paragraphs(host, names):
+        want, flag, state = (fields.get("Status", "") + "   ").split(" ")[:3]
+        if state in _GONE or fields.get("Architecture") in {*foreign, "i386", "armhf"}:
+            continue
+        is_whole = state == "installed" and flag != "reinstreq"
+        found[fields["Package"]] = InstalledPackage(fields.get("Version", ""), want == "hold", is_whole)
+    return found
+
+
+def _paragraphs(host: Host, names: Collection[str]) -> list[dict[str, str]]:
+    wanted = {f"Package: {name}\n" for name in names}
+    blocks = _read_status(host).split("\n\n")
+    return [dict(_FIELD.findall(block)) for block in blocks if block.lstrip("\n").partition("\n")[0] + "\n" in wanted]
+
+
+def _read_status(host: Host) -> str:
+    text = host.read_text(_STATUS, _MAX_STATUS_BYTES)
+    if text is None:
+        raise PackageError(f"{_STATUS} cannot be read as a file of at most {_MAX_STATUS_BYTES >> 20} MiB")
+    return text
+
+
+def is_interrupted(host: Host) -> bool:
+    """Tell whether dpkg was killed, or left a package of whatever name unpacked or half configured."""
+    if any(name.isdecimal() for name in host.names(_UPDATES)):
+        return True
+    states = re.findall(r"^Status: \S+ (\S+) (\S+)$", _read_status(host), re.MULTILINE)
+    return any(state not in _SETTLED or flag == "reinstreq" for flag, state in states)
+
+
+def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> None:
+    """Wait until nobody uses the database; raises `PackageError` that names who does when time is up."""
+    deadline = clock.monotonic() + timeout_s
+    while (holder := _lock_holder(host)) is not None:
+        if clock.monotonic() >= deadline:
+            raise PackageError(
+                f"dpkg is locked by {holder}, and still is after {timeout_s:g} s: wait for it to end, or stop it",
+                is_unchanged=True,
+            )
+        clock.sleep(_LOCK_POLL_S)
+
+
+def _lock_holder(host: Host) -> str | None:
+    for lock in _LOCKS:
+        pid = _locking_pid(host, lock)
+        if pid is not None:
+            return f"{printable(host.read_text(f'/proc/{pid}/comm') or 'a process')} (pid {pid})"
+    return None
+
+
+def _locking_pid(host: Host, path: str) -> int | None:
+    """Ask the kernel who holds a POSIX lock on a file, without taking it (``struct flock`` of 64-bit Linux)."""
+    flock = "hhqqi"
+    question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with host.open(path) as stream:
+            answer = fcntl.fcntl(stream, fcntl.F_GETLK, question)
+    except OSError:
+        return None
+    kind, _, _, _, pid = struct.unpack(flock, answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)

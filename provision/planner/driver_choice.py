@@ -14,7 +14,7 @@ from provision.driver.flavour import choose
 from provision.driver.gpus import support
 from provision.driver.terms import Flavour
 from provision.node_plan import Derived, Problem
-from provision.spec.model import Companion, DriverSource, KernelModule
+from provision.spec.model import Companion, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provision.driver.distribution import Distribution
     from provision.driver.gpus import GpuSupport
     from provision.driver.package_request import PackageRequest
+    from provision.driver.terms import Manager
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 class Choice:
     """The driver of one node. ``upstream`` is its version in NVIDIA's notation."""
 
+    manager: Manager
     flavour: Flavour
     request: PackageRequest
     driver: DriverPackages
@@ -84,6 +86,7 @@ def choose_driver(
         names = ", ".join(each.value for each in companions)
         derived.append(Derived(key="driver.companions", value=names, reason="from the node's hardware"))
     return Choice(
+        manager=distribution.manager,
         flavour=flavour.value,
         request=request,
         driver=driver,
@@ -102,7 +105,7 @@ def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:
 
 
 def kernels_of(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the kernels that need the module: the one that runs, the one that boots next, those it can be built for."""
+    """Return the kernels that need the module: the running one, the one that boots next, those it can be built for."""
     wanted = tuple(each.release for each in facts.kernels if each.running or each.default or each.headers)
     return wanted or (facts.node.kernel,)
 
@@ -127,7 +130,7 @@ def _no_version(declared: Driver) -> Problem:
         return Problem(
             code="version-not-chosen",
             message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
-            hint="use grapnel plan or grapnel apply, which choose it from the facts of all nodes, or declare the version",
+            hint="use grapnel apply, which chooses it from the facts of all nodes, or declare the version",
         )
     return Problem(
         code="version-not-declared",

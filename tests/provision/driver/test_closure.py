@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from provision.driver.pin import render_pin
 
 from provision.driver.catalogue import DISTRIBUTIONS, root_packages
 from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.pin import render_pin
 from provision.driver_change import PackageVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
 from provision.node_plan import Problem

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.declarations import Declarations
 from provision.apply.errors import CanceledError
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.planning.errors import PlanningError
@@ -31,7 +32,7 @@ VERSION, SOURCE = "550.163.01-2", "nvidia-graphics-drivers"
 
 
 def planner(limits: Limits = DEFAULT) -> BoundedPlanner:
-    return BoundedPlanner({"n1": STACK, "n2": STACK}, PAYLOAD, limits)
+    return BoundedPlanner(Declarations({"n1": STACK, "n2": STACK}), PAYLOAD, limits)
 
 
 def plan(made: BoundedPlanner, node: str, facts: NodeFacts) -> NodePlan:

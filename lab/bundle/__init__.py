@@ -4,8 +4,8 @@ Nodes have no route to the outside: this folder, bound read-only at ``/srv/bundl
 ``lab.bundle.contents`` is the only list of what it contains.
 """
 
-from lab.bundle.contents import CONTENTS
-from lab.bundle.folder import Bundle, deb_paths, ensure
+from lab.bundle.contents import BUILDER_PACKAGES, CONTENTS
+from lab.bundle.folder import Bundle, Package, deb_paths, ensure
 from lab.bundle.layer import ensure_layer
 
-__all__ = ["CONTENTS", "Bundle", "deb_paths", "ensure", "ensure_layer"]
+__all__ = ["BUILDER_PACKAGES", "CONTENTS", "Bundle", "Package", "deb_paths", "ensure", "ensure_layer"]

@@ -11,14 +11,22 @@ DRIVER_PACKAGES = (
     "libnvidia-ptxjitcompiler1",
     "nvidia-alternative",
 )
+COMPANION_PACKAGES = ("firmware-nvidia-gsp", "nvidia-modprobe", "nvidia-persistenced")
 ENGINE_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
 # What a CRI-O from elsewhere needs in addition: a container monitor, and a tool to load image archives.
 CRIO_PACKAGES = ("conmon", "skopeo")
 # Only installed by their own tests; Docker's client is a separate package from Debian 13 on.
 DOCKER_PACKAGES = ("docker.io", "docker-cli")
 PODMAN_PACKAGES = ("podman",)
-# What a node needs to build a module; only installed by the tests for that.
-MODULE_PACKAGES = ("dkms", "gcc", "make")
+# What a node needs to build a module for its kernel: the layer of NodeSpec(builder=True).
+BUILDER_PACKAGES = ("dkms", "gcc", "make", "linux-headers-amd64", "initramfs-tools")
+# The driver's kernel modules as sources for dkms, with what Debian installs beside them.
+PROPRIETARY_PACKAGES = ("nvidia-kernel-dkms", "nvidia-kernel-support", *COMPANION_PACKAGES)
+OPEN_PACKAGES = ("nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *COMPANION_PACKAGES)
+# The package managers of other distributions, and what builds packages for them: see lab.sources.
+RPM_PACKAGES = ("rpm", "createrepo-c", "gpg", "gpg-agent", "dkms", "gcc", "make")
+DNF_PACKAGES = (*RPM_PACKAGES, "dnf", "dnf-plugins-core")
+ZYPPER_PACKAGES = (*RPM_PACKAGES, "zypper")  # dnf-plugins-core refuses to be beside it
 # Unpacked by lab.images on the machine; never installed in a node.
 IMAGE_PACKAGES = ("libc6", "busybox-static")
 
@@ -43,15 +51,19 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
         Request(DOCKER_PACKAGES),
         Request(PODMAN_PACKAGES),
         Request(IMAGE_PACKAGES),
-        Request(MODULE_PACKAGES),
-        Request(DRIVER_PACKAGES, driver_version="550.163.01"),
-        Request(DRIVER_PACKAGES, driver_version="535.309.01", from_suite="bookworm"),
+        Request(BUILDER_PACKAGES),
+        Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="550.163.01"),
+        Request(OPEN_PACKAGES, driver_version="550.163.01"),
+        Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.309.01", from_suite="bookworm"),
         Request(DRIVER_PACKAGES, driver_version="535.261.03", from_suite="bookworm"),
     ),
     "bookworm": (
         Request(ENGINE_PACKAGES),
         Request(IMAGE_PACKAGES),
-        Request(DRIVER_PACKAGES, driver_version="535.309.01"),
-        Request(DRIVER_PACKAGES, driver_version="535.261.03"),
+        Request(BUILDER_PACKAGES),
+        Request(DNF_PACKAGES),
+        Request(ZYPPER_PACKAGES),
+        Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.309.01"),
+        Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.261.03"),
     ),
 }

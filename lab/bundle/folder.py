@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BUILD_TIMEOUT_S = 1800.0
 FORMAT_VERSION = "1"
+HEADERS = re.compile(r"linux-headers-(?P<release>\d.*-amd64)")
 FIELD = re.compile(r"^(Package|Version|Filename): (.*)$", re.MULTILINE)
 EPOCH_AND_REVISION = re.compile(r"^(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?$")
 
@@ -74,6 +75,15 @@ class Bundle:
         """Return the upstream driver versions in the folder, oldest first."""
         found = {p.upstream_version for p in self.packages() if p.name == "libnvidia-ml1"}
         return sorted(found, key=lambda version: tuple(map(int, version.split("."))))
+
+    @property
+    def kernel_release(self) -> str:
+        """The kernel whose headers are in the folder: the suite's newest when the folder was built."""
+        found = [match["release"] for p in self.packages() if (match := HEADERS.fullmatch(p.name))]
+        if len(found) != 1:
+            named = ", ".join(found) or "none"
+            raise PackageError(f"{self.folder}: headers of exactly one kernel are needed", hint=f"found: {named}")
+        return found[0]
 
 
 def deb_paths(suite: str, names: Sequence[str]) -> list[Path]:

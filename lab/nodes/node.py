@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.bundle import Bundle
 from lab.kmod import SIMULATED_NVML, install_driver_module
 from lab.machine.command import run
 from lab.machine.errors import BootError, CommandError, SiteError
-from lab.trees import find_suite
 
 if TYPE_CHECKING:
     import subprocess
@@ -70,6 +70,13 @@ class Node:
         return Path(f"/proc/{leader}/root")
 
     @property
+    def kernel_release(self) -> str:
+        """The kernel that the node says it runs."""
+        if self.spec.builder:
+            return Bundle(self.spec.suite, self.machine.bundle).kernel_release
+        return self.spec.kernel_release
+
+    @property
     def nvml_library(self) -> Path:
         """The simulated NVML of the node: ``lab.nvml.state`` reads and changes the machine in it, live."""
         place = SIMULATED_NVML.lstrip("/")
@@ -77,8 +84,7 @@ class Node:
 
     def install_module(self, version: str) -> None:
         """Put another version of the driver's module on the running node's disk; what is loaded stays loaded."""
-        release = find_suite(self.spec.suite).kernel_release
-        install_driver_module(self.root / "usr/lib/modules", version, release)
+        install_driver_module(self.root / "usr/lib/modules", version, self.kernel_release)
 
     def start(self) -> None:
         """Start the node's machine; ``wait_ready`` waits for its system."""

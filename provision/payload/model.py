@@ -15,12 +15,9 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Everything for nodes: the hook, the daemon per Python minor version, the text of the daemon's unit.
-
-    ``driver`` is the program that exchanges drivers; None in a payload that was built before there was one.
-    """
+    """Everything for nodes: the hook, the driver program, the daemon per Python minor version, the daemon's unit."""
 
     hook: Artifact
+    driver: Artifact
     node: Mapping[str, Artifact]
     unit: str
-    driver: Artifact | None = None

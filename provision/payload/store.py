@@ -34,13 +34,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     hook: ManifestFile
     node: dict[str, ManifestFile]
     unit: str
-    driver: ManifestFile | None = None
+    driver: ManifestFile
 
     @property
     def names(self) -> set[str]:
         """Names of all archives."""
-        others = [self.hook, *self.node.values(), *([self.driver] if self.driver else [])]
-        return {each.name for each in others}
+        return {each.name for each in (self.hook, self.driver, *self.node.values())}
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
@@ -63,7 +62,7 @@ def load_payload(folder: Path) -> Payload:
         hook=_artifact(folder, manifest.hook),
         node={python: _artifact(folder, each) for python, each in sorted(manifest.node.items())},
         unit=manifest.unit,
-        driver=_artifact(folder, manifest.driver) if manifest.driver else None,
+        driver=_artifact(folder, manifest.driver),
     )
 
 

@@ -53,8 +53,7 @@ def _require_archive(path: Path, part: str, digest: str) -> Path:
     except GrapnelError as error:
         raise AnsibleActionFail(f"{path} is not an archive of a payload: {error}") from None
     parts = {"hook": [payload.hook], "driver": [payload.driver], "node": list(payload.node.values())}
-    artifacts = [one for one in parts[part] if one is not None]
-    if not any(Path(one.path) == path.absolute() and one.digest == digest for one in artifacts):
+    if not any(Path(one.path) == path.absolute() and one.digest == digest for one in parts[part]):
         raise AnsibleActionFail(f"the payload in {path.parent} has no {part} {digest[:12]} named {path.name}")
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision import __version__
-from provision.cli import main
+from provision.cli import VERBS, main
 from provision.errors import GrapnelError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
     ("arguments", "words"),
     [
         pytest.param(["planz"], "did you mean `grapnel plan`?", id="a misspelt verb"),
-        pytest.param(["xyzzy"], "one of: init, check, plan, apply", id="no verb of ours"),
+        pytest.param(["xyzzy"], "one of: init, check, plan, stage, apply", id="no verb of ours"),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
         pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),
         pytest.param(["check", "--inventory"], "expected one argument", id="an option without its value"),
@@ -99,7 +99,7 @@ def test_help_tells_every_verb_with_its_summary(capsys: pytest.CaptureFixture[st
     assert main(["--help"], load=lambda _name: FakeVerb(0)) == 0
     out = capsys.readouterr().out
     assert all(f"    {verb} " in out for verb in ("init", "check", "plan", "apply"))
-    assert out.count("a verb for tests") == 4
+    assert out.count("a verb for tests") == len(VERBS)
 
 
 def test_without_a_verb_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:

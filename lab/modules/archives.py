@@ -1,0 +1,109 @@
+"""Provides the archives of built modules: kept in the cache under a key of everything that goes into the build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import bundle, trees
+from lab.machine.command import CONTAINED, run
+from lab.machine.errors import PackageError
+from lab.machine.folders import cache_dir, content_key, write_atomic
+from lab.machine.lock import locked
+
+BUILDER = Path(__file__).with_name("build.py")
+BUILD_TIMEOUT_S = 3600.0  # minutes on a free machine, but at the lowest priority
+PACKAGES = {"proprietary": "nvidia-kernel-dkms", "open": "nvidia-open-kernel-dkms"}
+DKMS_NAMES = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
+# With the headers, what decides how a module comes out.
+TOOLS = ("dkms", "gcc", "make")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A driver's modules for the kernel of one suite's builder nodes."""
+
+    suite: str
+    version: str
+    flavour: str = "proprietary"
+
+    @property
+    def file_name(self) -> str:
+        """The name under which Debian's packages look for it, in ``/usr/share/NAME-dkms``."""
+        return f"{DKMS_NAMES[self.flavour]}-{self.version}.dkms.tar.gz"
+
+
+# What `make lab` builds. Debian has no open modules of 535.309.01.
+ARCHIVES = (
+    Archive("trixie", "550.163.01"),
+    Archive("trixie", "535.309.01"),
+    Archive("trixie", "550.163.01", "open"),
+)
+
+
+def kernel_release(suite: str) -> str:
+    """Return the kernel that builder nodes of ``suite`` say they run."""
+    return bundle.ensure(suite).kernel_release
+
+
+def archive(version: str, flavour: str, kernel: str) -> Path:
+    """Return the archive of the modules of ``version`` for ``kernel``, building it unless the cache has it.
+
+    ``PackageError`` if no suite's builder nodes run that kernel, or its folder has no such module package.
+    """
+    suites = [name for name in trees.SUITES if kernel_release(name) == kernel]
+    if not suites:
+        known = ", ".join(f"{kernel_release(name)} ({name})" for name in trees.SUITES)
+        raise PackageError(f"no lab node runs kernel {kernel}", hint=f"kernels: {known}")
+    return ensure(Archive(suites[0], version, flavour))
+
+
+def ensure(wanted: Archive) -> Path:
+    """Return the file of ``wanted``, building it unless the cache has it."""
+    folder = bundle.ensure(wanted.suite)
+    package = _module_package(folder, wanted)
+    kernel = folder.kernel_release
+    versions = [f"{name}={folder.find(name).version}" for name in (*TOOLS, f"linux-headers-{kernel}")]
+    key = content_key(BUILDER.read_bytes(), package.name, package.version, *versions)
+    home = cache_dir() / "modules"
+    built = home / f"{wanted.version}-{wanted.flavour}-{kernel}-{key}"
+    if not built.is_dir():
+        with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
+            if not built.is_dir():
+                _build(wanted, package.path, folder, built)
+    return built / wanted.file_name
+
+
+def _module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
+    name = PACKAGES[wanted.flavour]
+    found = [p for p in folder.packages() if p.name == name and p.upstream_version == wanted.version]
+    if len(found) != 1:
+        there = ", ".join(p.version for p in folder.packages() if p.name == name) or "none"
+        raise PackageError(f"{folder.folder}: no {name} of {wanted.version}", hint=f"versions: {there}")
+    return found[0]
+
+
+def _build(wanted: Archive, package: Path, folder: bundle.Bundle, built: Path) -> None:
+    """Build in an overlay of a builder's tree, which is thrown away; only the archive is kept."""
+    partial = built.with_name(f".{built.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for name in ("upper", "work", "root", "out"):
+        (partial / name).mkdir(parents=True)
+    (partial / "upper").chmod(0o755)
+    lower = (bundle.ensure_layer(wanted.suite, bundle.BUILDER_PACKAGES), trees.ensure(wanted.suite))
+    config = {
+        "lower": list(map(str, lower)),
+        "folder": str(partial),
+        "package": str(package),
+        "module": f"{DKMS_NAMES[wanted.flavour]}/{wanted.version}",
+        "kernel": folder.kernel_release,
+        "file": wanted.file_name,
+    }
+    path = partial / "build.json"
+    write_atomic(path, json.dumps(config))
+    run(["nice", "-n", "19", *CONTAINED, sys.executable, "-I", str(BUILDER), str(path)], timeout_s=BUILD_TIMEOUT_S)
+    (partial / "out").rename(built)
+    shutil.rmtree(partial)

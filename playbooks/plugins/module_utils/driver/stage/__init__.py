@@ -1,0 +1,54 @@
+"""Stages driver changes on the node: `stage` prepares one, `check` looks at it again. Neither disturbs what runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import check_set
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions, StageResult
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import stage_change
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+__all__ = ["Finding", "StageOptions", "StageResult", "check", "stage"]
+
+_NO_MANAGER = "grapnel exchanges drivers with apt, dnf and zypper: plan for a distribution that has one of them"
+
+
+def stage(
+    host: Host,
+    change: DriverChange,
+    options: StageOptions = StageOptions(),  # noqa: B008 - options are a value
+    clock: Clock = Clock(),  # noqa: B008 - a Clock is a value
+) -> StageResult:
+    """Stage a change at the lowest priority; a second call finds it done. Errors are findings of the result."""
+    give_way(host)
+    try:
+        manager = find_manager(host)
+    except PackageError as error:
+        return _refusal(change, str(error))
+    if manager.name != change.manager:
+        return _refusal(change, f"the change is for {change.manager}, and this node has {manager.name}")
+    return stage_change(host, PackageSystem(manager, find_source(manager.name)), change, options, clock)
+
+
+def _refusal(change: DriverChange, why: str) -> StageResult:
+    finding = Finding("no-package-manager", why, _NO_MANAGER)
+    return StageResult(change_id(change), complete=False, changed=False, findings=(finding,))
+
+
+def check(host: Host, identifier: str) -> tuple[Finding, ...]:
+    """Return what is wrong with a staged set now; it can be used unless one of that is an error."""
+    try:
+        return check_set(host, find_manager(host), identifier)
+    except PackageError as error:
+        return (Finding("no-package-manager", str(error), _NO_MANAGER),)

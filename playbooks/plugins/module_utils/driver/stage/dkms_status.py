@@ -1,0 +1,31 @@
+"""Reads which modules dkms has installed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_TIMEOUT_S = 60.0
+# dkms 3 writes name/version, dkms 2 name, version.
+_LINE = re.compile(
+    r"^(?P<module>nvidia[^/,\s]*)(?:/|, )(?P<version>[^,\s]+), (?P<kernel>[^,\s]+), [^:,\s]+: installed", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class BuiltModule:
+    """One of the driver's modules, installed for one kernel."""
+
+    module: str
+    version: str
+    kernel: str
+
+
+def installed_modules(host: Host) -> list[BuiltModule]:
+    """Return the driver's modules that dkms has installed; none where there is no dkms."""
+    done = host.run(["dkms", "status"], _TIMEOUT_S)
+    return [BuiltModule(each["module"], each["version"], each["kernel"]) for each in _LINE.finditer(done.stdout)]

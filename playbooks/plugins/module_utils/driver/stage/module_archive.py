@@ -1,0 +1,164 @@
+"""Looks into an archive of kernel modules, as ``dkms mktarball --binaries-only`` writes it, before it is believed.
+
+The archive of a kernel must hold the modules of that kernel and of no other: dkms loads whatever is in it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tarfile
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_TIMEOUT_S = 60.0
+_MAX_BYTES = 2 * 1024 * 1024 * 1024  # unpacked: an open and a proprietary module with symbols stay below a quarter
+_MAX_MEMBERS = 10_000
+_MAX_NAME_BYTES = 256
+_TREE = "dkms_main_tree"
+_BINARIES = "dkms_binaries_only"
+_MODULE = re.compile(r"\.ko(?:\.gz|\.xz|\.zst)?$")
+_FIELD = re.compile(r"^(version|license|vermagic|signer): +(.*)$", re.MULTILINE)
+_CLOSED_LICENSE = "NVIDIA"  # of the proprietary flavour; some of its modules are free, of the open one all are
+
+
+@dataclass(frozen=True)
+class Module:
+    """What a module says of itself; fields that it does not have are empty."""
+
+    name: str
+    version: str
+    license: str
+    kernel: str
+    signer: str
+
+
+def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> None:
+    """Raise `StageError` unless an archive holds what a change needs for a kernel."""
+    modules = read_modules(host, archive, str(change.dkms), kernel, scratch)
+    for module in modules:
+        if module.kernel != kernel:
+            raise _unfit(archive, f"{module.name} was built for the kernel {module.kernel or 'unknown'}, not {kernel}")
+        if module.version and module.version != change.version:
+            raise _unfit(archive, f"{module.name} has the version {module.version}, not {change.version}")
+    if not any(module.version for module in modules):
+        raise _unfit(archive, "no module says which version it has")
+    found = flavour_of(modules)
+    if found != change.flavour:
+        raise _unfit(archive, f"the modules are {found}, not {change.flavour}")
+    if change.sign is not None:
+        _require_signer(host, archive, modules, change.sign.certificate)
+
+
+def flavour_of(modules: list[Module]) -> str:
+    """Return which flavour modules are that belong together."""
+    return "proprietary" if any(module.license == _CLOSED_LICENSE for module in modules) else "open"
+
+
+def read_modules(host: Host, archive: str, dkms: str, kernel: str, scratch: str) -> list[Module]:
+    """Return the modules in an archive; raises `StageError` for one that is no archive of that kernel."""
+    place = host.path(f"{scratch}/look")
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        with tarfile.open(host.path(archive)) as opened:
+            names = _unpack_modules(opened, place, archive, dkms, kernel)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise _unfit(archive, f"it cannot be read: {printable(str(error))}") from error
+    modules = [_read_module(host, archive, f"{scratch}/look/{name}") for name in names]
+    shutil.rmtree(place)
+    return modules
+
+
+def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: str, kernel: str) -> list[str]:
+    """Unpack the modules alone, flat, and return their names."""
+    names: list[str] = []
+    for member in _members(opened, archive):
+        parts = PurePosixPath(member.name).parts
+        if parts[:1] == (_TREE,) and len(parts) > 1 and parts[1] != kernel:
+            raise _unfit(archive, f"it has modules of the kernel {printable(parts[1])}, not {kernel} alone")
+        stream = opened.extractfile(member) if member.isfile() else None
+        if stream is None:
+            continue
+        if parts == (_BINARIES, "PACKAGE_NAME"):
+            said = stream.read(_MAX_NAME_BYTES).decode("utf-8", "replace").strip()
+            if said != dkms:
+                raise _unfit(archive, f"it is of the DKMS module {printable(said)}, not {dkms}")
+        elif parts[:1] == (_TREE,) and _MODULE.search(parts[-1]):
+            with (place / parts[-1]).open("wb") as out:
+                shutil.copyfileobj(stream, out)
+            names.append(parts[-1])
+    if not names:
+        raise _unfit(archive, f"it has no modules of the kernel {kernel}")
+    return sorted(names)
+
+
+def _members(opened: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]:
+    """Return the members, of which none leads out of the folder that it is unpacked in."""
+    size = 0
+    for count, member in enumerate(opened):
+        size += member.size
+        if count >= _MAX_MEMBERS or size > _MAX_BYTES:
+            raise _unfit(archive, "it unpacks to more than a driver's modules can be")
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+            raise _unfit(archive, f"{printable(member.name)} in it is neither a file nor a folder of its own")
+        yield member
+
+
+def _read_module(host: Host, archive: str, file: str) -> Module:
+    done = host.run(["modinfo", file], _TIMEOUT_S)
+    if done.return_code:
+        raise _unfit(archive, f"{PurePosixPath(file).name} is no kernel module: {done.complaint}")
+    found: dict[str, str] = {}
+    for name, value in _FIELD.findall(done.stdout):
+        found.setdefault(name, value.strip())
+    return Module(
+        name=PurePosixPath(file).name,
+        version=found.get("version", ""),
+        license=found.get("license", ""),
+        kernel=found.get("vermagic", "").split(" ")[0],
+        signer=found.get("signer", ""),
+    )
+
+
+def _require_signer(host: Host, archive: str, modules: list[Module], certificate: str) -> None:
+    """Compare signers by the name in the certificate, which is what a module's signature names."""
+    expected = _common_name(host, certificate)
+    for module in modules:
+        if module.signer != expected:
+            signer = f"signed by {printable(module.signer)}" if module.signer else "not signed"
+            raise _unfit(archive, f"{module.name} is {signer}, not by {printable(expected)} ({certificate})")
+
+
+def _common_name(host: Host, certificate: str) -> str:
+    for form in ("DER", "PEM"):
+        asked = ["openssl", "x509", "-inform", form, "-in", certificate, "-noout", "-subject", "-nameopt", "multiline"]
+        found = re.search(r"^ *commonName *= *(.*)$", host.run(asked, _TIMEOUT_S).stdout, re.MULTILINE)
+        if found:
+            return found[1].strip()
+    raise failure(
+        "signing-certificate",
+        f"{certificate} cannot be read as a certificate with a name",
+        "give driver.signingKey a certificate in DER or PEM form, and install openssl on the node",
+    )
+
+
+def _unfit(archive: str, why: str) -> StageError:
+    return failure(
+        "module-unfit",
+        f"{archive}: {why}",
+        "build the module again for this kernel, version and flavour; see /etc/dkms/framework.conf for who signs",
+    )

@@ -1,0 +1,197 @@
+"""Finds and downloads Debian packages with apt, into a folder of its own; apt verifies what it fetches by its keys.
+
+Nothing of apt's or dpkg's state is locked or written, so this runs beside an unattended upgrade. Packages of a source
+on this machine's own disk (``file:``) are copied, which apt itself does not do.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import rehearse_future, write_future
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Download,
+    Request,
+    Resolution,
+    SourceError,
+    has_digest,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+
+CACHE = "/var/cache/apt/archives"
+_RESOLVE_TIMEOUT_S = 120.0
+_UNPACK_TIMEOUT_S = 300.0
+_TIMED_OUT = 124
+_NOWHERE = "/nonexistent/"  # as a cache of archives: apt then counts none as there
+_APT = (
+    "apt-get", "-q", "-y", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends",
+    "-o", "Debug::NoLocking=1", "-o", "APT::Get::AutomaticRemove=false",
+)  # fmt: skip
+# A source that does not answer is given up, and so is one that stops in the middle; the folder is root's alone.
+_FETCH = (
+    "-o", "Acquire::ForceHash=SHA256", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30",
+    "-o", "Acquire::Retries=2", "-o", "APT::Sandbox::User=root",
+)  # fmt: skip
+_INSTALLED = re.compile(r"^Inst (?P<name>\S+)(?: \[(?P<old>[^\]]*)\])? \((?P<new>\S+)", re.MULTILINE)
+_REMOVED = re.compile(r"^Remv (?P<name>\S+)(?: \[(?P<old>[^\]]*)\])?", re.MULTILINE)
+_URI = re.compile(r"^'(?P<uri>[^']+)' (?P<name>[^/\s]+\.deb) (?P<size>\d+) ?(?P<digest>\S*)$", re.MULTILINE)
+_NOT_FOUND = re.compile(
+    r"^E: (?:Unable to locate package (\S+)|Version .(\S+). for .(\S+). was not found)", re.MULTILINE
+)
+_FETCH_FAILED = re.compile(r"^E: Failed to fetch (?P<uri>\S+)\s+(?P<why>.*)$", re.MULTILINE)
+_UNMET = re.compile(r"^ (\S+ : \S.*)$", re.MULTILINE)
+_REFRESH = "refresh the package lists (apt-get update); a version that the sources no longer have comes in a bundle"
+_REACH = "see that the node reaches its package sources (apt-config dump Acquire shows the proxy), or use a bundle"
+
+
+class AptSource:
+    """apt as the source of package files."""
+
+    def resolve(self, host: Host, request: Request) -> Resolution:
+        """Return what a request comes to; raises `SourceError`."""
+        simulated = _ask(host, [*_APT, "--simulate", "install", *_words(request)])
+        printed = _ask(host, [*_APT, *_FETCH, *_into(_NOWHERE), "-qq", "--print-uris", *_reinstall(request)])
+        found = list(_INSTALLED.finditer(simulated))
+        return Resolution(
+            downloads=tuple(
+                Download(each["name"], each["uri"], int(each["size"]), each["digest"])
+                for each in _URI.finditer(printed)
+            ),
+            install={each["name"]: each["new"] for each in found},
+            replaced={each["name"]: each["old"] or "" for each in found},
+            remove={each["name"]: each["old"] or "" for each in _REMOVED.finditer(simulated)},
+        )
+
+    def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
+        """Download and verify; files that are there already and right are kept; raises `SourceError`."""
+        place = host.path(folder)
+        _remove_wrong(place, downloads)
+        (place / "partial").mkdir(exist_ok=True, mode=0o700)
+        done = host.run([*_APT, *_FETCH, *_into(f"{folder}/"), "--download-only", *_reinstall(request)], timeout_s)
+        if done.return_code:
+            raise _failure(done, timeout_s)
+        for one in downloads:
+            _copy_local(host, one, place)
+            if not has_digest(place / one.name, one.digest):
+                raise SourceError(
+                    "damaged-download",
+                    f"{one.name} is missing or does not have the digest that its source's list gives",
+                    "a proxy or a mirror that is not in step does this: refresh the lists and stage again",
+                )
+        shutil.rmtree(place / "partial")
+        (place / "lock").unlink(missing_ok=True)
+
+    def find_cached(self, host: Host, name: str, version: str) -> str | None:
+        """Return the file in apt's cache; an epoch's colon is written as %3a there."""
+        beginning = f"{name}_{version.replace(':', '%3a')}_"
+        found = [each for each in host.names(CACHE) if each.startswith(beginning) and each.endswith(".deb")]
+        return f"{CACHE}/{found[0]}" if found else None
+
+    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
+        """Return the paths in a package file; raises `SourceError`."""
+        done = host.run(["dpkg-deb", "--contents", file], _UNPACK_TIMEOUT_S)
+        if done.return_code:
+            raise _damaged(file, done)
+        places = (line.split(None, 5)[-1].split(" -> ")[0] for line in done.stdout.splitlines() if line)
+        return tuple(place[1:] for place in places if place.startswith("./"))
+
+    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
+        """Rehearse on a copy of dpkg's database; raises `PackageError`."""
+        write_future(host, there.files, there.remove, f"{scratch}/status")
+        return rehearse_future(host, f"{scratch}/status", tuple(back.files.values()), back.remove)
+
+    def unpack(self, host: Host, file: str, folder: str) -> None:
+        """Unpack below a folder; raises `SourceError`."""
+        done = host.run(["dpkg-deb", "--extract", file, folder], _UNPACK_TIMEOUT_S)
+        if done.return_code:
+            raise _damaged(file, done)
+
+
+def _words(request: Request) -> list[str]:
+    """Return packages as apt-get install takes them: ``name=version``, and ``name-`` for a removal."""
+    wanted = (f"{name}={version}" if version else name for name, version in request.packages.items())
+    return [*wanted, *(f"{one}-" for one in request.remove)]
+
+
+def _reinstall(request: Request) -> list[str]:
+    """Return the words that make apt fetch what is installed at that very version as well."""
+    return ["--reinstall", "install", *_words(request)]
+
+
+def _into(folder: str) -> list[str]:
+    return ["-o", f"Dir::Cache::archives={folder}"]
+
+
+def _ask(host: Host, command: list[str]) -> str:
+    done = host.run(command, _RESOLVE_TIMEOUT_S)
+    if done.return_code:
+        raise _failure(done, _RESOLVE_TIMEOUT_S)
+    return done.stdout
+
+
+def _remove_wrong(place: Path, downloads: Sequence[Download]) -> None:
+    """Remove what a killed run left: apt believes a file of the right size."""
+    wanted = {one.name: one.digest for one in downloads}
+    for path in place.glob("*.deb"):
+        if path.name not in wanted or not has_digest(path, wanted[path.name]):
+            path.unlink()
+
+
+def _copy_local(host: Host, one: Download, place: Path) -> None:
+    parts = urlsplit(one.uri)
+    if parts.scheme != "file" or (place / one.name).exists():
+        return
+    try:
+        shutil.copyfile(host.path(unquote(parts.path)), place / one.name)
+    except OSError as error:
+        raise _gone(one.name, error.strerror or str(error)) from error
+
+
+def _failure(done: Finished, timeout_s: float) -> SourceError:
+    """Return what went wrong, in the words of the product; apt's own are kept where they say more."""
+    if done.return_code == _TIMED_OUT:
+        return SourceError("download-timeout", f"apt did not finish within {timeout_s:g} s", _REACH)
+    missing = _NOT_FOUND.search(done.stderr)
+    if missing:
+        name, version = missing[1] or missing[3], missing[2] or ""
+        return SourceError("package-not-found", f"no source has {f'{name} {version}'.strip()}", _REFRESH)
+    failed = _FETCH_FAILED.search(done.stderr)
+    if failed:
+        return _fetch_failure(unquote(failed["uri"].rsplit("/", 1)[-1]), printable(failed["why"].strip()))
+    if "authenticat" in done.stderr:
+        return SourceError(
+            "not-authenticated",
+            f"apt cannot verify the packages: {done.complaints}",
+            "give the source its signing key (Signed-By) and refresh the lists",
+        )
+    unmet = _UNMET.findall(done.stdout)
+    if unmet:
+        said = printable("; ".join(" ".join(line.split()) for line in unmet), 1000)
+        return SourceError("unresolvable", f"the packages do not go together on this node: {said}", _REFRESH)
+    return SourceError("download-failed", f"apt cannot get the packages: {done.complaints}", _REACH)
+
+
+def _fetch_failure(name: str, why: str) -> SourceError:
+    if re.match(r"(404|410)\b", why) or "File not found" in why:
+        return _gone(name, why)
+    if "Hash Sum mismatch" in why or "unexpected size" in why:
+        return SourceError("damaged-download", f"{name}: {why}", "a mirror out of step does this: refresh the lists")
+    return SourceError("source-unreachable", f"{name} cannot be downloaded: {why}", _REACH)
+
+
+def _gone(name: str, why: str) -> SourceError:
+    return SourceError("package-gone", f"the source that lists {name} no longer has it: {why}", _REFRESH)
+
+
+def _damaged(file: str, done: Finished) -> SourceError:
+    return SourceError("damaged-package", f"{file} cannot be read: {done.complaint}", "remove the file and stage again")

@@ -1,0 +1,136 @@
+"""Finds and downloads RPM packages with dnf, and checks their signatures before they are believed.
+
+dnf fetches what a transaction lacks into a folder and stops. What is installed at the wanted version already is not
+fetched: the transaction does not need it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
+    list_files,
+    rehearse_return,
+    require_signed,
+    unpack,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Download,
+    Request,
+    Resolution,
+    SourceError,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+
+_CACHE = "/var/cache/dnf"
+_TIMEOUT_S = 300.0
+_TIMED_OUT = 124
+_DECLINED = 1  # --assumeno ends with this when there was something to decline
+_DNF = (
+    "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
+    "--setopt=minrate=1000",
+)  # fmt: skip
+# Name, architecture, version with its epoch, repository, size and its unit.
+_ROW = re.compile(
+    r"^ (?P<name>\S+) +(?P<arch>\S+) +(?P<version>\S+) +(?P<repository>\S+) +(?P<size>[\d.]+) (?P<unit>[kMG]?)B?$",
+    re.MULTILINE,
+)
+_SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
+_UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
+_GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
+_LOST = re.compile(r"(?:Status code: 404 for|Error 404|Cannot download) *(\S+)")
+_REFRESH = "refresh dnf's metadata (dnf makecache); a version that the repositories no longer have comes in a bundle"
+_REACH = "see that the node reaches its repositories (dnf config, proxy), or use a bundle"
+
+
+class DnfSource:
+    """dnf as the source of package files."""
+
+    def resolve(self, host: Host, request: Request) -> Resolution:
+        """Return what a request comes to; raises `SourceError`."""
+        done = host.run([*_DNF, "--assumeno", *_words(request)], _TIMEOUT_S)
+        if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(done.stdout)):
+            raise _failure(done, _TIMEOUT_S)
+        installed = installed_versions(host, [each["name"] for each in _ROW.finditer(done.stdout)])
+        return parse_table(done.stdout, installed)
+
+    def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
+        """Download and check signatures; raises `SourceError`."""
+        done = host.run([*_DNF, "--assumeyes", "--downloadonly", f"--destdir={folder}", *_words(request)], timeout_s)
+        if done.return_code:
+            raise _failure(done, timeout_s)
+        missing = [one.name for one in downloads if not host.path(f"{folder}/{one.name}").is_file()]
+        if missing:
+            raise SourceError("package-gone", f"{', '.join(missing)} did not arrive", _REFRESH)
+        require_signed(host, [f"{folder}/{one.name}" for one in downloads])
+
+    def find_cached(self, host: Host, name: str, version: str) -> str | None:
+        """Return the file in dnf's cache, which keeps packages only with ``keepcache``."""
+        return find_package(host, _CACHE, name, version)
+
+    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
+        """Return the paths in a package file; raises `SourceError`."""
+        return list_files(host, file)
+
+    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
+        """Rehearse on a copy of rpm's database; raises `PackageError`."""
+        return rehearse_return(host, there, back, scratch)
+
+    def unpack(self, host: Host, file: str, folder: str) -> None:
+        """Unpack below a folder; raises `SourceError`."""
+        unpack(host, file, folder)
+
+
+def parse_table(text: str, installed: dict[str, str]) -> Resolution:
+    """Return what dnf's table of a transaction says: titles of its sections tell what happens to the rows below."""
+    downloads, install, replaced, remove = [], {}, {}, {}
+    titles = [(match.start(), match["title"]) for match in _SECTION.finditer(text)]
+    for row in _ROW.finditer(text):
+        title = next((title for start, title in reversed(titles) if start < row.start()), "")
+        name, version = row["name"], row["version"]
+        if title.startswith("Remov"):
+            remove[name] = version
+            continue
+        release = version.partition(":")[2] or version
+        size = int(float(row["size"]) * _UNITS[row["unit"]])
+        downloads.append(Download(f"{name}-{release}.{row['arch']}.rpm", row["repository"], size))
+        install[name], replaced[name] = version, installed.get(name, "")
+    return Resolution(tuple(downloads), install, replaced, remove)
+
+
+def installed_versions(host: Host, names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those that are installed."""
+    form = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n"
+    done = host.run(["rpm", "--query", "--queryformat", form, *names], _TIMEOUT_S) if names else None
+    pairs = (line.partition(" ") for line in (done.stdout if done else "").splitlines())
+    return {name: version.removeprefix("0:") for name, space, version in pairs if name in names}
+
+
+def _words(request: Request) -> list[str]:
+    """Return what dnf is told to do: an exact version is part of its name of a package."""
+    wanted = [f"{name}-{version}" if version else name for name, version in request.packages.items()]
+    return ["install", "--allowerasing", *wanted] if request.remove else ["install", *wanted]
+
+
+def _failure(done: Finished, timeout_s: float) -> SourceError:
+    if done.return_code == _TIMED_OUT:
+        return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s", _REACH)
+    gone = _GONE.search(done.stderr)
+    if gone:
+        return SourceError("package-not-found", f"no repository has {printable(gone[1] or gone[2])}", _REFRESH)
+    lost = _LOST.search(done.stderr)
+    if lost:
+        return SourceError("package-gone", f"the repository no longer has {printable(lost[1])}", _REFRESH)
+    if "GPG check FAILED" in done.stderr or "is not signed" in done.stderr:
+        return SourceError("not-authenticated", done.complaints, "import the repository's signing key")
+    if "Problem" in done.stderr or "conflict" in done.stderr:
+        return SourceError("unresolvable", f"the packages do not go together: {done.complaints}", _REFRESH)
+    return SourceError("source-unreachable", f"dnf cannot get the packages: {done.complaints}", _REACH)

@@ -1,0 +1,110 @@
+"""Defines what staging needs of a package manager: finding out what has to be downloaded, and downloading it.
+
+The counterpart of `seam`, which installs what lies there. Nothing here changes what is installed on the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class SourceError(Exception):
+    """Packages cannot be had; ``code`` names the kind of failure, ``remedy`` says what helps."""
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.code, self.remedy = code, remedy
+
+
+@dataclass(frozen=True)
+class Request:
+    """Packages at exact versions, with everything they depend on that the machine lacks, and names to be removed.
+
+    A version "" is whichever the package manager would choose.
+    """
+
+    packages: Mapping[str, str]
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Download:
+    """One package file; ``digest`` is ``algorithm:hexadecimal``, empty where the manager itself verifies the file."""
+
+    name: str
+    uri: str
+    size_bytes: int
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a request comes to: files to fetch, packages that change (the old version, "" for a new one), and go."""
+
+    downloads: tuple[Download, ...] = ()
+    install: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    remove: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(one.size_bytes for one in self.downloads)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One transaction of two: its files by the names of their packages, and the names that go."""
+
+    files: Mapping[str, str]
+    remove: tuple[str, ...]
+
+
+class PackageSource(Protocol):
+    """Where one package manager gets its package files from."""
+
+    def resolve(self, host: Host, request: Request) -> Resolution:
+        """Return what a request comes to; changes nothing; raises `SourceError`."""
+
+    def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
+        """Put the files of a resolved request into a folder, each verified; raises `SourceError`."""
+
+    def find_cached(self, host: Host, name: str, version: str) -> str | None:
+        """Return the file of a package that the manager keeps in its own cache, None when it has none."""
+
+    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
+        """Return the absolute paths of what a package file holds; raises `SourceError`."""
+
+    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
+        """Return the names that would be installed and removed by a step after another one; raises `PackageError`."""
+
+    def unpack(self, host: Host, file: str, folder: str) -> None:
+        """Unpack a package file below a folder, without running anything of it; raises `SourceError`."""
+
+
+def has_digest(path: Path, digest: str) -> bool:
+    """Tell whether a file is there and has a digest."""
+    algorithm, _, expected = digest.partition(":")
+    try:
+        return file_digest(path, algorithm.lower()) == expected.lower()
+    except (OSError, ValueError):
+        return False
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the digest of a file; raises OSError, and ValueError for an algorithm that is not known."""
+    found = hashlib.new(algorithm)
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            found.update(chunk)
+    return found.hexdigest()

@@ -1,0 +1,131 @@
+"""Finds and downloads RPM packages with zypper, into a cache of its own, and checks their signatures."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
+    list_files,
+    rehearse_return,
+    require_signed,
+    unpack,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Download,
+    Request,
+    Resolution,
+    SourceError,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+
+_CACHE = "/var/cache/zypp/packages"
+_TIMEOUT_S = 300.0
+_TIMED_OUT = 124
+_GOOD = (0, 102, 103)  # 102 and 103: a reboot, or another run of zypper, is advised
+_NOT_FOUND = 104
+_MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_ARRIVING = ("install", "upgrade", "downgrade", "reinstall", "change-arch")
+_MISSING = re.compile(r"(?:No provider of|Package|Capability) '([^']+)'")
+_REFRESH = "refresh the repositories (zypper refresh); a version that they no longer have comes in a bundle"
+_REACH = "see that the node reaches its repositories (zypper repos, proxy), or use a bundle"
+
+
+class ZypperSource:
+    """zypper as the source of package files."""
+
+    def resolve(self, host: Host, request: Request) -> Resolution:
+        """Return what a request comes to; raises `SourceError`."""
+        done = host.run(["zypper", "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
+        if done.return_code not in _GOOD:
+            raise _failure(done, _TIMEOUT_S)
+        return parse_summary(done.stdout)
+
+    def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
+        """Download and check signatures; raises `SourceError`."""
+        cache = f"{folder}/.cache"
+        words = _words(request, "--download-only")
+        done = host.run(["zypper", "--non-interactive", "--pkg-cache-dir", cache, *words], timeout_s)
+        if done.return_code not in _GOOD:
+            raise _failure(done, timeout_s)
+        for path in sorted(host.path(cache).rglob("*.rpm")):
+            path.replace(host.path(f"{folder}/{path.name}"))
+        shutil.rmtree(host.path(cache), ignore_errors=True)
+        missing = [one.name for one in downloads if not host.path(f"{folder}/{one.name}").is_file()]
+        if missing:
+            raise SourceError("package-gone", f"{', '.join(missing)} did not arrive", _REFRESH)
+        require_signed(host, [f"{folder}/{one.name}" for one in downloads])
+
+    def find_cached(self, host: Host, name: str, version: str) -> str | None:
+        """Return the file in zypper's cache, which keeps packages only of repositories with ``keeppackages``."""
+        return find_package(host, _CACHE, name, version)
+
+    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
+        """Return the paths in a package file; raises `SourceError`."""
+        return list_files(host, file)
+
+    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
+        """Rehearse on a copy of rpm's database; raises `PackageError`."""
+        return rehearse_return(host, there, back, scratch)
+
+    def unpack(self, host: Host, file: str, folder: str) -> None:
+        """Unpack below a folder; raises `SourceError`."""
+        unpack(host, file, folder)
+
+
+def parse_summary(text: str) -> Resolution:
+    """Return what the summary in zypper's XML says; raises `SourceError`.
+
+    The size of all downloads stands at the summary alone, so the first file carries it.
+    """
+    if len(text) > _MAX_ANSWER_BYTES or "<!DOCTYPE" in text:
+        raise SourceError("unresolvable", "zypper's answer is not one that it writes", _REACH)
+    try:
+        summary = ET.fromstring(text).find(".//install-summary")  # noqa: S314 - zypper's own, and no entities
+    except ET.ParseError as error:
+        raise SourceError("unresolvable", f"zypper's answer cannot be read: {error}", _REACH) from error
+    if summary is None:
+        return Resolution()
+    downloads: list[Download] = []
+    install, replaced, remove = {}, {}, {}
+    total = int(summary.get("download-size") or 0)
+    for part in summary:
+        for one in part.iter("solvable"):
+            name, version = one.get("name", ""), one.get("edition", "")
+            if part.tag == "to-remove":
+                remove[name] = version
+            elif part.tag.removeprefix("to-") in _ARRIVING:
+                release = version.partition(":")[2] or version
+                downloads.append(Download(f"{name}-{release}.{one.get('arch', '')}.rpm", "", 0 if downloads else total))
+                install[name], replaced[name] = version, one.get("edition-old", "")
+    return Resolution(tuple(downloads), install, replaced, remove)
+
+
+def _words(request: Request, mode: str) -> list[str]:
+    """Names with a minus in front are removed in the same transaction."""
+    wanted = [f"{name}={version}" if version else name for name, version in request.packages.items()]
+    options = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses", mode]
+    return ["install", *options, *wanted, *(f"-{name}" for name in request.remove)]
+
+
+def _failure(done: Finished, timeout_s: float) -> SourceError:
+    said = printable(" ".join(re.sub(r"<[^>]*>", " ", done.stdout).split())[-500:]) or done.complaints
+    if done.return_code == _TIMED_OUT:
+        return SourceError("download-timeout", f"zypper did not finish within {timeout_s:g} s", _REACH)
+    missing = _MISSING.search(done.stdout)
+    if done.return_code == _NOT_FOUND or missing:
+        return SourceError("package-not-found", f"no repository has {missing[1] if missing else said}", _REFRESH)
+    if "Signature verification failed" in done.stdout or "GPG" in done.stdout:
+        return SourceError("not-authenticated", said, "import the repository's signing key")
+    if "Problem:" in done.stdout:
+        return SourceError("unresolvable", f"the packages do not go together: {said}", _REFRESH)
+    return SourceError("source-unreachable", f"zypper cannot get the packages: {said}", _REACH)

@@ -20,6 +20,8 @@ _G07: Final = 590
 _DKMS: Final = 575
 _UNSUFFIXED_COMPANIONS: Final = 580
 _READY_ONLY: Final = 595
+# nvidia-open-driver-G06-signed.spec: its cuda variant, for NVIDIA's repository, begins with 565.57.01.
+_READY: Final = 565
 _SPLIT: Final = 570
 
 
@@ -47,7 +49,7 @@ def _modules(branch: int, generation: str) -> dict[Flavour, ModulePackages]:
     opened = ModulePackages(
         built=() if branch >= _READY_ONLY else (*firmware, name),
         dkms="nvidia" if _DKMS <= branch < _READY_ONLY else None,
-        ready=(*firmware, f"nvidia-open-driver-{generation}-signed-cuda-kmp-{{variant}}"),
+        ready=(f"nvidia-open-driver-{generation}-signed-cuda-kmp-{{variant}}",) if branch >= _READY else (),
     )
     if branch >= WITHOUT_PROPRIETARY:
         return {Flavour.OPEN: opened}

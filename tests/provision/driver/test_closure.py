@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from provision.driver.catalogue import DISTRIBUTIONS, root_packages
-from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.pin import render_pin
+from provision.driver.catalogue import DISTRIBUTIONS, packages
+from provision.driver.closure import DriverPackages, resolve_driver, upstream_versions
+from provision.driver.members import Members
+from provision.driver.package_request import PackageRequest
+from provision.driver.pins.apt import render_pin
+from provision.driver.terms import Flavour
+from provision.driver.versions.rpm import RpmVersion
+from provision.driver_change import PackageVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.node_plan import PackageVersion, Problem
-from provision.spec.model import Capability, KernelModule
+from provision.node_plan import Problem
+from provision.spec.model import Capability, DriverSource
 from tests.provision.samples import DATA, available
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BOOKWORM, TRIXIE = DISTRIBUTIONS
+TRIXIE = DISTRIBUTIONS[1]
 MINIMAL = ["libcuda1", "libnvidia-ml1", "nvidia-smi"]
 CLOSURE = (
     "libcuda1",
@@ -48,19 +53,26 @@ class Simulation(msgspec.Struct):
 SIMULATIONS = msgspec.json.decode(DATA.joinpath("apt-simulation-trixie.json").read_bytes(), type=list[Simulation])
 
 
+def debian_request(*roots: str) -> PackageRequest:
+    members = TRIXIE.offers[DriverSource.DISTRIBUTION](550).members
+    return PackageRequest(roots=roots, members=members, scheme=TRIXIE.scheme)
+
+
+MEMBERS = debian_request().members
+
+
 def resolve(
     wanted: str,
     *,
     roots: list[str] | None = None,
     codename: str = "trixie",
-    packages: Mapping[str, tuple[AvailablePackage, ...]] | None = None,
+    known: Mapping[str, tuple[AvailablePackage, ...]] | None = None,
     installed: Mapping[str, InstalledPackage] | None = None,
 ) -> DriverPackages | Problem:
     return resolve_driver(
         wanted=wanted,
-        roots=MINIMAL if roots is None else roots,
-        distribution=TRIXIE,
-        available=available(codename) if packages is None else packages,
+        request=debian_request(*(MINIMAL if roots is None else roots)),
+        available=available(codename) if known is None else known,
         installed=installed or {},
     )
 
@@ -73,10 +85,10 @@ def resolved(wanted: str, **changes: object) -> DriverPackages:
 
 @pytest.mark.parametrize("case", SIMULATIONS, ids=lambda case: f"{case.wanted} with {len(case.capabilities)} kinds")
 def test_the_closure_is_what_apt_installs(case: Simulation) -> None:
-    roots = root_packages(TRIXIE, KernelModule.NONE, case.capabilities)
-    assert not isinstance(roots, Problem)
+    request = packages(TRIXIE, DriverSource.DISTRIBUTION, case.wanted, Flavour.NONE, case.capabilities)
+    assert isinstance(request, PackageRequest)
 
-    found = resolved(case.wanted, roots=list(roots))
+    found = resolved(case.wanted, roots=list(request.roots))
 
     assert {package.name: package.version for package in found.packages} == case.installs
 
@@ -101,48 +113,48 @@ def package(version: str, *depends: str, source: str = "nvidia-graphics-drivers"
 
 
 def test_the_newest_revision_is_taken() -> None:
-    packages = {
+    known = {
         "a": (package("1.2-9", "b"), package("1.2-10~bpo1", "b"), package("1.2-10", "b")),
         "b": (package("1.2-9"), package("1.2-10~bpo1"), package("1.2-10")),
     }
 
-    assert resolved("1.2", roots=["a"], packages=packages).version == "1.2-10"
+    assert resolved("1.2", roots=["a"], known=known).version == "1.2-10"
 
 
 def test_a_revision_that_is_not_complete_is_passed_over() -> None:
-    packages = {"a": (package("1.2-9", "b"), package("1.2-10", "b")), "b": (package("1.2-9"),)}
+    known = {"a": (package("1.2-9", "b"), package("1.2-10", "b")), "b": (package("1.2-9"),)}
 
-    assert resolved("1.2", roots=["a"], packages=packages).version == "1.2-9"
+    assert resolved("1.2", roots=["a"], known=known).version == "1.2-9"
 
 
 def test_a_driver_that_is_not_complete_is_a_problem() -> None:
-    packages = {"a": (package("1.2-1", "b"),), "b": (package("1.1-1"),)}
+    known = {"a": (package("1.2-1", "b"),), "b": (package("1.1-1"),)}
 
-    found = resolve("1.2", roots=["a"], packages=packages)
+    found = resolve("1.2", roots=["a"], known=known)
 
     assert isinstance(found, Problem)
     assert found.message.endswith("no b at 1.2-1")
 
 
 def test_other_sources_packages_are_apt_s_business() -> None:
-    packages = {"a": (package("1.2-1", "libc6", "b"),), "b": (package("1.2-1", source="other"),)}
+    known = {"a": (package("1.2-1", "libc6", "b"),), "b": (package("1.2-1", source="other"),)}
 
-    assert resolved("1.2", roots=["a"], packages=packages).names == ("a",)
+    assert resolved("1.2", roots=["a"], known=known).names == ("a",)
 
 
 def test_a_rebuilt_binary_belongs_to_its_source_and_the_pin_admits_it() -> None:
-    packages = {"a": (package("1.2-1+b1", "b"),), "b": (package("1.2-1"),)}
+    known = {"a": (package("1.2-1+b1", "b"),), "b": (package("1.2-1"),)}
 
-    found = resolved("1.2", roots=["a"], packages=packages)
+    found = resolved("1.2", roots=["a"], known=known)
 
     assert found.packages == (PackageVersion("a", "1.2-1+b1"), PackageVersion("b", "1.2-1"))
-    assert "Pin: version /^1\\.2-1(\\+b[0-9]+)?$/\n" in render_pin(found, TRIXIE.sources)
+    assert "Pin: version /^1\\.2-1(\\+b[0-9]+)?$/\n" in render_pin(found, MEMBERS)
 
 
 def test_circles_end() -> None:
-    packages = {"a": (package("1-1", "b"),), "b": (package("1-1", "a"),)}
+    known = {"a": (package("1-1", "b"),), "b": (package("1-1", "a"),)}
 
-    assert resolved("1", roots=["a"], packages=packages).names == ("a", "b")
+    assert resolved("1", roots=["a"], known=known).names == ("a", "b")
 
 
 def test_what_is_installed_besides_moves_along_and_what_does_not_exist_goes() -> None:
@@ -174,7 +186,7 @@ def test_the_nearest_versions_come_first(wanted: str, nearest: str) -> None:
 
 
 def test_the_pin_covers_whole_sources() -> None:
-    assert render_pin(resolved("535.309.01"), TRIXIE.sources) == (
+    assert render_pin(resolved("535.309.01"), MEMBERS) == (
         "# managed by grapnel: the next apply puts back what is changed here\n"
         f"# packages: {' '.join(CLOSURE)}\n"
         "\n"

@@ -321,3 +321,35 @@ def test_side_branches_are_another_driver() -> None:
     assert debian.is_other_driver_source("nvidia-graphics-drivers-tesla-535")
     assert not debian.is_other_driver_source("nvidia-graphics-drivers")
     assert not debian.is_other_driver_source("containerd")
+
+
+@pytest.mark.parametrize("flavour", [Flavour.OPEN, Flavour.PROPRIETARY], ids=lambda each: each.value)
+@pytest.mark.parametrize("label", [f"{each.id} {each.version_id}" for each in DISTRIBUTIONS])
+def test_the_module_stream_is_that_of_nvidia_s_assistant(label: str, flavour: Flavour) -> None:
+    """nvidia-driver-assistant 0.23.48.01, `branch_instructions`: dnf modules on Amazon Linux, and on RHEL before 10."""
+    has_streams = label in {
+        "amzn 2023",
+        *(f"{name} {each}" for name in ("rhel", "rocky", "almalinux") for each in "89"),
+    }
+    words = {Flavour.OPEN: "nvidia-driver:BRANCH-open", Flavour.PROPRIETARY: "nvidia-driver:BRANCH-dkms"}
+
+    found = request(label, DriverSource.NVIDIA, "570.211.01", flavour, kernels=(SLES_KERNEL,))
+
+    assert found.module_stream == (words[flavour].replace("BRANCH", "570") if has_streams else None)
+
+
+def test_a_module_that_is_made_in_another_way_has_to_go() -> None:
+    found = request("ubuntu 24.04", DriverSource.CANONICAL, "580.178.04", Flavour.OPEN, kernels=(UBUNTU_KERNEL,))
+
+    assert found.rivals == (
+        "nvidia-dkms-580-server",
+        "nvidia-dkms-580-server-open",
+        "nvidia-driver-580-server",
+        "nvidia-headless-580-server",
+        "nvidia-headless-no-dkms-580-server",
+    )
+    assert not found.is_rival("nvidia-headless-no-dkms-580-server-open")
+
+
+def test_without_a_module_of_ours_no_module_has_to_go() -> None:
+    assert request("debian 13", DriverSource.DISTRIBUTION, "550.163.01", Flavour.NONE).rivals == ()

@@ -215,12 +215,14 @@ AMAZON = {
 }
 
 
-def amazon(wanted: str, *companions: Companion, **changes: object) -> DriverPackages | Problem:
+def amazon(
+    wanted: str, *companions: Companion, flavour: Flavour = Flavour.OPEN, **changes: object
+) -> DriverPackages | Problem:
     request = packages(
         next(each for each in DISTRIBUTIONS if each.id == "amzn"),
         DriverSource.NVIDIA,
         wanted,
-        Flavour.OPEN,
+        flavour,
         [Capability.COMPUTE, Capability.UTILITY],
         companions,
     )
@@ -259,6 +261,30 @@ def test_what_only_sounds_like_the_driver_stays() -> None:
 
     assert isinstance(found, DriverPackages)
     assert found.remove == ("nvidia-imex-570",)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "removed"),
+    [
+        (Flavour.OPEN, ("cuda-drivers-580", "kmod-nvidia-latest-dkms")),
+        (Flavour.PROPRIETARY, ("kmod-nvidia-open-dkms", "nvidia-open")),
+        (Flavour.NONE, ()),
+    ],
+)
+def test_the_other_flavour_s_module_goes_with_its_metapackage(flavour: Flavour, removed: tuple[str, ...]) -> None:
+    both = ("cuda-drivers-580", "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "nvidia-open")
+    new, old = "3:580.126.09-1.amzn2023", InstalledPackage(version="3:580.95.05-1.amzn2023", source="-")
+    known = AMAZON | {
+        "cuda-drivers-580": (rpm(new, "kmod-nvidia-latest-dkms"),),
+        "kmod-nvidia-latest-dkms": (rpm(new, "nvidia-kmod-common"),),
+        "nvidia-open": (rpm(new, "kmod-nvidia-open-dkms"),),
+    }
+
+    found = amazon("580.126.09", flavour=flavour, available=known, installed=dict.fromkeys(both, old))
+
+    assert isinstance(found, DriverPackages)
+    assert found.remove == removed
+    assert not set(removed) & set(found.names)
 
 
 def test_packages_of_another_stream_are_passed_over() -> None:

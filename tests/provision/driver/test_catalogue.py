@@ -327,15 +327,12 @@ def test_side_branches_are_another_driver() -> None:
 @pytest.mark.parametrize("label", [f"{each.id} {each.version_id}" for each in DISTRIBUTIONS])
 def test_the_module_stream_is_that_of_nvidia_s_assistant(label: str, flavour: Flavour) -> None:
     """nvidia-driver-assistant 0.23.48.01, `branch_instructions`: dnf modules on Amazon Linux, and on RHEL before 10."""
-    has_streams = label in {
-        "amzn 2023",
-        *(f"{name} {each}" for name in ("rhel", "rocky", "almalinux") for each in "89"),
-    }
+    modular = {f"{name} {release}" for name in ("rhel", "rocky", "almalinux") for release in "89"} | {"amzn 2023"}
     words = {Flavour.OPEN: "nvidia-driver:BRANCH-open", Flavour.PROPRIETARY: "nvidia-driver:BRANCH-dkms"}
 
     found = request(label, DriverSource.NVIDIA, "570.211.01", flavour, kernels=(SLES_KERNEL,))
 
-    assert found.module_stream == (words[flavour].replace("BRANCH", "570") if has_streams else None)
+    assert found.module_stream == (words[flavour].replace("BRANCH", "570") if label in modular else None)
 
 
 def test_a_module_that_is_made_in_another_way_has_to_go() -> None:

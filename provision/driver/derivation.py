@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.driver.wanted import follows_branch
-from provision.spec.model import DriverSource, KernelModule
+from provision.spec.model import DriverSource, KernelModule, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 OPEN_BY_DEFAULT: Final = 560
 WITHOUT_PROPRIETARY: Final = 620
 _REPOSITORIES: Final = {
-    DriverSource.NVIDIA: "NVIDIA's repository for the node's distribution and architecture",
-    DriverSource.CANONICAL: "the archive of the node's Ubuntu release",
+    DriverSource.NVIDIA: "NVIDIA's own, for the node's distribution and architecture",
+    DriverSource.CANONICAL: "Ubuntu's archive, as the node has it configured",
 }
 _WITHOUT_GPU: Final = "none where there is no GPU"
-_KEYS: Final = {DriverSource.NVIDIA: "NVIDIA's key", DriverSource.CANONICAL: "the key of Ubuntu's archive"}
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
         if driver.kernel_module is KernelModule.AUTO:
             yield "kernelModule", "something else provides it: with source: none no packages are installed"
         return
-    if driver.source in _REPOSITORIES:
-        if driver.repository is None:
-            yield "repository", _REPOSITORIES[driver.source]
-        elif driver.repository.key is None:
-            yield "repository.key", f"{_KEYS[driver.source]}, as the repository is a mirror"
+    repository = driver.repository or Repository()
+    if driver.source in _REPOSITORIES and repository.url is None:
+        yield "repository.url", _REPOSITORIES[driver.source]
+    if driver.source is DriverSource.CANONICAL and repository.url is not None and repository.key is None:
+        yield "repository.key", "the key of Ubuntu's archive that the node has"
     if follows_branch(driver):
         yield "version", f"the newest of branch {driver.branch} that all nodes with the same declaration can have"
     if driver.kernel_module is KernelModule.AUTO:

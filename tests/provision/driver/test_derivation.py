@@ -31,8 +31,14 @@ def rules(**section: object) -> dict[str, str]:
             {"version": None, "branch": "550", "kernelModule": "none"}, ["version", "companions"], id="a branch"
         ),
         pytest.param(
-            {"source": "nvidia", "kernelModule": "open", "companions": [], "signing": SIGNING},
-            ["repository"],
+            {
+                "source": "nvidia",
+                "repository": {"key": KEY},
+                "kernelModule": "open",
+                "companions": [],
+                "signing": SIGNING,
+            },
+            ["repository.url"],
             id="NVIDIA's own repository",
         ),
         pytest.param(

@@ -153,7 +153,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of one node. A plan with problems is shown, never applied; ``warnings`` are no reason not to apply it."""
+    """The plan of one node. A plan with problems is shown, never applied; one with ``warnings`` may be."""
 
     schema: Literal["grapnel.dev/plan/v1alpha1"] = "grapnel.dev/plan/v1alpha1"
     node: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from provision.apply.errors import CanceledError
 from provision.apply.failure import failure_of
 from provision.apply.follow import AGAIN, follow
-from provision.apply.gate import find_obstacle, find_refusal
+from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging
 from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
@@ -35,6 +35,7 @@ class _Tally:
     passes: int = 0
     changes: int = 0
     verification: bytes = b""
+    is_out_of_service: bool = False
 
     def result(self, status: Status, failure: Failure | None = None) -> NodeResult:
         return NodeResult(self.node, status, self.passes, self.changes, failure, verification=self.verification)
@@ -75,7 +76,7 @@ def converge(
 
     ``observe`` is called on this thread and raises nothing.
     """
-    tally = _Tally(node, assessment.expectation)
+    tally = _Tally(node, assessment.expectation, is_out_of_service=assessment.is_out_of_service)
     try:
         return _converge(context, tally, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
@@ -92,6 +93,8 @@ def _converge(
             return tally.failed(refusal)
         if plan.is_empty:
             return tally.result(Status.CONVERGED if tally.passes else Status.UNCHANGED)
+        if tally.passes and needs_drain(plan) and not tally.is_out_of_service:
+            return tally.failed(_left_over(plan, tally.passes))
         if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
             return tally.failed(_left_over(plan, tally.passes))
         again = _apply(context, plan, tally, observe, cancel)
@@ -132,17 +135,34 @@ def stage(
     context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure:
     """Stage the driver of a node's plan, and return what the node is then; ``observe`` raises nothing."""
-    if cancel.is_set():
-        return Failure(Status.CANCELED, "not started")
     observe(Staging(node))
     try:
+        staged = _stage(context, node, assessment, observe, cancel)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"staging the driver of {node}")
+    if not isinstance(staged, Failure):
+        observe(Staging(node, is_done=True))
+    return staged
+
+
+def _stage(
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> Assessment | Failure:
+    """Stage until it is done: package sources may have to be known before there is anything to stage."""
+    for _ in range(MAX_PASSES):
+        if cancel.is_set():
+            return Failure(Status.CANCELED, "not started")
         followed = follow(context.runner, context.playbooks.stage(assessment.plan), observe, cancel)
         if followed.failure is not None or context.playbooks.check:
             return followed.failure or assessment
-        observe(Staging(node, is_done=True))
-        return _assess_after(context, node, followed, cancel)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-        return failure_of(error, f"staging the driver of {node}")
+        again = _assess_after(context, node, followed, cancel)
+        if isinstance(again, Failure):
+            return again
+        obstacle = find_obstacle(again.plan)
+        if obstacle is not None or not needs_staging(again.plan):
+            return obstacle or again
+        assessment = again
+    return _left_over(assessment.plan, MAX_PASSES)
 
 
 def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:

@@ -39,9 +39,9 @@ def will_need_drain(plan: NodePlan) -> bool:
 
 
 def needs_staging(plan: NodePlan) -> bool:
-    """Tell whether a driver has to be staged before the node is taken out of service."""
+    """Tell whether a driver has to be staged before the node is taken out of service for it."""
     driver = plan.roles.driver
-    return driver is not None and driver.driver_stage and not driver.driver_swap
+    return driver is not None and not driver.driver_swap
 
 
 def find_refusal(assessment: Assessment) -> Failure | None:

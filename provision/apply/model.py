@@ -84,11 +84,13 @@ class Assessment:
     """A node's facts and the plan that follows from them.
 
     With an ``expectation`` (``docs/contracts/expectation``) the driver is verified when the plan is applied.
+    ``is_out_of_service``: nobody can be given one of its GPUs meanwhile.
     """
 
     facts: NodeFacts
     plan: NodePlan
     expectation: Mapping[str, object] | None = None
+    is_out_of_service: bool = False
 
 
 @dataclass(frozen=True, slots=True)

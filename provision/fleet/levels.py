@@ -113,9 +113,20 @@ def said(level: Level, content: object, source: Source, prefix: KeyPath) -> Cont
 
 
 def merge_node(host: Host, contributions: Sequence[Contribution]) -> FleetNode:
-    """Return a node with its effective declaration; the contributions are given weakest first."""
+    """Return a node with its effective declaration; the contributions are given weakest first.
+
+    Its keys have the order of the model, also those that only stand below a mapping once somebody says so.
+    """
     merge = Merge()
-    for each in (defaults(), *contributions):
+    merge.add(defaults())
+    order = {path: index for index, path in enumerate(merge.origins)}
+    for each in contributions:
         merge.add(each)
-    origins = {dotted(path): origin for path, origin in merge.origins.items()}
+    paths = sorted(merge.origins, key=lambda path: _rank(path, order))
+    origins = {dotted(path): merge.origins[path] for path in paths}
     return FleetNode(host.name, host.groups, convert(merge.content, StackSpec), origins, host.endpoint)
+
+
+def _rank(path: KeyPath, order: Mapping[KeyPath, int]) -> int:
+    """Return the place of a key, or of the mapping around it, among the keys of the model."""
+    return next(order[path[:end]] for end in range(len(path), 0, -1) if path[:end] in order)

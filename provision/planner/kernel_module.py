@@ -12,6 +12,9 @@ from provision.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planner.holders import describe_holders
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.fleet.driver_facts import ModuleFile
     from provision.fleet.facts import KernelModule, NodeFacts
 
 TARGET = "kernel module nvidia"
@@ -43,6 +46,25 @@ def plan_module(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, ...
     if module.flavour not in (None, flavour):
         return _other_flavour(facts, version, flavour)
     return _finish(facts, version)
+
+
+def plan_kernels(facts: NodeFacts, version: str, flavour: str, kernels: Sequence[str]) -> tuple[Item, ...]:
+    """Return an item for each installed kernel that lacks the module: it could not drive a GPU after a boot into it."""
+    return tuple(
+        Item(
+            role=Role.DRIVER,
+            action=Action.INSTALL,
+            target=f"{TARGET} for {kernel.release}",
+            to=version,
+            reason="installed kernels need the module of the driver's version",
+        )
+        for kernel in facts.kernels
+        if kernel.release in kernels and not any(_is(file, version, flavour) for file in kernel.modules)
+    )
+
+
+def _is(file: ModuleFile, version: str, flavour: str) -> bool:
+    return file.version == version and file.flavour in (None, flavour)
 
 
 def _reload(facts: NodeFacts, version: str) -> tuple[Item, ...]:

@@ -77,7 +77,8 @@ class NodeSteps:
         looked = self._assessment(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        result = converge(self.context, node, replace(looked, expectation=self._expectation(node)), observe, cancel)
+        released = replace(looked, expectation=self._expectation(node), is_out_of_service=True)
+        result = converge(self.context, node, released, observe, cancel)
         if is_verified(result.verification):
             self.verified.add(node)
         return StepOutcome(failure=result.failure, swapped=result)

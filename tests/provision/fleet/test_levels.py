@@ -119,3 +119,12 @@ def test_alternatives_inside_a_section_are_taken_back_alike() -> None:
 def test_a_key_without_a_value_takes_nothing_back() -> None:
     node = merged(group("all", {"driver": {"branch": "550"}}), group("gpu", {"driver": {"version": None}}))
     assert node.stack.driver.branch == "550"
+
+
+def test_keys_below_a_mapping_stand_where_the_model_has_the_mapping() -> None:
+    said = {"labels": {"b": "1", "a": "2"}}
+    keys = list(merged(group("all", {"node": said, "driver": {"signing": {"key": "/k", "certificate": "/c"}}})).origins)
+    assert keys[keys.index("node.labels.b") :][:3] == ["node.labels.b", "node.labels.a", "node.taints"]
+    assert keys[keys.index("driver.signing.key") :][:3] == [
+        "driver.signing.key", "driver.signing.certificate", "driver.compile",
+    ]  # fmt: skip

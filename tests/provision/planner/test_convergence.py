@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.driver.pin import PIN_PATH
+from provision.driver.pins.apt import PIN_PATH
 from provision.fleet.facts import (
     DeviceHolder,
     Engine,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.driver.pin import PIN_PATH
+from provision.driver.pins.apt import PIN_PATH
 from provision.driver_change import change_id
 from provision.fleet.facts import (
     DeviceHolder,

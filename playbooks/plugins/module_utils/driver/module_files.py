@@ -1,8 +1,8 @@
 """Puts prebuilt kernel modules where DKMS and modprobe find them, so that nothing is compiled out of service.
 
-Maintainer scripts of a DKMS package build for whatever kernel has headers. While every kernel that counts has its module
-prebuilt, they are told not to (``/etc/dkms/no-autoinstall``, which dkms's own scripts obey on every distribution), and
-the archives are loaded once the package is there.
+Maintainer scripts of a DKMS package build for whatever kernel has headers. While every kernel that counts has its
+module prebuilt, they are told not to (``/etc/dkms/no-autoinstall``, which dkms's own scripts obey), and the archives
+are loaded once the package is there.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
     return Transaction(target.packages, remove, SCRATCH, purge=target.is_way_back)
 
 
-def mark(node: Node, target: Target) -> str:
+def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
     """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
     state = kernel_module.read_loaded(node.host)
     before = kernel_module.merge(state, driver_services.running_services(node.host))
@@ -196,9 +196,9 @@ def verify(node: Node, target: Target) -> str:
     return target.change.version or "no driver"
 
 
-def clear_mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
+def clear_mark(node: Node) -> None:
+    """Say that nothing is left to be restored."""
     node.host.path(RELOAD_MARK).unlink(missing_ok=True)
-    return ""
 
 
 def require_free(node: Node, target: Target) -> None:

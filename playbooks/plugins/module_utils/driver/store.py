@@ -32,6 +32,7 @@ STAGED = f"{HOME}/staged"
 JOURNALS = f"{HOME}/journal"
 RUN = f"{HOME}/run.json"
 CURRENT = f"{HOME}/current"
+PREVIOUS = f"{HOME}/previous"
 LOCK = f"{HOME}/lock"
 SCRATCH = f"{HOME}/scratch"
 ORIGIN = f"{HOME}/origin"
@@ -161,20 +162,56 @@ def remove_staged(host: Host, identifier: str) -> None:
 
 def current_change(host: Host) -> str | None:
     """Return the change that the node runs, None when there is none."""
+    return _read_link(host, CURRENT)
+
+
+def previous_change(host: Host) -> str | None:
+    """Return the change that the node ran before, to which the way back leads; None when there is none."""
+    return _read_link(host, PREVIOUS)
+
+
+def _read_link(host: Host, path: str) -> str | None:
     try:
-        name = host.path(CURRENT).readlink().name
+        name = host.path(path).readlink().name
     except OSError:
         return None
     return name if is_change_id(name) else None
 
 
-def set_current(host: Host, identifier: str | None) -> None:
-    """Say which change the node runs."""
-    link = host.path(CURRENT)
+def advance(host: Host, identifier: str) -> None:
+    """Say that the node runs a change now; the one before the previous is no longer needed, and its set goes."""
+    former, old = current_change(host), previous_change(host)
+    if former == identifier:
+        return
+    _write_link(host, PREVIOUS, former)
+    _write_link(host, CURRENT, identifier)
+    if old is not None and old not in (former, identifier):
+        remove_staged(host, old)
+
+
+def retreat(host: Host, identifier: str) -> None:
+    """Say that the node no longer runs a change, but what it ran before."""
+    if current_change(host) == identifier:
+        former = previous_change(host)
+        _write_link(host, CURRENT, former if former is not None and is_complete(host, former) else None)
+        _write_link(host, PREVIOUS, None)
+
+
+def forget(host: Host) -> None:
+    """Say that the node runs no change, and remove all sets."""
+    _write_link(host, PREVIOUS, None)
+    for identifier in staged_changes(host):
+        remove_staged(host, identifier)
+    shutil.rmtree(host.path(ORIGIN), ignore_errors=True)
+    _write_link(host, CURRENT, None)
+
+
+def _write_link(host: Host, path: str, identifier: str | None) -> None:
+    link = host.path(path)
     if identifier is None:
         link.unlink(missing_ok=True)
     else:
-        beside = link.with_name(".current.new")
+        beside = link.with_name(f".{link.name}.new")
         beside.unlink(missing_ok=True)
         beside.symlink_to(Path("staged", identifier))
         beside.replace(link)

@@ -9,6 +9,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check im
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions, StageResult
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import stage_change
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
@@ -33,12 +34,16 @@ def stage(
     give_way(host)
     try:
         manager = find_manager(host)
-        if manager.name != change.manager:
-            raise PackageError(f"the change is for {change.manager}, and this node has {manager.name}")
     except PackageError as error:
-        finding = Finding("no-package-manager", str(error), _NO_MANAGER)
-        return StageResult(change_id(change), complete=False, changed=False, findings=(finding,))
-    return stage_change(host, manager, find_source(manager.name), change, options, clock)
+        return _refusal(change, str(error))
+    if manager.name != change.manager:
+        return _refusal(change, f"the change is for {change.manager}, and this node has {manager.name}")
+    return stage_change(host, PackageSystem(manager, find_source(manager.name)), change, options, clock)
+
+
+def _refusal(change: DriverChange, why: str) -> StageResult:
+    finding = Finding("no-package-manager", why, _NO_MANAGER)
+    return StageResult(change_id(change), complete=False, changed=False, findings=(finding,))
 
 
 def check(host: Host, identifier: str) -> tuple[Finding, ...]:

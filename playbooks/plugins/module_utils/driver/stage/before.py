@@ -8,6 +8,7 @@ as a newer library that it needed, stays.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -18,7 +19,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     PackageVersion,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import installed_modules
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import flavour_of, read_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import (
@@ -33,18 +33,19 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
     from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import FormerFile
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource, Resolution
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Resolution
 
 _TIMEOUT_S = 120.0
 _QUERY_TIMEOUT_S = 30.0
 _UPSTREAM = re.compile(r"^(?:\d+:)?(?P<upstream>\d+(?:\.\d+)+)")  # without epoch, and a packager's revision
+_PLAIN_MODE = 0o777  # a change knows no other bits
 _GO_ON = (
     "without it a failed change cannot be undone by itself: stage from a source that has it, or go on and know that"
 )
@@ -57,35 +58,23 @@ def former_packages(change: DriverChange, resolution: Resolution) -> dict[str, s
     return {name: version for name, version in sorted(changed.items()) if version and name in own}
 
 
-def keep_way_back(
-    host: Host,
-    manager: PackageManager,
-    source: PackageSource,
-    change: DriverChange,
-    resolution: Resolution,
-    folder: str,
-    options: StageOptions,
-) -> list[Finding]:
+def keep_way_back(work: Work, resolution: Resolution) -> list[Finding]:
     """Write the folder ``before`` of a set; returns what is missing in it, and raises `StageError`."""
-    before = store.before_folder(folder)
+    host, change = work.host, work.change
     former = former_packages(change, resolution)
     files = _find_former_files(host, change)
     modules = installed_modules(host) if former and change.has_module else []
-    lost = _collect(host, manager, source, former, before, options)
-    lost += [
-        f"the module {one.module} {one.version} for {one.kernel}"
-        for one in modules
-        if not _keep_module(host, one, before)
-    ]
-    new = sorted(name for name, version in resolution.replaced.items() if not version)
-    tools = _present(host, manager, remembered(host))
+    lost = _collect(work, former)
+    lost += [f"the module {one.module} {one.version} for {one.kernel}" for one in modules if not _keep(work, one)]
+    new = {name for name, version in resolution.replaced.items() if not version}
     if former:
-        back = _return(host, change, former, new, files, modules, folder)
+        back = _return(work, former, new, modules)
     else:
-        back = _removal(change, {*new, *tools}, files)
-    write_files(host, before, files)
-    write_holds(host, before, _held(host, manager, {*former, *change.names}))
-    store.write_change(host, before, back)
+        back = _removal(change, new | _present(work, remembered(host)).keys())
+    write_files(host, work.before, files)
+    held = (name for name, one in _present(work, {*former, *change.names}).items() if one.is_held)
+    write_holds(host, work.before, held)
+    store.write_change(host, work.before, replace(back, files=_texts(files)))
     return [_no_way_back(lost)] if lost else []
 
 
@@ -105,45 +94,27 @@ def _find_former_files(host: Host, change: DriverChange) -> list[FormerFile]:
         raise failure("file-in-the-way", str(error), "move what stands there, or manage it elsewhere") from error
 
 
-def _present(host: Host, manager: PackageManager, names: Sequence[str]) -> tuple[str, ...]:
+def _present(work: Work, names: Collection[str]) -> dict[str, InstalledPackage]:
     try:
-        return tuple(manager.installed(host, names))
+        return work.manager.installed(work.host, names)
     except PackageError as error:
-        raise _unreadable(error) from error
+        raise failure("packages-unreadable", str(error), "repair the package database first") from error
 
 
-def _unreadable(error: PackageError) -> StageError:
-    return failure("packages-unreadable", str(error), "repair the package database first")
-
-
-def _held(host: Host, manager: PackageManager, names: set[str]) -> list[str]:
-    try:
-        return [name for name, one in manager.installed(host, names).items() if one.is_held]
-    except PackageError as error:
-        raise _unreadable(error) from error
-
-
-def _collect(
-    host: Host,
-    manager: PackageManager,
-    source: PackageSource,
-    former: Mapping[str, str],
-    before: str,
-    options: StageOptions,
-) -> list[str]:
+def _collect(work: Work, former: Mapping[str, str]) -> list[str]:
     """Collect the former packages' files; returns those that nobody has."""
-    target = f"{before}/{store.PACKAGES}"
-    known = versions_of(host, manager, _files_at_hand(host, manager.suffix))
+    host, target = work.host, f"{work.before}/{store.PACKAGES}"
+    known = versions_of(host, work.manager, _files_at_hand(host, work.manager.suffix))
     missing = {}
     for name, version in former.items():
-        file = known.get((name, version)) or source.find_cached(host, name, version)
+        file = known.get((name, version)) or work.source.find_cached(host, name, version)
         if file:
             take_over(host, [file], target)
         else:
             missing[name] = version
-    if missing and not options.offline:
-        _try_download(host, source, missing, target, options)
-    found = versions_of(host, manager, store.package_files(host, before, manager.suffix))
+    if missing and not work.options.offline:
+        _try_download(work, missing, target)
+    found = versions_of(host, work.manager, work.package_files_back())
     return [f"{name} {version}" for name, version in missing.items() if (name, version) not in found]
 
 
@@ -158,72 +129,56 @@ def _with_before(folder: str) -> tuple[str, str]:
     return store.before_folder(folder), folder
 
 
-def _try_download(
-    host: Host, source: PackageSource, missing: Mapping[str, str], target: str, options: StageOptions
-) -> None:
-    """Download what the sources still have, beside what is there already."""
-    beside = f"{target}.new"
-    host.path(beside).mkdir(exist_ok=True)
+def _try_download(work: Work, missing: Mapping[str, str], target: str) -> None:
+    """Download what the sources still have; what is missing afterwards is told by name."""
+    beside = f"{work.scratch}/former"
+    work.host.path(beside).mkdir(exist_ok=True)
     try:
-        files = download(host, source, Request(missing), beside, options)
+        files = download(work, Request(missing), beside)
     except StageError as error:
         if error.finding.code == "no-space":
             raise
-        files = ()  # what is missing afterwards is told by name
-    take_over(host, files, target)
-    for path in host.path(beside).iterdir():
-        path.unlink()
-    host.path(beside).rmdir()
+        files = ()
+    take_over(work.host, files, target)
 
 
-def _keep_module(host: Host, one: BuiltModule, before: str) -> bool:
+def _keep(work: Work, one: BuiltModule) -> bool:
     """Pack an installed module as it is; tells whether that was possible."""
-    archive = store.module_archive(before, one.kernel)
-    options = ["-m", one.module, "-v", one.version, "-k", one.kernel]
-    tmp = f"{before.rpartition('/')[0]}/{SCRATCH}"
-    pack = ["env", f"TMPDIR={tmp}", "dkms", "mktarball", *options, "--binaries-only", "--archive", archive]
-    return host.run(pack, _TIMEOUT_S).return_code == 0 and host.path(archive).is_file()
+    archive = store.module_archive(work.before, one.kernel)
+    module = ["-m", one.module, "-v", one.version, "-k", one.kernel]
+    pack = ["env", f"TMPDIR={work.scratch}", "dkms", "mktarball", *module, "--binaries-only", "--archive", archive]
+    return work.host.run(pack, _TIMEOUT_S).return_code == 0 and work.host.path(archive).is_file()
 
 
-def _removal(change: DriverChange, brought: set[str], files: Sequence[FormerFile]) -> DriverChange:
+def _removal(change: DriverChange, brought: set[str]) -> DriverChange:
     """Return the way back of a first installation."""
     return DriverChange(
-        version=NO_DRIVER, flavour="none", manager=change.manager, packages=(),
-        remove=tuple(sorted(brought)), files=_texts(files), hold=False, kernels=(), dkms=None,
-        services=(), sign=None, compile="stage", reboot=change.reboot,
+        version=NO_DRIVER, flavour="none", manager=change.manager, packages=(), remove=tuple(sorted(brought)), files=(),
+        hold=False, kernels=(), dkms=None, services=(), sign=None, compile="stage", reboot=change.reboot,
         module=None if change.module is None else NO_DRIVER,
     )  # fmt: skip
 
 
-def _return(
-    host: Host,
-    change: DriverChange,
-    former: Mapping[str, str],
-    new: Sequence[str],
-    files: Sequence[FormerFile],
-    modules: Sequence[BuiltModule],
-    folder: str,
-) -> DriverChange:
+def _return(work: Work, former: Mapping[str, str], new: set[str], modules: Sequence[BuiltModule]) -> DriverChange:
     """Return the change to the driver that is installed now."""
+    host, change = work.host, work.change
     version = modules[0].version if modules else _upstream(former)
-    has_module = change.has_module and bool(modules)
-    loaded = loaded_version(host, "nvidia")
-    wanted = NO_DRIVER if loaded is None else version
+    loaded = NO_DRIVER if loaded_version(host, "nvidia") is None else version
     return DriverChange(
         version=version,
-        flavour=_flavour(host, modules[0], folder) if has_module else "none",
+        flavour=_flavour(work, modules[0]) if modules else "none",
         manager=change.manager,
         packages=tuple(PackageVersion(name, former[name]) for name in sorted(former)),
-        remove=tuple(new),
-        files=_texts(files),
+        remove=tuple(sorted(new)),
+        files=(),
         hold=change.hold,
-        kernels=tuple(dict.fromkeys(one.kernel for one in modules)) if has_module else (),
-        dkms=modules[0].module if has_module else None,
+        kernels=tuple(dict.fromkeys(one.kernel for one in modules)),
+        dkms=modules[0].module if modules else None,
         services=tuple(name for name in change.services if _is_active(host, name)),
         sign=None,
         compile="stage",
         reboot=change.reboot,
-        module=None if change.module is None else wanted,
+        module=None if change.module is None else loaded,
     )
 
 
@@ -239,12 +194,12 @@ def _upstream(former: Mapping[str, str]) -> str:
     return max(sorted(found), key=found.count)
 
 
-def _flavour(host: Host, module: BuiltModule, folder: str) -> str:
+def _flavour(work: Work, module: BuiltModule) -> str:
     """Return the flavour of a module that was kept; one that could not be kept cannot be returned to anyway."""
-    archive = store.module_archive(store.before_folder(folder), module.kernel)
-    if not host.path(archive).is_file():
+    archive = store.module_archive(work.before, module.kernel)
+    if not work.host.path(archive).is_file():
         return "proprietary"
-    return flavour_of(read_modules(host, archive, module.module, module.kernel, f"{folder}/{SCRATCH}"))
+    return flavour_of(read_modules(work.host, archive, module.module, module.kernel, work.scratch))
 
 
 def _is_active(host: Host, service: str) -> bool:
@@ -256,7 +211,7 @@ def _texts(files: Sequence[FormerFile]) -> tuple[ChangedFile, ...]:
     return tuple(
         ChangedFile(file.path, file.content.decode(), f"{file.mode:04o}")
         for file in files
-        if file.content is not None and _is_text(file.content) and file.mode < 0o1000
+        if file.content is not None and _is_text(file.content) and file.mode <= _PLAIN_MODE
     )
 
 

@@ -32,7 +32,7 @@ class Builder:
 
     def __init__(self, host: Host, change: DriverChange, sources: ModuleSources, scratch: str) -> None:
         self._host, self._change, self._sources, self._scratch = host, change, sources, scratch
-        for name in ("tree", "tmp"):
+        for name in ("tree", "work"):
             host.path(f"{scratch}/{name}").mkdir(parents=True, exist_ok=True)
         self._run("add", [], _QUICK_S)
 
@@ -52,7 +52,7 @@ class Builder:
     def _dkms(self, action: str, options: list[str], timeout_s: float) -> Finished:
         trees = ["--dkmstree", f"{self._scratch}/tree", "--sourcetree", self._sources.tree]
         module = ["-m", self._sources.module, "-v", self._sources.version]
-        command = ["env", f"TMPDIR={self._scratch}/tmp", *self._key(), "dkms", action, *module, *trees, *options]
+        command = ["env", f"TMPDIR={self._scratch}/work", *self._key(), "dkms", action, *module, *trees, *options]
         return self._host.run(command, timeout_s)
 
     def _key(self) -> list[str]:
@@ -74,7 +74,7 @@ class Builder:
         return failure(
             "build-failed",
             f"dkms cannot build {name}: {said}",
-            "a branch that does not know this kernel is replaced by a newer one; otherwise the log names what is missing",
+            "a branch that does not know this kernel needs a newer one; otherwise the log names what is missing",
         )
 
 

@@ -72,13 +72,13 @@ def newest(host: Host) -> str | None:
     return max(found, key=sealed.__getitem__, default=None)
 
 
-def write_json(host: Host, path: str, document: Any) -> None:
+def write_json(host: Host, path: str, document: object) -> None:
     """Write a document durably."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False)
     write_durably(host.path(path), f"{text}\n".encode())
 
 
-def read_json(host: Host, path: str) -> Any:
+def read_json(host: Host, path: str) -> Any:  # noqa: ANN401 - the reader knows what it should be
     """Return a document, None when there is none, or it is no JSON."""
     text = host.read_text(path)
     try:

@@ -1,4 +1,4 @@
-"""Looks into an archive of built kernel modules, as ``dkms mktarball --binaries-only`` writes it, before it is believed.
+"""Looks into an archive of kernel modules, as ``dkms mktarball --binaries-only`` writes it, before it is believed.
 
 The archive of a kernel must hold the modules of that kernel and of no other: dkms loads whatever is in it.
 """

@@ -11,8 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
 
 _TREE = "/usr/src"
 # Names of packages that carry sources; the others are looked into only when none of these has them.
@@ -28,10 +27,12 @@ class ModuleSources:
     version: str
 
 
-def find_sources(
-    host: Host, source: PackageSource, files: Iterable[str], module: str, version: str, scratch: str
-) -> ModuleSources:
-    """Return the sources of a DKMS module, unpacked below ``scratch`` if a package has them; raises `StageError`."""
+def find_sources(work: Work, files: Iterable[str], scratch: str) -> ModuleSources:
+    """Return the sources of a change's module, unpacked below ``scratch`` if a package has them.
+
+    Raises `StageError`, and `SourceError` for a package that cannot be read.
+    """
+    host, source, module, version = work.host, work.source, str(work.change.dkms), work.change.version
     inside = re.compile(rf"{_TREE}/{re.escape(module)}-(?P<version>[^/]+)/dkms\.conf")
     for file in sorted(files, key=lambda path: (not _LIKELY.search(path.rsplit("/", 1)[-1]), path)):
         found = [match for path in source.list_files(host, file) if (match := inside.fullmatch(path))]

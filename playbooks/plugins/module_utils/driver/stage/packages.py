@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import INCOMING, SCRATCH, read_json
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import INCOMING, read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
 
 LIST = "list.json"  # of what was handed over: digests by the files' places below the folder
 _MIB = 1024 * 1024
@@ -61,17 +61,16 @@ def handed_over(host: Host, identifier: str) -> dict[str, str]:
     return found
 
 
-def download(
-    host: Host, source: PackageSource, request: Request, folder: str, options: StageOptions
-) -> tuple[str, ...]:
+def download(work: Work, request: Request, target: str) -> tuple[str, ...]:
     """Download the files of a request into a folder, and return them; raises `StageError` before the disk is full."""
+    host, source, options = work.host, work.source, work.options
     try:
         resolution = source.resolve(host, request)
-        require_space(host, folder, resolution.size_bytes, options)
-        source.fetch(host, request, resolution.downloads, folder, options.download_timeout_s)
+        require_space(host, target, resolution.size_bytes, options.reserve_bytes)
+        source.fetch(host, request, resolution.downloads, target, options.download_timeout_s)
     except SourceError as error:
         raise failed(error) from error
-    return tuple(f"{folder}/{one.name}" for one in resolution.downloads)
+    return tuple(f"{target}/{one.name}" for one in resolution.downloads)
 
 
 def take_over(host: Host, files: Iterable[str], folder: str) -> tuple[str, ...]:
@@ -90,20 +89,17 @@ def link_or_copy(host: Host, file: str, target: str) -> str:
     return target
 
 
-def resolve_handed_over(
-    host: Host, manager: PackageManager, change: DriverChange, files: tuple[str, ...], folder: str
-) -> Resolution:
+def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
     """Return what installing files without a network comes to; raises `StageError`."""
+    host, change = work.host, work.change
     try:
-        versions = {name: version for name, version in manager.describe(host, files).values()}
-        scratch = f"{folder}/{SCRATCH}"
-        rehearsal = manager.rehearse(host, Transaction(files, change.remove, scratch))
-        names = {*versions, *change.names, *rehearsal.remove, *change.remove}
-        before = {name: one.version for name, one in manager.installed(host, names).items()}
+        described = {name for name, _ in work.manager.describe(host, files).values()}
+        rehearsal = work.manager.rehearse(host, Transaction(files, change.remove, work.scratch))
+        names = {*described, *change.names, *rehearsal.remove, *change.remove}
+        before = {name: one.version for name, one in work.manager.installed(host, names).items()}
     except PackageError as error:
-        raise failure(
-            "unresolvable", str(error), "a bundle for this node's distribution has what is missing"
-        ) from error
+        hint = "a bundle that was made for this node's distribution has what is missing"
+        raise failure("unresolvable", str(error), hint) from error
     return Resolution(
         install=rehearsal.install,
         replaced={name: before.get(name, "") for name in rehearsal.install},
@@ -111,14 +107,14 @@ def resolve_handed_over(
     )
 
 
-def require_space(host: Host, folder: str, size_bytes: int, options: StageOptions) -> None:
+def require_space(host: Host, folder: str, size_bytes: int, reserve_bytes: int) -> None:
     """Raise `StageError` where files of a size would not leave the reserve on the folder's file system."""
     free = _free_bytes(host.path(folder))
-    if free < size_bytes + options.reserve_bytes:
+    if free < size_bytes + reserve_bytes:
         raise failure(
             "no-space",
-            f"{size_bytes // _MIB} MiB of packages do not fit below {store.HOME}: {free // _MIB} MiB are free, of which "
-            f"{options.reserve_bytes // _MIB} MiB stay so",
+            f"{size_bytes // _MIB} MiB of packages do not fit below {store.HOME}: of {free // _MIB} MiB free, "
+            f"{reserve_bytes // _MIB} MiB must stay free",
             "free some space on that file system, or give /var/lib/grapnel one of its own",
         )
 

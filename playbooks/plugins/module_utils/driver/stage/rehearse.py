@@ -5,38 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import versions_of
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager, Rehearsal
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Rehearsal
 
 
-def rehearse(
-    host: Host, manager: PackageManager, source: PackageSource, change: DriverChange, folder: str
-) -> list[Finding]:
+def rehearse(work: Work) -> list[Finding]:
     """Raise `StageError` unless a set leads to its change; returns what is wrong with the way back."""
-    files = store.package_files(host, folder, manager.suffix)
-    there = _rehearse_there(host, manager, change, files, folder)
-    by_name = {name: file for (name, _), file in versions_of(host, manager, files).items()}
+    files = work.package_files()
+    there = _rehearse_there(work, files)
+    by_name = {name: file for (name, _), file in versions_of(work.host, work.manager, files).items()}
     try:
-        return _rehearse_back(host, manager, source, Step(by_name, there.remove), folder)
+        return _rehearse_back(work, Step(by_name, there.remove))
     except PackageError as error:
         return [_no_way_back(str(error))]
 
 
-def _rehearse_there(
-    host: Host, manager: PackageManager, change: DriverChange, files: tuple[str, ...], folder: str
-) -> Rehearsal:
+def _rehearse_there(work: Work, files: tuple[str, ...]) -> Rehearsal:
+    host, manager, change = work.host, work.manager, work.change
     try:
-        rehearsal = manager.rehearse(host, Transaction(files, change.remove, f"{folder}/{SCRATCH}"))
+        rehearsal = manager.rehearse(host, Transaction(files, change.remove, work.scratch))
         present = manager.installed(host, change.names)
     except PackageError as error:
         raise _refused(str(error)) from error
@@ -58,18 +52,13 @@ def _refused(why: str) -> StageError:
     )
 
 
-def _rehearse_back(
-    host: Host, manager: PackageManager, source: PackageSource, there: Step, folder: str
-) -> list[Finding]:
-    before = store.before_folder(folder)
-    back = store.read_change(host, before)
-    files = versions_of(host, manager, store.package_files(host, before, manager.suffix))
+def _rehearse_back(work: Work, there: Step) -> list[Finding]:
+    host, back = work.host, store.read_change(work.host, work.before)
+    files = versions_of(host, work.manager, work.package_files_back())
     by_name = {name: file for (name, _), file in files.items()}
-    missing = sorted(set(back.names) - set(by_name))
-    if missing:
+    if set(back.names) - set(by_name):
         return []  # told by name when the files were collected
-    step = Step(by_name, back.remove)
-    installed, removed = source.rehearse_return(host, there, step, f"{folder}/{SCRATCH}")
+    installed, removed = work.source.rehearse_return(host, there, Step(by_name, back.remove), work.scratch)
     foreign = sorted(removed - set(back.remove) | installed - set(back.names))
     return [_no_way_back(f"it would change {', '.join(foreign)} as well")] if foreign else []
 

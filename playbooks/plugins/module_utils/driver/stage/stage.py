@@ -1,5 +1,4 @@
-"""Stages a driver change: prepares everything on the node while it is in use, so that the swap needs no network and
-no compiler.
+"""Stages a driver change: prepares everything on the node while it is in use, for a swap without network and compiler.
 
 Order: packages → what dkms needs → modules → way back → rehearsal → seal. Nothing that runs is touched, and until the
 seal is there nothing counts; a run that is killed anywhere is repeated, and takes up what it had downloaded.
@@ -29,7 +28,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
     Cost,
     Finding,
     StageError,
-    StageOptions,
     StageResult,
     failure,
 )
@@ -39,36 +37,33 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
     take_built,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource, Resolution
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Resolution
 
 _LOCK = f"{store.HOME}/stage.lock"
 
 
 def stage_change(
-    host: Host,
-    manager: PackageManager,
-    source: PackageSource,
-    change: DriverChange,
-    options: StageOptions,
-    clock: Clock,
+    host: Host, system: PackageSystem, change: DriverChange, options: StageOptions, clock: Clock
 ) -> StageResult:
     """Stage a change unless it is staged already; an error is in the result, and leaves no set."""
     identifier = change_id(change)
     try:
         store.open_store(host)
         with _alone(host):
-            if _is_good(host, manager, identifier):
+            if _is_good(host, system.manager, identifier):
                 return _result(host, identifier, changed=False)
-            _stage(_Stage(host, manager, source, change, options, clock))
+            _stage(Work(host, system, change, options, clock, sets.begin(host, identifier)), identifier)
             sets.prune(host, _needed(host, identifier))
             return _result(host, identifier, changed=True)
     except StageError as error:
@@ -81,82 +76,63 @@ def stage_change(
     return StageResult(identifier, complete=False, changed=False, findings=(found,))
 
 
-class _Stage:
-    """What all steps need."""
-
-    def __init__(
-        self,
-        host: Host,
-        manager: PackageManager,
-        source: PackageSource,
-        change: DriverChange,
-        options: StageOptions,
-        clock: Clock,
-    ) -> None:
-        self.host, self.manager, self.source = host, manager, source
-        self.change, self.options, self.clock = change, options, clock
-        self.id = change_id(change)
-        self.folder = sets.begin(host, self.id)
-        self.handed = packages.handed_over(host, self.id)
-
-
-def _stage(stage: _Stage) -> None:
-    host, folder = stage.host, stage.folder
-    store.write_change(host, folder, stage.change)
-    start = stage.clock.now()
-    files, resolution = _get_packages(stage)
-    downloaded = stage.clock.now()
-    names = {*stage.change.names, *former_packages(stage.change, resolution), *resolution.remove}
-    found = _found(stage, names)
-    cpu_s = _provide_modules(stage, files)
-    built = stage.clock.now()
-    arguments = (host, stage.manager, stage.source, stage.change)
-    findings = keep_way_back(*arguments, resolution, folder, stage.options)
-    findings += rehearse(*arguments, folder)
+def _stage(work: Work, identifier: str) -> None:
+    """Take the steps, in order."""
+    host, folder, clock = work.host, work.folder, work.clock
+    handed = packages.handed_over(host, identifier)
+    store.write_change(host, folder, work.change)
+    start = clock.now()
+    files, resolution = _get_packages(work, handed)
+    download_s = clock.now() - start
+    names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
+    found = _found(work, names)
+    build_s, cpu_s = _provide_modules(work, files, handed)
+    findings = [*keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
-    cost = Cost(downloaded - start, built - downloaded, sets.size_bytes(host, folder), cpu_s)
+    sets.remove(host.path(work.scratch))
+    cost = Cost(download_s, build_s, sets.size_bytes(host, folder), cpu_s)
     sets.write_json(host, f"{folder}/{store.COST}", cost.document())
-    sets.finish(host, folder, stage.id)
+    sets.finish(host, folder, identifier)
 
 
-def _get_packages(stage: _Stage) -> tuple[tuple[str, ...], Resolution]:
+def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...], Resolution]:
     """Return the package files of the set, and what installing them comes to."""
-    host, target = stage.host, f"{stage.folder}/{store.PACKAGES}"
-    given = [file for place, file in stage.handed.items() if place.startswith(f"{store.PACKAGES}/")]
-    if given or stage.options.offline:
-        for path in host.path(target).iterdir():
+    given = [file for place, file in handed.items() if place.startswith(f"{store.PACKAGES}/")]
+    if given or work.options.offline:
+        for path in work.host.path(work.packages).iterdir():
             sets.remove(path)
-        files = packages.take_over(host, given, target)
-        return files, packages.resolve_handed_over(host, stage.manager, stage.change, files, stage.folder)
-    request = packages.request_of(stage.change)
+        files = packages.take_over(work.host, given, work.packages)
+        return files, packages.resolve_handed_over(work, files)
+    request = packages.request_of(work.change)
     try:
-        resolution = stage.source.resolve(host, request)
+        resolution = work.source.resolve(work.host, request)
     except SourceError as error:
         raise packages.failed(error) from error
-    return packages.download(host, stage.source, request, target, stage.options), resolution
+    return packages.download(work, request, work.packages), resolution
 
 
-def _found(stage: _Stage, names: set[str]) -> dict[str, object]:
+def _found(work: Work, names: set[str]) -> dict[str, object]:
     try:
-        return node_as_found(stage.host, stage.manager, names)
+        return node_as_found(work.host, work.manager, names)
     except PackageError as error:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 
 
-def _provide_modules(stage: _Stage, files: tuple[str, ...]) -> float:
-    """Provide a module for every kernel; returns the seconds of processor time that building took."""
-    host, change = stage.host, stage.change
-    if change.dkms is None:
-        require_packaged(host, stage.source, change, files)
-        return 0.0
-    missing = take_built(host, change, stage.folder, stage.handed)
+def _provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
+    """Provide a module for every kernel; returns the seconds that building took, and those of the processors."""
+    if not work.change.has_module:
+        return 0.0, 0.0
+    if work.change.dkms is None:
+        require_packaged(work, files)
+        return 0.0, 0.0
+    missing = take_built(work, handed)
     if not missing:
-        return 0.0
-    tools.provide(host, stage.manager, stage.source, missing, stage.folder, stage.options, stage.clock)
-    before = _cpu_s()
-    build_missing(host, stage.source, change, missing, files, stage.folder, stage.options)
-    return _cpu_s() - before
+        return 0.0, 0.0
+    tools.provide(work, missing)
+    start, used = work.clock.now(), _cpu_s()
+    build_missing(work, missing, files)
+    return work.clock.now() - start, _cpu_s() - used
 
 
 def _cpu_s() -> float:

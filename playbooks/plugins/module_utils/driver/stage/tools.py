@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import SCRATCH, read_json, write_json
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json, write_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import missing_tools, without_headers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import download
@@ -20,39 +20,29 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _REMEMBERED = f"{store.HOME}/tools.json"
 _HEADERS = {"apt": "linux-headers-{}", "dnf": "kernel-devel-{}", "zypper": "kernel-default-devel"}
 
 
-def provide(
-    host: Host,
-    manager: PackageManager,
-    source: PackageSource,
-    kernels: Sequence[str],
-    folder: str,
-    options: StageOptions,
-    clock: Clock,
-) -> None:
+def provide(work: Work, kernels: Sequence[str]) -> None:
     """Install what is missing for building modules; raises `StageError`."""
-    wanted = _missing(host, manager.name, kernels)
+    wanted = _missing(work.host, work.manager.name, kernels)
     if not wanted:
         return
-    if options.offline or not options.install_tools:
+    if work.options.offline or not work.options.install_tools:
         raise failure(
             "build-tools-missing",
             f"a module cannot be built on this node, which lacks {', '.join(wanted)}",
             f"install {' '.join(wanted)} on the node, or hand over a module that was built elsewhere",
         )
-    tools = f"{folder}/{SCRATCH}/tools"
-    host.path(tools).mkdir(exist_ok=True)
-    files = download(host, source, Request(dict.fromkeys(wanted, "")), tools, options)
-    _install(host, manager, files, folder, clock)
-    left = _missing(host, manager.name, kernels)
+    target = f"{work.scratch}/tools"
+    work.host.path(target).mkdir(exist_ok=True)
+    _install(work, download(work, Request(dict.fromkeys(wanted, "")), target))
+    left = _missing(work.host, work.manager.name, kernels)
     if left:
         raise failure(
             "build-tools-missing",
@@ -72,20 +62,25 @@ def _missing(host: Host, manager: str, kernels: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*missing_tools(host), *headers]))
 
 
-def _install(host: Host, manager: PackageManager, files: tuple[str, ...], folder: str, clock: Clock) -> None:
+def _install(work: Work, files: tuple[str, ...]) -> None:
     """Install files, and remember first what they bring that was not there."""
-    transaction = Transaction(files, (), f"{folder}/{SCRATCH}")
+    host, manager = work.host, work.manager
+    transaction = Transaction(files, (), work.scratch)
     try:
         rehearsal = manager.rehearse(host, transaction)
-        if rehearsal.remove:
-            raise PackageError(f"that would remove {', '.join(sorted(rehearsal.remove))}")
         present = manager.installed(host, rehearsal.install)
         brought = {name for name in rehearsal.install if name not in present}
+        if rehearsal.remove:
+            raise _refused(f"that would remove {', '.join(sorted(rehearsal.remove))}")
         write_json(host, _REMEMBERED, sorted({*remembered(host), *brought}))
-        manager.apply(host, transaction, clock)
+        manager.apply(host, transaction, work.clock)
     except PackageError as error:
-        raise failure(
-            "build-tools-missing",
-            f"what is needed to build modules cannot be installed: {error}",
-            "install dkms, gcc, make and the kernel's headers on the node, or hand over a built module",
-        ) from error
+        raise _refused(str(error)) from error
+
+
+def _refused(why: str) -> StageError:
+    return failure(
+        "build-tools-missing",
+        f"what is needed to build modules cannot be installed: {why}",
+        "install dkms, gcc, make and the kernel's headers on the node, or hand over a built module",
+    )

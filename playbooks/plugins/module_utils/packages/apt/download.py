@@ -118,7 +118,7 @@ class AptSource:
 
 
 def _words(request: Request) -> list[str]:
-    """Packages as apt-get install takes them: ``name=version``, and ``name-`` for a removal."""
+    """Return packages as apt-get install takes them: ``name=version``, and ``name-`` for a removal."""
     wanted = (f"{name}={version}" if version else name for name, version in request.packages.items())
     return [*wanted, *(f"{one}-" for one in request.remove)]
 

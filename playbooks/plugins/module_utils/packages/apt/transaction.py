@@ -42,7 +42,7 @@ _ISOLATED = (
     "-o", "Dir::Etc::preferences=/dev/null", "-o", "Dir::Etc::preferencesparts=/dev/null",
     "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root",
 )  # fmt: skip
-# initramfs-tools obeys this file alone. A copy is laid over it for this one command, in a mount namespace: a kill leaves
+# initramfs-tools obeys this file alone. A copy is laid over it for one command, in a mount namespace: a kill leaves
 # nothing behind. The script is constant; the two files and the command are its arguments and never parsed by it.
 _INITRAMFS_SETTINGS = "/etc/initramfs-tools/update-initramfs.conf"
 _DEFERRED = "update_initramfs=no\nbackup_initramfs=no\n"

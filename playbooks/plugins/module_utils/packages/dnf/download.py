@@ -38,7 +38,7 @@ _DNF = (
     "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
     "--setopt=minrate=1000",
 )  # fmt: skip
-# " name  x86_64  [epoch:]version-release  repository  size unit"
+# Name, architecture, version with its epoch, repository, size and its unit.
 _ROW = re.compile(
     r"^ (?P<name>\S+) +(?P<arch>\S+) +(?P<version>\S+) +(?P<repository>\S+) +(?P<size>[\d.]+) (?P<unit>[kMG]?)B?$",
     re.MULTILINE,
@@ -110,12 +110,12 @@ def installed_versions(host: Host, names: Sequence[str]) -> dict[str, str]:
     """Return the versions of those that are installed."""
     form = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n"
     done = host.run(["rpm", "--query", "--queryformat", form, *names], _TIMEOUT_S) if names else None
-    pairs = (line.split(" ") for line in (done.stdout if done else "").splitlines())
-    return {pair[0]: pair[1].removeprefix("0:") for pair in pairs if len(pair) == 2}
+    pairs = (line.partition(" ") for line in (done.stdout if done else "").splitlines())
+    return {name: version.removeprefix("0:") for name, space, version in pairs if name in names}
 
 
 def _words(request: Request) -> list[str]:
-    """An exact version is part of dnf's name of a package; what is to go is named with a minus in front in a swap."""
+    """Return what dnf is told to do: an exact version is part of its name of a package."""
     wanted = [f"{name}-{version}" if version else name for name, version in request.packages.items()]
     return ["install", "--allowerasing", *wanted] if request.remove else ["install", *wanted]
 

@@ -28,5 +28,5 @@ def _described(host: Host, file: str) -> str:
 
 
 def _spellings(name: str, version: str) -> Iterable[str]:
-    """An epoch of 0 is written or left out."""
+    """Return what a package may be called: an epoch of 0 is written or left out."""
     return (f"{name} {version}", f"{name} 0:{version}")

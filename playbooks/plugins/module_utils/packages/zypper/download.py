@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
     list_files,
@@ -90,12 +90,13 @@ def parse_summary(text: str) -> Resolution:
     if len(text) > _MAX_ANSWER_BYTES or "<!DOCTYPE" in text:
         raise SourceError("unresolvable", "zypper's answer is not one that it writes", _REACH)
     try:
-        summary = ElementTree.fromstring(text).find(".//install-summary")  # noqa: S314 - zypper's own, and no entities
-    except ElementTree.ParseError as error:
+        summary = ET.fromstring(text).find(".//install-summary")  # noqa: S314 - zypper's own, and no entities
+    except ET.ParseError as error:
         raise SourceError("unresolvable", f"zypper's answer cannot be read: {error}", _REACH) from error
     if summary is None:
         return Resolution()
-    downloads, install, replaced, remove = [], {}, {}, {}
+    downloads: list[Download] = []
+    install, replaced, remove = {}, {}, {}
     total = int(summary.get("download-size") or 0)
     for part in summary:
         for one in part.iter("solvable"):

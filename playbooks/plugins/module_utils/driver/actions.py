@@ -1,0 +1,139 @@
+"""Says what the runs are: a swap to a staged change, the way back from it, the removal of the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
+from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import remember_origin, removal_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    FORWARD,
+    QUARANTINED,
+    RunRecord,
+    read_run,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+    StoreError,
+    advance,
+    before_folder,
+    current_change,
+    forget,
+    require_staged,
+    retreat,
+    staged_folder,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target, way_back_target
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+
+
+def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
+    """Return what a run of a verb is to do; raises `StoreError` where the node is not prepared for it."""
+    former = read_run(node.host)
+    if verb == SWAP:
+        _require_no_other(former, verb, identifier)
+        return _swap(node, identifier, former)
+    if verb == BACK:
+        return _back(node, former)
+    _require_no_other(former, verb, "")
+    return _remove(node)
+
+
+def _require_no_other(former: RunRecord | None, verb: str, identifier: str) -> None:
+    """Raise `StoreError` when another run was cut short: half of two changes is nothing that anybody has prepared."""
+    if former is not None and former.is_open and (former.verb, former.change) != (verb, identifier):
+        begun = f"{former.verb} {former.change}".strip()
+        raise StoreError(f"`{begun}` was cut short on this node: run `{begun}` again to finish it, or `back`")
+
+
+def _swap(node: Node, identifier: str, former: RunRecord | None) -> Work:
+    host, folder = node.host, staged_folder(identifier)
+    change = require_staged(host, identifier)
+    _require_manager(node, change)
+    target = forward_target(host, folder, change, node.manager.suffix)
+    is_fresh = former is None or former.change != identifier or not (former.is_open or former.state == QUARANTINED)
+
+    def check() -> None:
+        way_back = way_back_target(host, folder, node.manager.suffix)
+        if is_fresh and current_change(host) != identifier:
+            _require_as_staged(node, target, way_back)
+        _check(node, target, way_back)
+
+    def adopt(direction: str) -> str:
+        if direction == FORWARD:
+            remember_origin(host, folder)
+            advance(host, identifier)
+        else:
+            retreat(host, identifier)
+        return identifier
+
+    def back() -> Target:
+        return way_back_target(host, folder, node.manager.suffix)
+
+    return Work(SWAP, identifier, target, check, lambda: rebuild(host), adopt, back)
+
+
+def _back(node: Node, former: RunRecord | None) -> Work:
+    """Go back from a swap that did not come to its end, else from the change that the node runs."""
+    host = node.host
+    is_unfinished = former is not None and former.verb in (SWAP, BACK) and former.state in ("running", QUARANTINED)
+    if former is not None and former.is_open and former.verb == REMOVE:
+        raise StoreError("`remove` was cut short on this node: run `remove` again to finish it")
+    identifier = former.change if former is not None and is_unfinished else current_change(host)
+    if not identifier:
+        raise StoreError("there is nothing to go back from: no driver change was swapped in on this node")
+    require_staged(host, identifier)
+    folder = staged_folder(identifier)
+    target = way_back_target(host, folder, node.manager.suffix)
+    _require_manager(node, target.change)
+
+    def adopt(direction: str) -> str:  # noqa: ARG001 - both directions lead back here
+        retreat(host, identifier)
+        return before_folder(folder)
+
+    return Work(BACK, identifier, target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
+
+
+def _remove(node: Node) -> Work:
+    host = node.host
+    target = removal_target(host, node.manager.name)
+
+    def adopt(direction: str) -> str:  # noqa: ARG001 - there is one
+        forget(host)
+        return "no driver"
+
+    return Work(REMOVE, "", target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
+
+
+def _require_manager(node: Node, change: DriverChange) -> None:
+    if change.manager != node.manager.name:
+        raise StoreError(f"the driver change is for {change.manager}, this node has {node.manager.name}")
+
+
+def _require_as_staged(node: Node, target: Target, way_back: Target) -> None:
+    """Raise `StepError` if packages have changed since the change was staged: the way back would lead elsewhere."""
+    then = {one.name: one.version for one in way_back.change.packages}
+    wanted = {one.name: one.version for one in target.change.packages}
+    now = node.manager.installed(node.host, {*then, *wanted})
+    for name in sorted(then.keys() | now.keys()):
+        found = now[name].version if name in now else None
+        if found not in (then.get(name), wanted.get(name)):
+            raise StepError(
+                f"package {name} is {found or 'not installed'}, and was {then.get(name) or 'not installed'} when the "
+                "driver was staged: stage it again"
+            )
+
+
+def _check(node: Node, *targets: Target) -> None:
+    """Raise, before anything is disturbed, if the first target cannot be reached as things are."""
+    for target in targets:
+        steps.require_prebuilt(target)
+    node.manager.wait(node.host, node.clock)
+    steps.require_free(node, targets[0])
+    steps.rehearse(node, targets[0])

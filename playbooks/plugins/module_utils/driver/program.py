@@ -1,0 +1,210 @@
+"""The command line of ``grapnel-driver``: what the Ansible module calls, and what a person on the node can call.
+
+``run`` is what the transient unit executes. Answers are JSON documents on standard output, messages go to standard
+error. Exit codes: 0 done, 1 not done and the message says why, 2 usage, 70 a bug.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import plan_work
+from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
+    MAX_CHANGE_BYTES,
+    ChangeError,
+    parse_change,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import FINISHED, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
+    StoreError,
+    current_change,
+    open_store,
+    read_change,
+    staged_folder,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
+    LAUNCH,
+    is_active,
+    only_run,
+    start_unit,
+    wait_for_unit,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import find_differences
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host, HostError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE, NOT_DONE, USAGE, BUG = 0, 1, 2, 70
+_TIMEOUT_S = 7200.0
+_HERE = "--here"  # in this process, which is in a scope of its own already
+_SCOPE = ("--scope", "--quiet", "--collect", "--property=CPUWeight=1", "--property=IOWeight=1", "--")
+_HELP = """usage: grapnel-driver VERB
+
+  stage          prepare the change on standard input: download, build, nothing is disturbed; with --offline
+                 nothing is downloaded, with --no-tools no compiler is installed
+  check ID       look whether a staged change could be swapped in now
+  swap ID        change to a staged driver; continues a run that was cut short
+  back           return to what was there before
+  remove         take the driver away
+  verify         compare the driver with the change that the node runs
+  status         tell what is staged, what runs, and what became of the last run
+
+`swap`, `back` and `remove` run in the unit grapnel-driver.service and are waited for; with --timeout SECONDS no longer
+than that. See docs/drivers/on-the-node.md.
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong; the message says how."""
+
+
+def main(arguments: Sequence[str], node: Node | None = None) -> int:
+    """Run a verb and return the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_HELP)
+        return DONE if arguments else USAGE
+    try:
+        return _call(arguments[0], list(arguments[1:]), node or Node(Host(), find_manager(Host())))
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n{_HELP}")
+        return USAGE
+    except (ChangeError, StoreError, StepError, PackageError, HostError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return NOT_DONE
+
+
+def _call(verb: str, words: list[str], node: Node) -> int:
+    if verb in (SWAP, BACK, REMOVE):
+        timeout_s = _take_timeout(words)
+        return _in_unit(node, verb, _subject(verb, words), timeout_s)
+    if verb == "run" and words and words[0] in (SWAP, BACK, REMOVE):
+        return _run(node, words[0], _subject(words[0], words[1:]))
+    if verb == "check":
+        return _check(node, _subject(SWAP, words))
+    if verb == "stage":
+        return _stage(node, words)
+    if words:
+        raise UsageError(f"{verb} takes no {words[0]!r}")
+    if verb == "status":
+        return _answer(node.host, DONE)
+    if verb == "verify":
+        return _verify(node)
+    raise UsageError(f"there is no verb {verb!r}")
+
+
+def _subject(verb: str, words: list[str]) -> str:
+    """Return the name of a change, which only a swap has."""
+    if len(words) != (verb == SWAP):
+        raise UsageError(f"{verb} takes {'the name of a staged change' if verb == SWAP else 'no name'}")
+    if verb == SWAP:
+        staged_folder(words[0])
+        return words[0]
+    return ""
+
+
+def _take_timeout(words: list[str]) -> float:
+    if "--timeout" not in words:
+        return _TIMEOUT_S
+    place = words.index("--timeout")
+    try:
+        timeout_s = float(words[place + 1])
+    except (IndexError, ValueError):
+        raise UsageError("--timeout takes a number of seconds") from None
+    del words[place : place + 2]
+    return timeout_s
+
+
+def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
+    """Start the unit, or watch the one that carries out the same, and tell what became of it."""
+    host = node.host
+    open_store(host)
+    before = read_run(host)
+    if is_active(host):
+        if before is None or (before.verb, before.change) != (verb, subject) or not before.is_open:
+            begun = f"{before.verb} {before.change}".strip() if before else "another run"
+            raise StoreError(f"`{begun}` changes the driver of this node now: wait for it to end")
+    else:
+        plan_work(node, verb, subject)  # what is wrong with it is told here, not only in the unit's log
+        start_unit(host, [verb, subject] if subject else [verb])
+    if not wait_for_unit(host, timeout_s, node.clock):
+        raise StoreError(f"`{verb}` still runs after {timeout_s:g} s, and goes on: `status` tells what becomes of it")
+    after = read_run(host)
+    is_new = after is not None and (before is None or after != before or before.is_open)
+    if not is_new or after is None or after.is_open:
+        raise StoreError(f"`{verb}` has ended without a result: see journalctl --unit=grapnel-driver, and run it again")
+    return _answer(host, DONE if after.state == FINISHED else NOT_DONE)
+
+
+def _run(node: Node, verb: str, subject: str) -> int:
+    """Carry a run out in this process; whoever stops the unit is told to wait, see `unit`."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    open_store(node.host)
+    with only_run(node.host):
+        record = carry_out(node, plan_work(node, verb, subject))
+    sys.stdout.write(f"{record.state}: {record.reason or record.verb}\n")
+    return DONE if record.state == FINISHED else NOT_DONE
+
+
+def _check(node: Node, subject: str) -> int:
+    open_store(node.host)
+    problems: list[str] = []
+    try:
+        plan_work(node, SWAP, subject).check()
+    except (StoreError, StepError, PackageError) as error:
+        problems.append(str(error))
+    _print({"change": subject, "problems": problems})
+    return NOT_DONE if problems else DONE
+
+
+def _verify(node: Node) -> int:
+    identifier = current_change(node.host)
+    if identifier is None:
+        raise StoreError("no driver change was swapped in on this node")
+    folder = staged_folder(identifier)
+    target = forward_target(node.host, folder, read_change(node.host, folder), node.manager.suffix)
+    differences = find_differences(node.host, node.manager, target)
+    _print({"change": identifier, "differences": differences})
+    return NOT_DONE if differences else DONE
+
+
+def _stage(node: Node, words: list[str]) -> int:
+    """Stage in a scope of its own, which gets what processors and disk others leave; prints what became of it."""
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import (  # noqa: PLC0415 - not for a swap
+        StageOptions,
+        stage,
+    )
+
+    unknown = [word for word in words if word not in (_HERE, "--offline", "--no-tools")]
+    if unknown:
+        raise UsageError(f"stage takes no {unknown[0]!r}")
+    systemd_run = node.host.find_command("systemd-run")
+    if _HERE not in words and systemd_run is not None:
+        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, "stage", _HERE, *words])  # noqa: S606 - no shell
+    change = parse_change(sys.stdin.buffer.read(MAX_CHANGE_BYTES + 1))
+    options = StageOptions(offline="--offline" in words, install_tools="--no-tools" not in words)
+    result = stage(node.host, change, options, node.clock)
+    _print(result.document())
+    return DONE if result.complete else NOT_DONE
+
+
+def _answer(host: Host, code: int) -> int:
+    _print({**read_status(host), "active": is_active(host)})
+    return code
+
+
+def _print(document: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # whoever asked has gone
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,227 @@
+"""Carries out one run: the steps of a swap, of the way back, or of a removal, each written down before it begins.
+
+A step that fails on the way forward begins the way back in the same run. A run that was cut short is continued in the
+direction that it had: every step looks at the node and does what is left to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Callable
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
+from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
+    BEGIN,
+    DONE,
+    FAILED,
+    SKIPPED,
+    Journal,
+    read_journal,
+    remove_old_journals,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+
+UNIT = "grapnel-driver.service"
+SWAP, BACK, REMOVE = "swap", "back", "remove"
+RUN, CHECK, ADOPT, INITRAMFS, FINISH = "run", "check", "adopt", "initramfs", "finish"
+BACKWARD_PREFIX = "back-"
+OUT_OF_SERVICE, IN_SERVICE = "stop-services", "verify"
+
+# In this order, on the way forward and on the way back.
+STEPS: tuple[tuple[str, Step], ...] = (
+    ("mark", steps.mark),
+    (OUT_OF_SERVICE, steps.stop_services),
+    ("unload", steps.unload),
+    ("packages", steps.install_packages),
+    ("files", steps.write_files),
+    ("hold", steps.hold),
+    ("load", steps.load),
+    ("device-nodes", steps.make_device_nodes),
+    ("start-services", steps.start_services),
+    ("inventory", steps.refresh_inventory),
+    (IN_SERVICE, steps.verify),
+)
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run is to do.
+
+    ``check`` raises before anything is disturbed. ``back`` gives the target of the way back from a swap. Once the
+    driver is verified, ``adopt`` says which change the node has now, by the direction, and ``settle`` does what can
+    wait.
+    """
+
+    verb: str
+    change: str
+    target: Target
+    check: Callable[[], None]
+    settle: Callable[[], str]
+    adopt: Callable[[str], str]
+    back: Callable[[], Target]
+
+
+def carry_out(node: Node, work: Work) -> RunRecord:
+    """Carry a run out, or the one that was cut short to its end; returns its record. Raises OSError."""
+    run = _Run(node, work)
+    return run.go()
+
+
+class _Run:
+    """One run, and its record so far."""
+
+    def __init__(self, node: Node, work: Work) -> None:
+        self.node, self.work = node, work
+        boot = node.host.read_text(_BOOT_ID) or ""
+        former = read_run(node.host)
+        self.is_continued = former is not None and former.is_open
+        if former is not None and former.is_open:
+            self.record = self._continued(former)
+        else:
+            run = _new_name(node, work.change or work.verb)
+            self.record = RunRecord(run, work.change, work.verb, UNIT, boot=boot)
+        self.journal = Journal(node.host, self.record.run, node.clock)
+
+    def _continued(self, former: RunRecord) -> RunRecord:
+        """Return the record of a run that goes on; one that is told to go back does so from here on."""
+        if former.verb == SWAP and self.work.verb == BACK:
+            reason = former.reason or "it was cut short, and the way back was asked for"
+            return replace(former, direction=record_of.BACKWARD, reason=reason)
+        return former
+
+    def go(self) -> RunRecord:
+        write_run(self.node.host, self.record)
+        remove_old_journals(self.node.host)
+        allow_builds(self.node.host)
+        self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
+        if self.record.direction == record_of.BACKWARD:
+            return self._go_back()
+        problem = self._try(CHECK, self._check)
+        if problem:
+            state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
+            return self._end(state, CHECK, problem)
+        step, problem = self._bring_to(self.work.target, "")
+        if not problem:
+            return self._succeed(record_of.FORWARD)
+        if self.record.verb != SWAP:
+            return self._end(record_of.QUARANTINED, step, f"{step}: {problem}")
+        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=f"{step}: {problem}")
+        write_run(self.node.host, self.record)
+        return self._go_back()
+
+    def _check(self) -> str:
+        self.work.check()
+        return "as staged"
+
+    def _go_back(self) -> RunRecord:
+        """Restore what was there before; whoever asked for that as such has it done, others are told what failed."""
+        try:
+            target = self.work.back()
+        except StoreError as error:
+            return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
+        step, problem = self._bring_to(target, BACKWARD_PREFIX)
+        if problem:
+            reason = f"{self.record.reason}; going back failed at {step}: {problem}"
+            return self._end(record_of.QUARANTINED, step, reason)
+        return self._succeed(record_of.BACKWARD)
+
+    def _bring_to(self, target: Target, prefix: str) -> tuple[str, str]:
+        """Take all steps; returns the one that failed, and why."""
+        for name, step in STEPS:
+            problem = self._try(prefix + name, lambda step=step: step(self.node, target))  # type: ignore[misc] # inferred
+            if problem:
+                return prefix + name, problem
+        return "", ""
+
+    def _try(self, name: str, step: Callable[[], str]) -> str:
+        """Take a step; returns why it failed. A bug in one must not keep the node from going back."""
+        try:
+            self._note(name, BEGIN)
+            done = step()
+            self.record = replace(self.record, changed=self.record.changed or bool(done and name not in _LOOKS))
+            self._note(name, DONE if done else SKIPPED, done)
+        except Exception as error:  # noqa: BLE001 - see above
+            problem = str(error) or type(error).__name__
+            with contextlib.suppress(OSError):
+                self.journal.write(name, FAILED, problem)
+            return problem
+        return ""
+
+    def _note(self, name: str, state: str, detail: str = "") -> None:
+        """Write an event down. On the way back a full disk is no reason to stop half-way."""
+        try:
+            self.journal.write(name, state, detail)
+        except OSError as error:
+            if self.record.direction == record_of.FORWARD:
+                raise StepError(f"the journal cannot be written: {error.strerror or error}") from error
+
+    def _succeed(self, direction: str) -> RunRecord:
+        """Say which change the node has, then do what takes time and disturbs nobody."""
+        self.record = replace(self.record, out_of_service_s=self._out_of_service_s())
+        problem = self._try(ADOPT, lambda: self.work.adopt(direction))
+        if problem:
+            return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
+        steps.clear_mark(self.node)
+        warning = ""
+        if self.record.changed:
+            problem = self._try(INITRAMFS, self.work.settle)
+            warning = f"the driver works, but {problem}" if problem else ""
+        if direction == record_of.FORWARD:
+            return self._end(record_of.FINISHED, FINISH, warning)
+        return self._end(record_of.RETURNED, self.record.step, "; ".join(filter(None, (self.record.reason, warning))))
+
+    def _end(self, state: str, step: str, reason: str) -> RunRecord:
+        self.record = replace(self.record, state=state, step=step, reason=reason)
+        with contextlib.suppress(OSError):  # the record is what counts
+            self.journal.write(FINISH, DONE if state == record_of.FINISHED else FAILED, reason or state)
+        write_run(self.node.host, self.record)
+        return self.record
+
+    def _has_begun(self) -> bool:
+        """Tell whether a part of this run, before a kill perhaps, may have disturbed something."""
+        return any(event["step"].endswith(OUT_OF_SERVICE) for event in read_journal(self.node.host, self.record.run))
+
+    def _out_of_service_s(self) -> float:
+        """Measure from the first service stopped to the driver verified; across a reboot by the clock on the wall."""
+        events = read_journal(self.node.host, self.record.run)
+        begin = next((event for event in events if event["step"].endswith(OUT_OF_SERVICE)), None)
+        if begin is None or not self.record.changed:
+            return 0.0
+        if self.record.boot == (self.node.host.read_text(_BOOT_ID) or ""):
+            return round(self.node.clock.monotonic() - float(begin["monotonic_s"]), 3)
+        return round(max(0.0, self.node.clock.now() - _seconds(str(begin["time"]))), 3)
+
+
+# What these steps say is no change of the node.
+_LOOKS = frozenset(
+    {
+        prefix + name
+        for prefix in ("", BACKWARD_PREFIX)
+        for name in (CHECK, "mark", "start-services", "inventory", IN_SERVICE, ADOPT, INITRAMFS)
+    }
+)
+
+
+def _new_name(node: Node, subject: str) -> str:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(node.clock.now()))
+    name, number = f"{stamp}-{subject}", 2
+    while read_journal(node.host, name):
+        name, number = f"{stamp}-{subject}-{number}", number + 1
+    return name
+
+
+def _seconds(stamp: str) -> float:
+    import calendar  # noqa: PLC0415 - for a run that a reboot has cut in two
+
+    return float(calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")))

@@ -14,7 +14,7 @@ from provision.driver.flavour import choose
 from provision.driver.gpus import support
 from provision.driver.terms import Flavour
 from provision.node_plan import Derived, Problem
-from provision.spec.model import Companion, DriverSource, KernelModule
+from provision.spec.model import Companion, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,7 @@ def find_packages(situation: Situation) -> Iterator[Finding]:
     """Yield what is wrong with packages and their manager."""
     manager = situation.facts.package_manager
     if manager.locked_by is not None:
-        holder = manager.locked_by
-        yield codes.LOCKED.found(f"{manager.name} is in use by {holder.command} (pid {holder.pid})")
+        yield codes.LOCKED.found(f"{manager.name} is in use by {manager.locked_by.command or 'another process'}")
     if manager.interrupted:
         halfway = sorted(name for name, package in situation.facts.packages.items() if package.status != "installed")
         which = f": {some(halfway)}" if halfway else ""

@@ -378,7 +378,7 @@ PACKAGES = {
         edit_package_manager(make_node(), locked_by=LockHolder(pid=7, command="apt-get")),
         None,
         "package-manager-locked",
-        "apt is in use by apt-get (pid 7)",
+        "apt is in use by apt-get",
     ),
     "sources out of reach": (
         edit_package_manager(make_node(), lists_error="Failed to fetch"),

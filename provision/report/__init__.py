@@ -5,6 +5,7 @@ The only importer of ``rich``. Decides how something looks, never what is true: 
 """
 
 from provision.report.console import make_console
+from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.document import plans_document
 from provision.report.live import LiveView, View, open_view
 from provision.report.plain import PlainView
@@ -17,9 +18,11 @@ __all__ = [
     "LiveView",
     "PlainView",
     "View",
+    "doctor_document",
     "make_console",
     "open_view",
     "plans_document",
+    "render_diagnoses",
     "render_plans",
     "render_results",
     "render_rollout",

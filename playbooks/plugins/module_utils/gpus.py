@@ -38,6 +38,11 @@ def read_hardware(host: Host) -> dict[str, Any]:
     }
 
 
+def read_gpus(host: Host) -> list[dict[str, Any]]:
+    """Return the facts ``gpus`` alone."""
+    return list(read_hardware(host)["gpus"])
+
+
 def _is_gpu(pci_class: str) -> bool:
     return pci_class.startswith(_DISPLAY_CLASS)
 

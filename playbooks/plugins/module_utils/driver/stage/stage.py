@@ -81,9 +81,9 @@ def _stage(work: Work, identifier: str) -> None:
     host, folder, clock = work.host, work.folder, work.clock
     handed = packages.handed_over(host, identifier)
     store.write_change(host, folder, work.change)
-    start = clock.now()
+    start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
-    download_s = clock.now() - start
+    download_s = clock.monotonic() - start
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
@@ -130,9 +130,9 @@ def _provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, st
     if not missing:
         return 0.0, 0.0
     tools.provide(work, missing)
-    start, used = work.clock.now(), _cpu_s()
+    start, used = work.clock.monotonic(), _cpu_s()
     build_missing(work, missing, files)
-    return work.clock.now() - start, _cpu_s() - used
+    return work.clock.monotonic() - start, _cpu_s() - used
 
 
 def _cpu_s() -> float:

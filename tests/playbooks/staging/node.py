@@ -260,6 +260,9 @@ class Source:
         path = f"/var/cache/{name}_{version}.deb"
         return path if self._node.path(path).exists() else None
 
+    def is_newer(self, host: Host, version: str, than: str) -> bool:
+        return version > than
+
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         name, version = self._node.path(file).read_text().split(" ", 1)
         return (f"/usr/src/nvidia-current-{version}/dkms.conf",) if name == "nvidia-dkms" else (f"/usr/lib/{name}",)

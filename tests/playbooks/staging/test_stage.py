@@ -352,7 +352,9 @@ def test_offline_takes_packages_from_what_was_handed_over(node: Node) -> None:
     listed = json.loads(node.path(f"{place}/list.json").read_text())
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import file_digest  # noqa: PLC0415
 
-    for name, version in (("libcuda1", NEW), ("nvidia-dkms", NEW), ("glx", "1.2")):
+    node.installed = {"pciutils": "3.13", "libpci": "3.1"}
+    versions = {"libcuda1": NEW, "nvidia-dkms": NEW, "glx": "1.2", "pciutils": "3.12", "libpci": "3.2"}
+    for name, version in versions.items():
         path = node.write(f"{place}/packages/{name}_{version}.deb", f"{name} {version}")
         listed[f"packages/{path.name}"] = file_digest(path)
     node.write(f"{place}/list.json", json.dumps(listed))
@@ -361,6 +363,8 @@ def test_offline_takes_packages_from_what_was_handed_over(node: Node) -> None:
     result = node.stage(change, offline=True)
 
     assert (result.complete, node.fetched) == (True, []), result.findings
+    files = node.host.names(f"{HOME}/staged/{result.id}/packages")
+    assert files == ["glx_1.2.deb", f"libcuda1_{NEW}.deb", "libpci_3.2.deb", f"nvidia-dkms_{NEW}.deb"]
 
 
 def test_offline_names_what_is_missing(node: Node) -> None:

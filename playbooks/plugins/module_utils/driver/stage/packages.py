@@ -89,6 +89,26 @@ def link_or_copy(host: Host, file: str, target: str) -> str:
     return target
 
 
+def useful(work: Work, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files that a node needs of those handed over, which were collected on another one.
+
+    Packages beside the driver's count where the node has none, or an older one: nothing is taken back to an older
+    version for a driver.
+    """
+    try:
+        described = work.manager.describe(work.host, files)
+        present = work.manager.installed(work.host, [name for name, _ in described.values()])
+    except PackageError as error:
+        raise failure("damaged-package", str(error), "hand the bundle's files over again") from error
+
+    def is_useful(name: str, version: str) -> bool:
+        if name in work.change.names or name not in present:
+            return True
+        return work.source.is_newer(work.host, version, present[name].version)
+
+    return tuple(file for file, (name, version) in described.items() if is_useful(name, version))
+
+
 def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
     """Return what installing files without a network comes to; raises `StageError`."""
     host, change = work.host, work.change

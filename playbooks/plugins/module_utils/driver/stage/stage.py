@@ -102,7 +102,7 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
     if given or work.options.offline:
         for path in work.host.path(work.packages).iterdir():
             sets.remove(path)
-        files = packages.take_over(work.host, given, work.packages)
+        files = packages.take_over(work.host, packages.useful(work, tuple(given)), work.packages)
         return files, packages.resolve_handed_over(work, files)
     request = packages.request_of(work.change)
     try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from provision.apply.declarations import Declarations
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.fleet.facts import parse_facts
 from provision.payload.model import Artifact, Payload
@@ -62,7 +63,7 @@ def main() -> int:
             plan_node(facts, STACK, PAYLOAD, name=name)
 
     def within_limits() -> None:
-        planner = BoundedPlanner(stacks, PAYLOAD)
+        planner = BoundedPlanner(Declarations(stacks), PAYLOAD)
         for name in names:
             planner(name, facts, threading.Event())
         planner.worker.end()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import threading
 
+    from provision.apply.declarations import Declarations
     from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
     from provision.fleet.facts import NodeFacts
@@ -23,8 +24,9 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """One apply's runner, planner and playbooks."""
+    """One apply's runner, planner, playbooks and declarations."""
 
     runner: PlaybookRunner
     plan: Planner
     playbooks: Playbooks
+    declarations: Declarations

@@ -13,6 +13,7 @@ from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.facts import NodeFacts
+from provision.node_plan import NodePlan
 
 if TYPE_CHECKING:
     import threading
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.follow import Followed
     from provision.apply.model import Observer
-    from provision.node_plan import NodePlan
 
 MAX_PASSES = 3
 
@@ -54,6 +54,9 @@ def assess(
     """
     request = context.playbooks.facts(nodes)
     answers = gather_facts(context.runner, request, observe, cancel)
+    context.declarations.choose_versions(
+        {node: answer for node, answer in answers.items() if not isinstance(answer, Failure)}
+    )
     return {
         node: answer if isinstance(answer, Failure) else _plan(context, node, answer, cancel)
         for node, answer in answers.items()
@@ -61,6 +64,8 @@ def assess(
 
 
 def _plan(context: ApplyContext, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
+    if node in context.declarations.problems:
+        return Assessment(facts, NodePlan(node=node, problems=(context.declarations.problems[node],)))
     try:
         return Assessment(facts, context.plan(node, facts, cancel))
     except CanceledError:
@@ -168,9 +173,10 @@ def _stage(
 def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
     """Return one node's facts and plan, and whatever goes wrong as its failure; ``observe`` raises nothing."""
     try:
-        return assess(context, [node], observe, cancel)[node]
+        answer = gather_facts(context.runner, context.playbooks.facts([node]), observe, cancel)[node]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"gathering facts of {node}")
+    return answer if isinstance(answer, Failure) else _plan(context, node, answer, cancel)
 
 
 def _left_over(plan: NodePlan, passes: int) -> Failure:

@@ -26,10 +26,10 @@ class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``clock``
-    and ``poll_s`` are the rollout's.
+    and ``poll_s`` are the rollout's. A branch in a declaration gets its version when facts are there.
     """
 
-    stacks: Mapping[str, StackSpec]
+    stacks: dict[str, StackSpec]
     cluster: Cluster
     machines: dict[str, Machine] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now

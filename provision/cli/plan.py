@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import provision
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
+from provision.apply.declarations import Declarations
 from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from provision.apply.context import Planner
     from provision.apply.model import Assessment
     from provision.cli.cluster import Scope
     from provision.fleet.model import Fleet
@@ -113,6 +113,7 @@ def assess_fleet(
     """Gather the nodes' facts in one run and plan each of them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = assess(context, scope.stacks, view, cancel)
+    scope.stacks.update(context.declarations.stacks)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
@@ -140,12 +141,10 @@ def build_context(
         collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
-    return ApplyContext(runner=runner, plan=_planner(args, fleet), playbooks=playbooks)
-
-
-def _planner(args: argparse.Namespace, fleet: Fleet) -> Planner:
+    declarations = Declarations({node.name: node.stack for node in fleet.nodes})
     payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
-    return BoundedPlanner({node.name: node.stack for node in fleet.nodes}, payload)
+    planner = BoundedPlanner(declarations, payload)
+    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations)
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

@@ -101,18 +101,29 @@ def _request(  # noqa: PLR0913 - what was found, and for which kernels
     reason = ""
     if module.ready and module.built and not is_ready:
         reason = f"no compiled module for every kernel: {', '.join(absent)} not available" if absent else ""
+    chosen = _sorted(ready if is_ready else _expand(module.built, kernels))
     return PackageRequest(
         roots=_sorted(chain.from_iterable(roots)),
         members=names.members,
         scheme=distribution.scheme,
-        module_roots=_sorted(ready if is_ready else _expand(module.built, kernels)),
+        module_roots=chosen,
         loose=_sorted(chain(ready_loose if is_ready else (), *(each.loose for each in beside))),
         dkms_name=None if is_ready else module.dkms,
         module_stream=names.streams.get(flavour),
         services=_sorted(chain.from_iterable(each.services for each in beside)),
         kernel_modules=_sorted(chain.from_iterable(each.modules for each in beside)),
+        rivals=_rivals(names, flavour, chosen, kernels),
         reason=reason,
     )
+
+
+def _rivals(names: PackageSet, flavour: Flavour, chosen: Sequence[str], kernels: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages of every other module: of the other flavour, and of this one made in the other way."""
+    if flavour is Flavour.NONE:
+        return ()
+    modules = [_expand((*each.built, *each.ready), kernels) for each in names.modules.values()]
+    metas = [each.meta for key, each in names.modules.items() if key is not flavour]
+    return _sorted(set(chain(*modules, *metas)) - set(chosen))
 
 
 def _expand(templates: Iterable[str], kernels: Sequence[str]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class _Pool:
 
     def _add(self, name: str, package: AvailablePackage, request: PackageRequest) -> None:
         version = self._scheme(package.version)
-        if package.module_stream not in {None, request.module_stream}:
+        if package.module_stream not in {None, request.module_stream} or request.is_rival(name):
             return
         if not request.members.has(name, package.source, version):
             return
@@ -181,6 +181,8 @@ def _complete(  # noqa: PLR0913 - one driver from what is asked for, what exists
 def _is_member(name: str, package: InstalledPackage, request: PackageRequest) -> bool:
     if name in request.loose:
         return False
+    if request.is_rival(name):
+        return True
     return request.members.replaces(name) or request.members.has(name, package.source, request.scheme(package.version))
 
 

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.driver.wanted import follows_branch
-from provision.spec.model import DriverSource, KernelModule
+from provision.spec.model import DriverSource, KernelModule, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.model import Driver
 
-OPEN_SINCE: Final = 560  # the first branch whose installer recommends the open module
+OPEN_BY_DEFAULT: Final = 560
+WITHOUT_PROPRIETARY: Final = 620
 _REPOSITORIES: Final = {
-    DriverSource.NVIDIA: "NVIDIA's repository for the node's distribution and architecture",
-    DriverSource.CANONICAL: "the archive of the node's Ubuntu release",
+    DriverSource.NVIDIA: "NVIDIA's own, for the node's distribution and architecture",
+    DriverSource.CANONICAL: "Ubuntu's archive, as the node has it configured",
 }
-_KEYS: Final = {DriverSource.NVIDIA: "NVIDIA's key", DriverSource.CANONICAL: "the key of Ubuntu's archive"}
+_WITHOUT_GPU: Final = "none where there is no GPU"
 
 
 @dataclass(frozen=True)
@@ -42,25 +43,28 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
         if driver.kernel_module is KernelModule.AUTO:
             yield "kernelModule", "something else provides it: with source: none no packages are installed"
         return
-    if driver.source in _REPOSITORIES:
-        if driver.repository is None:
-            yield "repository", _REPOSITORIES[driver.source]
-        elif driver.repository.key is None:
-            yield "repository.key", f"{_KEYS[driver.source]}, as the repository is a mirror"
+    repository = driver.repository or Repository()
+    if driver.source in _REPOSITORIES and repository.url is None:
+        yield "repository.url", _REPOSITORIES[driver.source]
+    if driver.source is DriverSource.CANONICAL and repository.url is not None and repository.key is None:
+        yield "repository.key", "the key of Ubuntu's archive that the node has"
     if follows_branch(driver):
         yield "version", f"the newest of branch {driver.branch} that all nodes with the same declaration can have"
     if driver.kernel_module is KernelModule.AUTO:
         yield "kernelModule", _flavour(driver)
     if driver.companions is None:
-        yield "companions", "from the node's hardware: what its NVSwitches, NVLink domain and network need"
+        yield "companions", "from the node's hardware: fabricmanager and nscq where it has NVSwitches"
     if driver.kernel_module is not KernelModule.NONE and driver.signing is None:
         yield "signing", "the key of the node's DKMS, where the node builds a module"
 
 
 def _flavour(driver: Driver) -> str:
+    """Say in one sentence what `provision.driver.flavour` does with the GPUs of a node."""
     branch = int((driver.version or driver.branch or "0").partition(".")[0])
-    if branch >= OPEN_SINCE:
-        usual, other = "open where all of them support it", "proprietary otherwise"
-        return f"from the node's GPUs: {usual}, as NVIDIA recommends from branch {OPEN_SINCE} on; {other}"
-    usual, other = "proprietary", "open where one of them runs with no other"
-    return f"from the node's GPUs: {usual}, as NVIDIA recommends before branch {OPEN_SINCE}; {other}"
+    if branch >= WITHOUT_PROPRIETARY:
+        return f"from the node's GPUs: open, as there is no other from branch {WITHOUT_PROPRIETARY} on; {_WITHOUT_GPU}"
+    if branch >= OPEN_BY_DEFAULT:
+        usual = f"open, as is NVIDIA's default from branch {OPEN_BY_DEFAULT} on"
+        return f"from the node's GPUs: {usual}; proprietary where one is older than Turing; {_WITHOUT_GPU}"
+    usual = f"proprietary, as is NVIDIA's default before branch {OPEN_BY_DEFAULT}"
+    return f"from the node's GPUs: {usual}; open where one runs with no other; {_WITHOUT_GPU}"

@@ -19,13 +19,15 @@ class ModulePackages:
 
     ``built`` compile it with DKMS, where it is called ``dkms``. ``ready`` hold it compiled and signed by the
     distribution, ``ready_loose`` likewise at a version of their own. All names may have ``{kernel}`` (a kernel's
-    release) or ``{variant}`` (what follows its last hyphen), and then stand for one package of each.
+    release) or ``{variant}`` (what follows its last hyphen), and then stand for one package of each. ``meta`` are
+    patterns of metapackages that bring this flavour.
     """
 
     built: tuple[str, ...] = ()
     dkms: str | None = None
     ready: tuple[str, ...] = ()
     ready_loose: tuple[str, ...] = ()
+    meta: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import msgspec
 from provision.driver.branches import check_branch
 from provision.driver.catalogue import packages
 from provision.driver.closure import DriverPackages, resolve_driver
+from provision.driver.flavour import Flavour as ChosenFlavour
 from provision.driver.flavour import choose
 from provision.driver.gpus import support
-from provision.driver.terms import Flavour
+from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Derived, Problem
 from provision.spec.model import Companion, KernelModule
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from provision.driver.distribution import Distribution
     from provision.driver.gpus import GpuSupport
     from provision.driver.package_request import PackageRequest
+    from provision.driver.terms import Manager
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 class Choice:
     """The driver of one node. ``upstream`` is its version in NVIDIA's notation."""
 
+    manager: Manager
     flavour: Flavour
     request: PackageRequest
     driver: DriverPackages
@@ -43,23 +46,36 @@ class Choice:
         return self.flavour is not Flavour.NONE
 
 
-def choose_driver(
-    facts: NodeFacts, declared: Driver, distribution: Distribution, *, version_reason: str = ""
-) -> Choice | Problem:
-    """Return the driver that a node is to have, or why there is none for it."""
-    version = declared.version
+@dataclass(frozen=True)
+class Wanted:
+    """What a node is to be asked for, whatever the version within a branch."""
+
+    flavour: ChosenFlavour
+    companions: tuple[Companion, ...]
+    kernels: tuple[str, ...]
+    request: PackageRequest
+
+
+def request_packages(facts: NodeFacts, declared: Driver, distribution: Distribution) -> Wanted | Problem:
+    """Return what to ask for, from the declared version or branch, or why this node cannot have it."""
+    version = declared.version or declared.branch
     if version is None:
-        return _no_version(declared)
+        return Problem(
+            code="version-not-declared",
+            message="the driver is enabled and has no version",
+            hint="declare driver.version or driver.branch, or driver.enabled: false",
+        )
     gpus = gpus_of(facts)
     if declared.kernel_module is not KernelModule.NONE and (problem := check_branch(gpus, version)):
         return problem
     flavour = choose(gpus, version, declared.kernel_module)
     if isinstance(flavour, Problem):
         return flavour
+    is_managed = flavour.value is not Flavour.NONE
     companions = declared.companions
     if companions is None:
-        companions = tuple(derive_companions(facts, declared, distribution, flavour.value))
-    kernels = kernels_of(facts) if flavour.value is not Flavour.NONE else ()
+        companions = tuple(_companions(facts, declared, distribution, version)) if is_managed else ()
+    kernels = kernels_of(facts) if is_managed else ()
     request = packages(
         distribution,
         declared.source,
@@ -70,27 +86,50 @@ def choose_driver(
         kernels=kernels,
         known=facts.available.keys(),
     )
-    if isinstance(request, Problem):
-        return request
-    driver = resolve_driver(wanted=version, request=request, available=facts.available, installed=facts.packages)
+    return request if isinstance(request, Problem) else Wanted(flavour, companions, kernels, request)
+
+
+def choose_driver(
+    facts: NodeFacts, declared: Driver, distribution: Distribution, *, version_reason: str = ""
+) -> Choice | Problem:
+    """Return the driver that a node is to have, or why there is none for it."""
+    wanted = request_packages(facts, declared, distribution)
+    if isinstance(wanted, Problem):
+        return wanted
+    if declared.version is None:
+        return Problem(
+            code="version-not-chosen",
+            message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
+            hint="use grapnel apply, which chooses it from the facts of all nodes, or declare the version",
+        )
+    request = wanted.request
+    driver = resolve_driver(
+        wanted=declared.version, request=request, available=facts.available, installed=facts.packages
+    )
     if isinstance(driver, Problem):
         return _with_lists_error(driver, facts)
-    derived = []
-    if version_reason:
-        derived.append(Derived(key="driver.version", value=version, reason=version_reason))
-    if declared.kernel_module is KernelModule.AUTO:
-        derived.append(Derived(key="driver.kernelModule", value=flavour.value.value, reason=flavour.reason))
-    if declared.companions is None and companions:
-        names = ", ".join(each.value for each in companions)
-        derived.append(Derived(key="driver.companions", value=names, reason="from the node's hardware"))
     return Choice(
-        flavour=flavour.value,
+        manager=distribution.manager,
+        flavour=wanted.flavour.value,
         request=request,
         driver=driver,
         upstream=distribution.scheme(driver.version).upstream,
-        kernels=kernels,
-        derived=tuple(derived),
+        kernels=wanted.kernels,
+        derived=tuple(_derived(declared, wanted, version_reason)),
     )
+
+
+def _derived(declared: Driver, wanted: Wanted, version_reason: str) -> Iterator[Derived]:
+    if version_reason:
+        yield Derived(key="driver.version", value=declared.version or "", reason=version_reason)
+    if declared.kernel_module is KernelModule.AUTO:
+        yield Derived(key="driver.kernelModule", value=wanted.flavour.value.value, reason=wanted.flavour.reason)
+    if declared.companions is None and wanted.companions:
+        names = ", ".join(each.value for each in wanted.companions)
+        yield Derived(key="driver.companions", value=names, reason="the node has NVSwitches")
+    if wanted.request.reason:
+        source = "compiled on the node" if wanted.request.dkms_name else "compiled by the distribution"
+        yield Derived(key="driver.module", value=source, reason=wanted.request.reason)
 
 
 def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:
@@ -102,38 +141,20 @@ def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:
 
 
 def kernels_of(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the kernels that need the module: the one that runs, the one that boots next, those it can be built for."""
+    """Return the kernels that need the module: the running one, the one that boots next, those it can be built for."""
     wanted = tuple(each.release for each in facts.kernels if each.running or each.default or each.headers)
     return wanted or (facts.node.kernel,)
 
 
-def derive_companions(
-    facts: NodeFacts, declared: Driver, distribution: Distribution, flavour: Flavour
-) -> Iterator[Companion]:
+def _companions(facts: NodeFacts, declared: Driver, distribution: Distribution, version: str) -> Iterator[Companion]:
     """Yield what the node's hardware needs beside the driver, as far as the source of packages has it.
 
     NVSwitches do nothing without a fabric manager of the driver's version (NVIDIA's Fabric Manager user guide).
     """
     offer = distribution.offers.get(declared.source)
-    if offer is None or flavour is Flavour.NONE or declared.version is None:
-        return
-    offered = offer(int(declared.version.partition(".")[0])).companions
-    if facts.nvswitches:
+    if offer is not None and facts.nvswitches:
+        offered = offer(branch_of(version)).companions
         yield from (each for each in (Companion.FABRICMANAGER, Companion.NSCQ) if each in offered)
-
-
-def _no_version(declared: Driver) -> Problem:
-    if declared.branch is not None:
-        return Problem(
-            code="version-not-chosen",
-            message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
-            hint="use grapnel plan or grapnel apply, which choose it from the facts of all nodes, or declare the version",
-        )
-    return Problem(
-        code="version-not-declared",
-        message="the driver is enabled and has no version",
-        hint="declare driver.version, or driver.enabled: false",
-    )
 
 
 def _with_lists_error(problem: Problem, facts: NodeFacts) -> Problem:

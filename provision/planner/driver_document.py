@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.driver import pins
+from provision.driver.pins.render import render as render_pins
 from provision.driver_change import ChangedFile, DriverChange, ModuleTarget, Signing
 from provision.node_plan import FileContent
 from provision.render.modprobe import LOAD_PATH, OPTIONS_PATH, render_load, render_options
@@ -22,7 +22,7 @@ MODULE = "nvidia"
 def driver_files(declared: Driver, choice: Choice) -> tuple[FileContent, ...]:
     """Return the files that come with a driver: its pin, and what the kernel is told about modules."""
     request = choice.request
-    files = list(pins.render(request.manager, choice.driver, request.members))
+    files = list(render_pins(choice.manager, choice.driver, request.members))
     if choice.is_module_managed:
         modules = {MODULE, *([request.dkms_name] if request.dkms_name else [])}
         files.append(FileContent(OPTIONS_PATH, render_options(modules, declared.module_parameters)))
@@ -37,7 +37,7 @@ def describe_change(facts: NodeFacts, declared: Driver, choice: Choice, files: S
     return DriverChange(
         version=choice.upstream,
         flavour=choice.flavour.value,
-        manager=request.manager.value,
+        manager=choice.manager.value,
         packages=choice.driver.packages,
         remove=choice.driver.remove,
         files=tuple(ChangedFile(each.path, each.content, each.mode) for each in files),

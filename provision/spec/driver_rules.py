@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import Compile, DriverSource, KernelModule
+from provision.spec.model import Compile, DriverSource, KernelModule, Repository
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.spec.remark import Remark
 
 _FLAVOURS: Final = frozenset({KernelModule.OPEN, KernelModule.PROPRIETARY})
+_REPOSITORY: Final = ("driver", "repository")
 _MIRRORED: Final = frozenset({DriverSource.NVIDIA, DriverSource.CANONICAL, DriverSource.BUNDLE})
 
 
@@ -61,20 +62,42 @@ def _version(driver: Driver) -> Iterator[Remark]:
 
 
 def _repository(driver: Driver) -> Iterator[Remark]:
-    repository, path = driver.repository, ("driver", "repository")
-    if repository is None:
-        if driver.source is DriverSource.BUNDLE:
-            yield error(path, "is required with source: bundle", "name the bundle: its folder here, or its url")
-    elif driver.source not in _MIRRORED:
+    if driver.source in _MIRRORED:
+        return chain(_place(driver, driver.repository or Repository()), _key(driver))
+    return _without_effect(driver)
+
+
+def _without_effect(driver: Driver) -> Iterator[Remark]:
+    if driver.repository is not None:
         hint = "packages come from what the node itself has configured; write source: nvidia, canonical or bundle"
         hint = hint if driver.source is DriverSource.DISTRIBUTION else "leave the key out"
-        yield warning(path, f"has no effect with source: {driver.source.value}", hint)
-    elif (repository.url is None) == (repository.folder is None):
-        has_both = repository.url is not None
-        yield error(path, "has both url and folder" if has_both else "has neither url nor folder", "write one of them")
+        yield warning(_REPOSITORY, f"has no effect with source: {driver.source.value}", hint)
+
+
+def _place(driver: Driver, repository: Repository) -> Iterator[Remark]:
+    """Yield what is wrong with url and folder: a bundle has no usual place, other sources have one."""
+    if repository.url is not None and repository.folder is not None:
+        yield error(_REPOSITORY, "has both url and folder", "write one of them")
     elif repository.folder is not None and driver.source is not DriverSource.BUNDLE:
         hint = "write source: bundle; or url: file:///FOLDER, for a folder on the node itself"
-        yield error((*path, "folder"), f"is for source: bundle, not {driver.source.value}", hint)
+        yield error((*_REPOSITORY, "folder"), f"is for source: bundle, not {driver.source.value}", hint)
+    elif repository.url is None and repository.folder is None:
+        if driver.source is DriverSource.BUNDLE:
+            message = "is required with source: bundle" if driver.repository is None else "has neither url nor folder"
+            yield error(_REPOSITORY, message, "name the place of the bundle: its folder, or its url")
+        elif driver.source is DriverSource.CANONICAL and driver.repository is not None:
+            yield error(_REPOSITORY, "has no url", "write the url of the mirror, or leave the key out")
+
+
+def _key(driver: Driver) -> Iterator[Remark]:
+    """Nodes know the keys of their own distribution, and none of NVIDIA's."""
+    if driver.source is not DriverSource.NVIDIA:
+        return
+    hint = "write repository.key: the text of the .pub file beside NVIDIA's packages, once you checked it"
+    if driver.repository is None:
+        yield error(_REPOSITORY, "is required with source: nvidia, for the key that signs its packages", hint)
+    elif driver.repository.key is None:
+        yield error((*_REPOSITORY, "key"), "is required with source: nvidia", hint)
 
 
 def _module(driver: Driver) -> Iterator[Remark]:

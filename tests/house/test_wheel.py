@@ -43,6 +43,11 @@ def test_the_wheel_carries_the_collection_where_ansible_looks_for_it(wheel: Path
 
 
 @pytest.mark.slow
+def test_the_wheel_carries_the_list_of_gpus(wheel: Path) -> None:
+    assert "provision/driver/data/supported-gpus.json" in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.slow
 def test_the_command_line_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     find = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"

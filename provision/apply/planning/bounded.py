@@ -21,14 +21,14 @@ from provision.apply.planning.process import (
 from provision.apply.planning.wire import Question, Setup, decode_answer, encode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from provision.apply.declarations import Declarations
     from provision.apply.planning.limits import Limits
     from provision.apply.planning.wire import Answer
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
     from provision.payload.model import Payload
-    from provision.spec.model import StackSpec
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,18 +36,20 @@ _LOG = logging.getLogger(__name__)
 class BoundedPlanner:
     """The planner of an apply. The first worker starts at once, so that it is ready when facts are.
 
-    ``stacks`` are the declarations of all nodes. May be called on several threads: one plan is made at a time.
+    ``declarations`` are those of all nodes, as they are when a plan is made. May be called on several threads: one plan
+    is made at a time.
     """
 
-    def __init__(self, stacks: Mapping[str, StackSpec], payload: Payload, limits: Limits = DEFAULT) -> None:
-        self._stacks, self._limits = stacks, limits
+    def __init__(self, declarations: Declarations, payload: Payload, limits: Limits = DEFAULT) -> None:
+        self._declarations, self._limits = declarations, limits
         self._setup = encode_frame(Setup(payload=payload, limits=limits))
         self._turn = threading.Lock()
         self._start()
 
     def __call__(self, node: str, facts: NodeFacts, cancel: threading.Event) -> NodePlan:
         """Return a node's plan; raises PlanningError, and CanceledError soon after ``cancel`` is set."""
-        request = encode_frame(Question(node=node, stack=self._stacks[node], facts=facts))
+        stack, reason = self._declarations.stacks[node], self._declarations.reasons.get(node, "")
+        request = encode_frame(Question(node=node, stack=stack, version_reason=reason, facts=facts))
         with self._my_turn(node, cancel):
             answer = self._ask(node, request, cancel)
         if answer.trace:

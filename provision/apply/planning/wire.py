@@ -31,10 +31,11 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One node: its name in the inventory, its declaration, what is true of it."""
+    """One node: its name in the inventory, its declaration, why its driver has this version, what is true of it."""
 
     node: str
     stack: StackSpec
+    version_reason: str = ""
     facts: NodeFacts
 
 

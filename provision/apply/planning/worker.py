@@ -46,7 +46,14 @@ def answer_question(question: Question, setup: Setup) -> Answer:
     doing = f"planning {question.node}"
     try:
         with limit_this_process(doing, setup.limits):
-            return Answer(plan=plan_node(question.facts, question.stack, setup.payload, name=question.node))
+            plan = plan_node(
+                question.facts,
+                question.stack,
+                setup.payload,
+                name=question.node,
+                version_reason=question.version_reason,
+            )
+            return Answer(plan=plan)
     except LimitError as error:
         return Answer(error=error.message, is_last=True)
     except GrapnelError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from provision.driver.distributions.metas import OPEN_METAS, PROPRIETARY_METAS
 from provision.driver.members import Members
 from provision.driver.package_set import CompanionPackages, ModulePackages, PackageSet
 from provision.driver.terms import WITHOUT_PROPRIETARY, Flavour
@@ -47,8 +48,8 @@ def debian(branch: int) -> PackageSet:
         },
         modules=_both(
             branch,
-            ModulePackages(built=("nvidia-kernel-open-dkms",), dkms="nvidia"),
-            ModulePackages(built=("nvidia-kernel-dkms",), dkms="nvidia"),
+            ModulePackages(built=("nvidia-kernel-open-dkms",), dkms="nvidia", meta=OPEN_METAS),
+            ModulePackages(built=("nvidia-kernel-dkms",), dkms="nvidia", meta=PROPRIETARY_METAS),
         ),
         companions=_companions(branch, persistenced="nvidia-persistenced"),
     )
@@ -64,8 +65,8 @@ def ubuntu(branch: int) -> PackageSet:
         user_space=ubuntu_user_space(end),
         modules=_both(
             branch,
-            ModulePackages(built=(f"nvidia-dkms{end}-open",), dkms="nvidia"),
-            ModulePackages(built=(f"nvidia-dkms{end}",), dkms="nvidia"),
+            ModulePackages(built=(f"nvidia-dkms{end}-open",), dkms="nvidia", meta=OPEN_METAS),
+            ModulePackages(built=(f"nvidia-dkms{end}",), dkms="nvidia", meta=PROPRIETARY_METAS),
         ),
         companions=_companions(branch, persistenced=f"nvidia-compute-utils{end}"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from provision.driver.distributions.metas import OPEN_METAS, PROPRIETARY_METAS
 from provision.driver.members import Members
 from provision.driver.package_set import CompanionPackages, ModulePackages, PackageSet
 from provision.driver.terms import WITHOUT_PROPRIETARY, Flavour
@@ -25,11 +26,15 @@ _DKMS_OPEN_RENAMED: Final = 580
 def packages(branch: int, *, modular: bool) -> PackageSet:
     """Return what there is of a branch; ``modular``: the repository has dnf module streams."""
     opened = ModulePackages(
-        built=("kmod-nvidia-open-dkms",), dkms="nvidia" if branch >= _DKMS_OPEN_RENAMED else "nvidia-open"
+        built=("kmod-nvidia-open-dkms",),
+        dkms="nvidia" if branch >= _DKMS_OPEN_RENAMED else "nvidia-open",
+        meta=OPEN_METAS,
     )
     modules = {Flavour.OPEN: opened}
     if branch < WITHOUT_PROPRIETARY:
-        modules[Flavour.PROPRIETARY] = ModulePackages(built=("kmod-nvidia-latest-dkms",), dkms="nvidia")
+        modules[Flavour.PROPRIETARY] = ModulePackages(
+            built=("kmod-nvidia-latest-dkms",), dkms="nvidia", meta=PROPRIETARY_METAS
+        )
     return PackageSet(
         evidence=EVIDENCE,
         members=MEMBERS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from provision.driver.distribution import Distribution
+from provision.driver.distributions.metas import OPEN_METAS, PROPRIETARY_METAS
 from provision.driver.members import Members
 from provision.driver.package_set import CompanionPackages, ModulePackages, PackageSet
 from provision.driver.terms import WITHOUT_PROPRIETARY, Flavour, Manager
@@ -20,6 +21,8 @@ _G07: Final = 590
 _DKMS: Final = 575
 _UNSUFFIXED_COMPANIONS: Final = 580
 _READY_ONLY: Final = 595
+# nvidia-open-driver-G06-signed.spec: its cuda variant, for NVIDIA's repository, begins with 565.57.01.
+_READY: Final = 565
 _SPLIT: Final = 570
 
 
@@ -47,12 +50,13 @@ def _modules(branch: int, generation: str) -> dict[Flavour, ModulePackages]:
     opened = ModulePackages(
         built=() if branch >= _READY_ONLY else (*firmware, name),
         dkms="nvidia" if _DKMS <= branch < _READY_ONLY else None,
-        ready=(*firmware, f"nvidia-open-driver-{generation}-signed-cuda-kmp-{{variant}}"),
+        meta=OPEN_METAS,
+        ready=(f"nvidia-open-driver-{generation}-signed-cuda-kmp-{{variant}}",) if branch >= _READY else (),
     )
     if branch >= WITHOUT_PROPRIETARY:
         return {Flavour.OPEN: opened}
     name = f"nvidia-driver-{generation}" if branch >= _DKMS else f"nvidia-driver-{generation}-kmp-{{variant}}"
-    proprietary = ModulePackages(built=(name,), dkms="nvidia" if branch >= _DKMS else None)
+    proprietary = ModulePackages(built=(name,), dkms="nvidia" if branch >= _DKMS else None, meta=PROPRIETARY_METAS)
     return {Flavour.OPEN: opened, Flavour.PROPRIETARY: proprietary}
 
 

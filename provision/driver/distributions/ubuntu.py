@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from provision.driver.distribution import Distribution
@@ -23,8 +24,16 @@ def _archive(branch: int) -> PackageSet:
     main = f"nvidia-graphics-drivers-{flavour}"
     modules = {
         # DKMS calls the module of a server branch nvidia-srv (`dkms status` on Ubuntu 24.04 with 580.178.04).
-        Flavour.OPEN: ModulePackages(built=(f"nvidia-dkms-{flavour}-open",), dkms="nvidia-srv"),
-        Flavour.PROPRIETARY: ModulePackages(built=(f"nvidia-dkms-{flavour}",), dkms="nvidia-srv"),
+        Flavour.OPEN: ModulePackages(
+            built=(f"nvidia-dkms-{flavour}-open",),
+            dkms="nvidia-srv",
+            meta=(f"nvidia-driver-{flavour}-open", f"nvidia-headless-{flavour}-open"),
+        ),
+        Flavour.PROPRIETARY: ModulePackages(
+            built=(f"nvidia-dkms-{flavour}",),
+            dkms="nvidia-srv",
+            meta=(f"nvidia-driver-{flavour}", f"nvidia-headless-{flavour}"),
+        ),
     }
     return PackageSet(
         evidence=_EVIDENCE,
@@ -48,34 +57,21 @@ def _canonical(branch: int) -> PackageSet:
     rebuilt by others.
     """
     archive = _archive(branch)
-    ready = {
-        Flavour.OPEN: ModulePackages(
-            built=archive.modules[Flavour.OPEN].built,
-            dkms=archive.modules[Flavour.OPEN].dkms,
-            ready=(f"nvidia-headless-no-dkms-{branch}-server-open",),
-            ready_loose=(
-                f"linux-modules-nvidia-{branch}-server-open-{{kernel}}",
-                "linux-signatures-nvidia-{kernel}",
-            ),
-        )
-    }
-    if Flavour.PROPRIETARY in archive.modules:
-        ready[Flavour.PROPRIETARY] = ModulePackages(
-            built=archive.modules[Flavour.PROPRIETARY].built,
-            dkms=archive.modules[Flavour.PROPRIETARY].dkms,
-            ready=(f"nvidia-headless-no-dkms-{branch}-server",),
-            ready_loose=(
-                f"linux-modules-nvidia-{branch}-server-{{kernel}}",
-                f"linux-objects-nvidia-{branch}-server-{{kernel}}",
-                "linux-signatures-nvidia-{kernel}",
-            ),
-        )
-    return PackageSet(
-        evidence=archive.evidence,
-        members=archive.members,
-        user_space=archive.user_space,
-        modules=ready,
-        companions=archive.companions,
+    ready = {key: _with_ready(f"{branch}-server", key, module) for key, module in archive.modules.items()}
+    return replace(archive, modules=ready)
+
+
+def _with_ready(branch: str, flavour: Flavour, module: ModulePackages) -> ModulePackages:
+    opened = f"{branch}-open" if flavour is Flavour.OPEN else branch
+    objects = () if flavour is Flavour.OPEN else (f"linux-objects-nvidia-{branch}-{{kernel}}",)
+    return replace(
+        module,
+        ready=(f"nvidia-headless-no-dkms-{opened}",),
+        ready_loose=(
+            f"linux-modules-nvidia-{opened}-{{kernel}}",
+            *objects,
+            "linux-signatures-nvidia-{kernel}",
+        ),
     )
 
 

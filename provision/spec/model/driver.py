@@ -81,13 +81,13 @@ class Compile(Enum):
 
 
 class Repository(Section, frozen=True, kw_only=True):
-    """A repository instead of the source's own: one of `url` and `folder`."""
+    """A repository that is not the node's own."""
 
     url: Annotated[
         RepositoryUrl | None,
         doc(
             "URL under which the node itself reads the repository, https or file; for nvidia the folder of the "
-            "node's distribution and architecture, for canonical the archive's root."
+            "node's distribution and architecture, for canonical the archive's root; null: the source's own."
         ),
     ] = None
     folder: Annotated[
@@ -97,8 +97,7 @@ class Repository(Section, frozen=True, kw_only=True):
     key: Annotated[
         PublicKey | None,
         doc(
-            "Key that signs the repository, as armored text; null: the key of the source that is mirrored, which "
-            "grapnel knows."
+            "Key that signs the packages, as armored text; required for nvidia; null: a key that the node has already."
         ),
     ] = None
 
@@ -122,9 +121,10 @@ class Driver(Section, frozen=True, kw_only=True):
             "runfile: not supported yet; none: grapnel installs no packages."
         ),
     ] = DriverSource.DISTRIBUTION
-    repository: Annotated[Repository | None, doc("Mirror of the source, or the bundle; null: the source itself.")] = (
-        None
-    )
+    repository: Annotated[
+        Repository | None,
+        doc("NVIDIA's repository with its key, a mirror, or a bundle; null: what the node has configured."),
+    ] = None
     version: Annotated[
         DriverVersion | None,
         doc("Upstream version of the driver, quoted; either version or branch, while the driver is enabled."),

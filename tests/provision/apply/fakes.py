@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.context import ApplyContext
+from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
 from provision.cli.cluster import Scope
 from provision.fleet.facts import DeviceHolder, NodeFacts, parse_facts
@@ -190,7 +191,8 @@ def context(
     *,
     check: bool = False,
 ) -> ApplyContext:
-    return ApplyContext(runner=fleet, plan=pure(plan), playbooks=Playbooks(collection=COLLECTION, check=check))
+    playbooks, declarations = Playbooks(collection=COLLECTION, check=check), Declarations({})
+    return ApplyContext(runner=fleet, plan=pure(plan), playbooks=playbooks, declarations=declarations)
 
 
 def scope_of(cluster: FakeCluster, **sections: dict[str, object]) -> Scope:

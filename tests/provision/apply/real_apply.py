@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.context import ApplyContext
+from provision.apply.declarations import Declarations
 from provision.apply.lock import Claim, lock_machines
 from provision.apply.playbooks import Playbooks
 from provision.cli.apply import apply_nodes
@@ -97,7 +98,9 @@ def main(folder: Path, plan: Planner) -> int:
     hosts = str(folder / "hosts")
     with lock_machines(CLAIM, {**os.environ, "XDG_STATE_HOME": str(folder)}) as environment:
         playbooks = Playbooks(collection=folder / "playbooks", inventory=(hosts,), environment=environment)
-        context = ApplyContext(runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks)
+        context = ApplyContext(
+            runner=AnsibleRunner(folder / "playbooks"), plan=plan, playbooks=playbooks, declarations=Declarations({})
+        )
         scope = Scope(stacks={"n1": make_stack()}, cluster=LocalCluster(folder / "state_file.json"))
         return apply_nodes(context, scope, parallel=1, consent=True)
 

@@ -12,6 +12,7 @@ import pytest
 
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
+from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
@@ -50,7 +51,8 @@ def machinery_for(fleet: SimulatedFleet, stack: StackSpec) -> ApplyContext:
     def plan(name: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
         return plan_node(facts, stack, PAYLOAD, name=name)
 
-    return ApplyContext(runner=fleet, plan=plan, playbooks=Playbooks(collection=COLLECTION))
+    playbooks = Playbooks(collection=COLLECTION)
+    return ApplyContext(runner=fleet, plan=plan, playbooks=playbooks, declarations=Declarations({"n1": stack}))
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,14 @@ def rules(**section: object) -> dict[str, str]:
             {"version": None, "branch": "550", "kernelModule": "none"}, ["version", "companions"], id="a branch"
         ),
         pytest.param(
-            {"source": "nvidia", "kernelModule": "open", "companions": [], "signing": SIGNING},
-            ["repository"],
+            {
+                "source": "nvidia",
+                "repository": {"key": KEY},
+                "kernelModule": "open",
+                "companions": [],
+                "signing": SIGNING,
+            },
+            ["repository.url"],
             id="NVIDIA's own repository",
         ),
         pytest.param(
@@ -60,14 +66,12 @@ def test_what_is_left_open(section: dict[str, object], keys: list[str]) -> None:
 @pytest.mark.parametrize(
     ("section", "usual"),
     [
-        ({"version": "550.163.01"}, "proprietary, as NVIDIA recommends before branch 560; open where"),
+        ({"version": "550.163.01"}, "proprietary, as is NVIDIA's default before branch 560; open where one"),
         ({"version": "559.99"}, "proprietary, as"),
-        (
-            {"version": "560.35.05"},
-            "open where all of them support it, as NVIDIA recommends from branch 560 on; proprietary",
-        ),
-        ({"version": None, "branch": "560"}, "open where all"),
+        ({"version": "560.35.05"}, "open, as is NVIDIA's default from branch 560 on; proprietary where one is older"),
+        ({"version": None, "branch": "560"}, "open, as is"),
         ({"version": None, "branch": "535"}, "proprietary, as"),
+        ({"version": None, "branch": "620"}, "open, as there is no other from branch 620 on; none"),
     ],
 )
 def test_the_flavour_depends_on_branch_and_gpus(section: dict[str, object], usual: str) -> None:

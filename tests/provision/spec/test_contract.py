@@ -32,6 +32,8 @@ BEYOND_SCHEMA = {
     "indentation",
     "key-twice",
     "not-utf-8",
+    "nvidia-without-key",
+    "nvidia-without-repository",
     "only-comments",
     "open-bracket",
     "open-quote",

@@ -13,6 +13,7 @@ from provision.spec.model import Driver
 
 SIGNING = {"key": "/root/module.key", "certificate": "/root/module.der"}
 URL = {"url": "https://mirror.example.com/cuda"}
+KEY = {"key": "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAA\n-----END PGP PUBLIC KEY BLOCK-----\n"}
 FOLDER = {"folder": "/srv/bundle"}
 
 
@@ -44,12 +45,18 @@ def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
             {"source": "none", "version": None, "branch": "550"}, [("warning", "branch")], id="a branch of nothing"
         ),
         pytest.param({"source": "bundle"}, [("error", "repository")], id="a bundle without a place"),
-        pytest.param({"source": "nvidia", "repository": {}}, [("error", "repository")], id="a mirror without a place"),
+        pytest.param(
+            {"source": "canonical", "repository": {}}, [("error", "repository")], id="a mirror without a place"
+        ),
+        pytest.param({"source": "nvidia"}, [("error", "repository")], id="NVIDIA's packages without a repository"),
+        pytest.param(
+            {"source": "nvidia", "repository": URL}, [("error", "repository.key")], id="NVIDIA's packages without a key"
+        ),
         pytest.param(
             {"source": "bundle", "repository": URL | FOLDER}, [("error", "repository")], id="a bundle in two places"
         ),
         pytest.param(
-            {"source": "nvidia", "repository": FOLDER},
+            {"source": "nvidia", "repository": FOLDER | KEY},
             [("error", "repository.folder")],
             id="a folder that is no bundle",
         ),
@@ -89,6 +96,9 @@ def test_each_rule_names_the_key_to_change(section: dict[str, Any], expected: li
         ),
         pytest.param({"source": "bundle", "repository": FOLDER}, id="a bundle here"),
         pytest.param({"source": "bundle", "repository": URL}, id="a bundle on a server"),
+        pytest.param({"source": "nvidia", "repository": KEY}, id="NVIDIA's own repository"),
+        pytest.param({"source": "nvidia", "repository": URL | KEY}, id="a mirror of NVIDIA's"),
+        pytest.param({"source": "canonical"}, id="Ubuntu as it is"),
         pytest.param({"source": "canonical", "repository": URL}, id="a mirror of Ubuntu"),
         pytest.param({"kernelModule": "none"}, id="a module from elsewhere"),
         pytest.param(

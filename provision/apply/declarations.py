@@ -1,0 +1,56 @@
+"""Holds the nodes' declarations during a command, and the versions that were chosen for declared branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, resolve_branches
+from provision.planner.driver_versions import versions_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from provision.fleet.facts import NodeFacts
+    from provision.node_plan import Problem
+    from provision.spec.model import StackSpec
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """``stacks`` are the declarations by node, ``reasons`` why a node has the version that stands for its branch.
+
+    ``problems`` are branches that no version could be chosen for.
+    """
+
+    stacks: dict[str, StackSpec]
+    reasons: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
+
+    def choose_versions(self, facts: Mapping[str, NodeFacts]) -> None:
+        """Give every node that declares a branch the version that its group can have, once for the whole command.
+
+        A node without facts, or with other problems, decides nothing for the others.
+        """
+        nodes = []
+        for name, stack in self.stacks.items():
+            if name in facts and follows_branch(stack.driver):
+                versions = _versions(facts[name], stack)
+                nodes += [] if versions is None else [BranchNode(name, stack.driver, versions)]
+        for name, chosen in resolve_branches(nodes).items():
+            if isinstance(chosen, ChosenVersion):
+                stack = self.stacks[name]
+                driver = msgspec.structs.replace(stack.driver, version=chosen.version)
+                self.stacks[name] = msgspec.structs.replace(stack, driver=driver)
+                self.reasons[name] = chosen.reason
+            else:
+                self.problems[name] = chosen
+
+
+def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:
+    try:
+        return versions_for(facts, stack.driver)
+    except Exception:  # noqa: BLE001 - whatever it is about this node's facts, its own plan says it
+        return None

@@ -84,7 +84,9 @@ class _Pool:
 
     def _add(self, name: str, package: AvailablePackage, request: PackageRequest) -> None:
         version = self._scheme(package.version)
-        if package.module_stream not in {None, request.module_stream} or request.is_rival(name):
+        # A package is in several of dnf's streams (580, 580-dkms, 580-open, ...), and facts name one of them. Name and
+        # version say as much: the stream that is asked for has all versions of its branch.
+        if request.is_rival(name):
             return
         if not request.members.has(name, package.source, version):
             return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.driver import repository
+from provision.driver.preflight import Severity, findings
 from provision.driver_change import change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, Problem, Role
 from provision.planner.driver_choice import choose_driver
@@ -14,7 +15,14 @@ from provision.planner.driver_document import describe_change, driver_files
 from provision.planner.driver_packages import disruption_of, plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
 from provision.planner.kernel_module import plan_kernels, plan_module, plan_provided_module
-from provision.planner.part import Part, differs, package_manager_problems, plan_deployment, plan_files
+from provision.planner.part import (
+    PACKAGE_MANAGER_LOCKED,
+    Part,
+    differs,
+    package_manager_problems,
+    plan_deployment,
+    plan_files,
+)
 from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
@@ -123,7 +131,25 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
         driver_stage=not is_staged,
         driver_swap=not is_deferred,
     )
-    return Part(items, package_manager_problems(facts), variables, derived=choice.derived)
+    errors, warnings = _preflight(facts, declared, change)
+    problems = (*package_manager_problems(facts), *errors)
+    return Part(items, problems, variables, warnings, choice.derived)
+
+
+def _preflight(
+    facts: NodeFacts, declared: Driver, change: DriverChange
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return what would make the change fail, and what else deserves attention, before anything is disturbed."""
+    found = [each for each in findings(facts, declared, change) if each.code != PACKAGE_MANAGER_LOCKED]
+    of = {
+        severity: tuple(
+            Problem(code=each.code, message=each.message, hint=each.remedy)
+            for each in found
+            if each.severity is severity
+        )
+        for severity in Severity
+    }
+    return of[Severity.ERROR], of[Severity.WARNING]
 
 
 def _stage(change: DriverChange) -> Item:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
 
 RESTART_MARKS = "/run/grapnel/restart"
+PACKAGE_MANAGER_LOCKED = "package-manager-locked"
 _PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
 _RUNNING = {"active", "activating", "reloading"}
 
@@ -113,7 +114,7 @@ def package_manager_problems(facts: NodeFacts) -> tuple[Problem, ...]:
         return ()
     return (
         Problem(
-            code="package-manager-locked",
+            code=PACKAGE_MANAGER_LOCKED,
             message=f"{facts.package_manager.name} on {facts.node.hostname} is in use "
             f"by {locked_by.command} (pid {locked_by.pid})",
             hint="wait until it is done, then plan again",

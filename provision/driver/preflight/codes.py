@@ -138,10 +138,10 @@ FOREIGN_DRIVER: Final = _error(
     "a driver is installed that no package owns: packages and its files would overwrite each other",
     "remove it with its own uninstaller (nvidia-uninstall --silent), or delete the files that are named",
 )
-HELD: Final = _error(
+HELD: Final = _warning(
     "package-held",
-    "packages that the change replaces are held at another version, and not by grapnel",
-    "release them (apt-mark unhold, dnf versionlock delete, zypper removelock), or declare the version that they have",
+    "packages that the change replaces are held at another version, and not by grapnel: the change replaces that hold",
+    "find out who holds them before you apply, or declare the version that they have",
 )
 UNATTENDED: Final = _warning(
     "unattended-upgrade",

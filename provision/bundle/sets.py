@@ -69,9 +69,7 @@ class Contents:
     def listing(self, grapnel: str, *, payload: str = "", collection: str = "", keys: str = "") -> BundleList:
         """Return the list without the files, with the places of payload, collection and keys."""
         drivers = tuple(merge(self.drivers))
-        return BundleList(
-            grapnel=grapnel, files=(), drivers=drivers, payload=payload, collection=collection, keys=keys
-        )
+        return BundleList(grapnel=grapnel, files=(), drivers=drivers, payload=payload, collection=collection, keys=keys)
 
     def _package(self, staged: StagedSet, place: str) -> BundledPackage:
         file = place.removeprefix("packages/")

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from provision.bundle.model import BundleList
 from provision.cluster.record import RecordDocument
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
@@ -18,6 +19,7 @@ from provision.payload.store import Manifest
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {
+    "bundle": BundleList,
     "node-facts": NodeFacts,
     "node-plan": NodePlan,
     "node-state": RecordDocument,

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).parent
-DECLARATION = 'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: "550.163.01"}\n'
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {version: "550.163.01", kernelModule: none}
+"""
 NODES = ("b1", "b2", "b3")
 ALONE = ("hook", "plugin", "preference", "planning")
 BENCHMARKS = (*ALONE, "apply", "cluster")

@@ -21,7 +21,7 @@ from provision.apply.planning.bounded import BoundedPlanner
 from provision.fleet.facts import parse_facts
 from provision.payload.model import Artifact, Payload
 from provision.planner.plan import plan_node
-from provision.spec.model import Driver, StackSpec
+from provision.spec.model import Driver, KernelModule, StackSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ PAYLOAD = Payload(
     node={"3.13": Artifact("/payload/node.tar", "1" * 64)},
     unit="[Service]\n",
 )
-STACK = StackSpec(driver=Driver(version="550.163.01"))
+STACK = StackSpec(driver=Driver(version="550.163.01", kernel_module=KernelModule.NONE))
 
 
 def cpu_s() -> float:

@@ -15,6 +15,7 @@ from lab.cluster import __main__ as cluster
 from lab.machine.errors import LabError, SiteError
 from lab.nodes import NodeSpec, Site, known_sites, lost_sites
 from lab.nvml.models import MODELS
+from lab.sources import BASE_SUITE, SYSTEMS
 from lab.trees import SUITES
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _add_node_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
             added.add_argument("--gpus", type=int, metavar="N")
             added.add_argument("--model", choices=sorted(MODELS))
             added.add_argument("--driver-module", metavar="VERSION", help="kernel module loaded at boot")
+            added.add_argument("--system", choices=sorted(SYSTEMS), help="another distribution than Debian")
             added.add_argument("--builder", action="store_true", default=None, help="with dkms, compiler and headers")
         if name == "gpus":
             added.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of lab.nvml.tool; default: show")
@@ -102,11 +104,13 @@ def _add_site_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def up(options: argparse.Namespace) -> None:
     """Create or start a node; an existing node can be started without repeating its specification."""
     site = Site(options.site)
-    asked = {key: getattr(options, key) for key in ("suite", "gpus", "model", "driver_module", "builder")}
+    asked = {key: getattr(options, key) for key in ("suite", "gpus", "model", "driver_module", "builder", "system")}
     given = {key: value for key, value in asked.items() if value is not None}
     if not given and options.node in site.node_names():
         node = site.start(options.node)
     else:
+        if "system" in given:
+            given.setdefault("suite", BASE_SUITE)
         node = site.up(NodeSpec(options.node, **given))
     print(f"{node.name} {node.address} is ready (site {site.name}, inventory {site.inventory_path})")
 

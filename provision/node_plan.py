@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from provision.driver_change import DriverChange  # noqa: TC001 - msgspec resolves the annotations
+
 
 class Disruption(StrEnum):
     """What an item costs the work that runs on the node, from nothing to everything."""
@@ -35,6 +37,7 @@ class Action(StrEnum):
     """What is done to an item's target."""
 
     REPAIR = "repair"
+    STAGE = "stage"
     WRITE = "write"
     INSTALL = "install"
     UPGRADE = "upgrade"
@@ -72,11 +75,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class PackageVersion(msgspec.Struct, frozen=True, order=True):
-    """One binary package at one exact version."""
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """What the declaration leaves open about this node, what was chosen, and why."""
 
-    name: str
-    version: str
+    key: str
+    value: str
+    reason: str
 
 
 class FileContent(msgspec.Struct, frozen=True):
@@ -97,16 +101,20 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class DriverVariables(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables of the role ``driver``; the kernel module is left alone unless ``driver_module_reload``."""
+    """Variables of the role ``driver``; an empty ``driver_archive`` leaves the installed program alone.
+
+    ``driver_sources`` are files of the package manager that packages are found by. ``driver_change`` is None where only
+    these are written, as nothing can be resolved before.
+    """
 
     driver_version: str
-    driver_packages: tuple[PackageVersion, ...]
-    driver_pin_path: str
-    driver_pin_content: str
-    driver_hold: bool
-    driver_remove_packages: tuple[str, ...] = ()
-    driver_module_version: str = ""
-    driver_module_reload: bool = False
+    driver_archive: str = ""
+    driver_digest: str = ""
+    driver_sources: tuple[FileContent, ...] = ()
+    driver_change: DriverChange | None = None
+    driver_change_id: str = ""
+    driver_stage: bool = False
+    driver_swap: bool = False
 
 
 class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,13 +153,15 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of one node. A plan with problems is shown, never applied."""
+    """The plan of one node. A plan with problems is shown, never applied; one with ``warnings`` may be."""
 
     schema: Literal["grapnel.dev/plan/v1alpha1"] = "grapnel.dev/plan/v1alpha1"
     node: str
     items: tuple[Item, ...] = ()
     roles: Roles = Roles()
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -23,6 +23,10 @@ BUILDER_PACKAGES = ("dkms", "gcc", "make", "linux-headers-amd64", "initramfs-too
 # The driver's kernel modules as sources for dkms, with what Debian installs beside them.
 PROPRIETARY_PACKAGES = ("nvidia-kernel-dkms", "nvidia-kernel-support", *COMPANION_PACKAGES)
 OPEN_PACKAGES = ("nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *COMPANION_PACKAGES)
+# The package managers of other distributions, and what builds packages for them: see lab.sources.
+RPM_PACKAGES = ("rpm", "createrepo-c", "gpg", "gpg-agent", "dkms", "gcc", "make")
+DNF_PACKAGES = (*RPM_PACKAGES, "dnf", "dnf-plugins-core")
+ZYPPER_PACKAGES = (*RPM_PACKAGES, "zypper")  # dnf-plugins-core refuses to be beside it
 # Unpacked by lab.images on the machine; never installed in a node.
 IMAGE_PACKAGES = ("libc6", "busybox-static")
 
@@ -57,6 +61,8 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
         Request(ENGINE_PACKAGES),
         Request(IMAGE_PACKAGES),
         Request(BUILDER_PACKAGES),
+        Request(DNF_PACKAGES),
+        Request(ZYPPER_PACKAGES),
         Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.309.01"),
         Request((*DRIVER_PACKAGES, *PROPRIETARY_PACKAGES), driver_version="535.261.03"),
     ),

@@ -64,7 +64,7 @@ def build_modules(version: str, kernel_release: str, flavour: str = "proprietary
         (place / "updates").mkdir(parents=True)
         for module in MODULES:
             output = place / "updates" / f"{module.name}.ko"
-            run(_module_argv(module, version, kernel_release, flavour, output), timeout_s=COMPILE_TIMEOUT_S)
+            run(module_argv(module, version, kernel_release, flavour, output), timeout_s=COMPILE_TIMEOUT_S)
         for index in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
             (place / index).touch()
         run(["depmod", "--basedir", str(folder), kernel_release], timeout_s=COMPILE_TIMEOUT_S)
@@ -72,7 +72,13 @@ def build_modules(version: str, kernel_release: str, flavour: str = "proprietary
     return _once(home, fill)
 
 
-def _module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: str, output: Path) -> list[str]:
+def source_key() -> str:
+    """Return a key of everything that module files are made from."""
+    return content_key((SOURCE / "module.c").read_bytes(), *map(repr, MODULES))
+
+
+def module_argv(module: ModuleFile, version: str, kernel_release: str, flavour: str, output: Path) -> list[str]:
+    """Return the compiler's command line for one module file; the source comes last."""
     texts = {
         "NAME": module.name.replace("-", "_"),
         "VERSION": version,

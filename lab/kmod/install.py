@@ -66,17 +66,22 @@ class KmodFiles:
         the NVML next to it. dpkg's diversions (deb-diversions: three lines each: from, to, by; ``:`` is the local
         administrator) move the packages' own files to ``/usr/lib/gpusim/packaged``.
         """
+        self.files.folder(PACKAGED)
+        names = self.link_libraries(nvml, cuda, versions, NVML_HOME)
+        diversions = "".join(f"{NVML_HOME}/{name}\n{PACKAGED}/{name}\n:\n" for name in names)
+        self.files.append("/var/lib/dpkg/diversions", diversions)
+
+    def link_libraries(self, nvml: Path, cuda: Path, versions: Sequence[str], home: str) -> list[str]:
+        """Install the simulated NVML and CUDA, and below ``home`` their names in each version; return the names."""
         self.files.copy(SIMULATED_NVML, nvml)
         self.files.copy(SIMULATED_CUDA, cuda)
-        self.files.folder(PACKAGED)
         of = {f"libnvidia-ml.so.{version}": SIMULATED_NVML for version in versions}
         of |= {f"libcuda.so.{version}": SIMULATED_CUDA for version in versions}
         for name, simulated in of.items():
-            place = self.files.reserve(f"{NVML_HOME}/{name}")
+            place = self.files.reserve(f"{home}/{name}")
             place.unlink(missing_ok=True)
             os.link(self.files.reserve(simulated), place)
-        diversions = "".join(f"{NVML_HOME}/{name}\n{PACKAGED}/{name}\n:\n" for name in of)
-        self.files.append("/var/lib/dpkg/diversions", diversions)
+        return list(of)
 
 
 def install_driver_module(modules: Path, version: str, kernel_release: str) -> None:

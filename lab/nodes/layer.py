@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +34,13 @@ class Layer:
         path.unlink(missing_ok=True)
         shutil.copy(source, path)
 
-    def copy_tree(self, place: str, source: Path) -> None:
-        """Copy every file below the folder ``source`` into ``place``; symbolic links stay links."""
+    def copy_tree(self, place: str, source: Path, without: tuple[str, ...] = ()) -> None:
+        """Copy every file below the folder ``source`` into ``place``, except the folders ``without``; links stay links."""
         for folder, _, names in os.walk(source):
             for name in names:
                 file = Path(folder, name)
+                if any(file.is_relative_to(source / each) for each in without):
+                    continue
                 target = self.reserve(str(Path(place, file.relative_to(source))))
                 target.unlink(missing_ok=True)
                 shutil.copy(file, target, follow_symlinks=False)
@@ -59,8 +62,9 @@ class Layer:
             if not path.exists():
                 path.mkdir(mode=0o755)
                 if below.exists():
-                    shutil.copystat(below, path)
+                    # Not copystat: with overlayfs's own attributes the folder would hide what is below it.
                     os.chown(path, below.stat().st_uid, below.stat().st_gid)
+                    path.chmod(stat.S_IMODE(below.stat().st_mode))
         return path
 
     def _below(self, relative: Path) -> Path:

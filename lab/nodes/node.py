@@ -13,7 +13,6 @@ from lab.bundle import Bundle
 from lab.kmod import SIMULATED_NVML, install_driver_module
 from lab.machine.command import run
 from lab.machine.errors import BootError, CommandError, SiteError
-from lab.trees import find_suite
 
 if TYPE_CHECKING:
     import subprocess
@@ -75,7 +74,7 @@ class Node:
         """The kernel that the node says it runs."""
         if self.spec.builder:
             return Bundle(self.spec.suite, self.machine.bundle).kernel_release
-        return find_suite(self.spec.suite).kernel_release
+        return self.spec.kernel_release
 
     @property
     def nvml_library(self) -> Path:

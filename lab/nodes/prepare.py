@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.nodes.ssh import make_key
+from lab.nodes.system import KEY
 
 if TYPE_CHECKING:
-    from lab.bundle import Bundle
     from lab.nodes.layer import Layer
+    from lab.nodes.system import Materials
     from lab.nvml.machine import Gpu
 
 FILES = Path(__file__).with_name("files")
@@ -40,12 +41,12 @@ def write_identity(layer: Layer, hostname: str, address: str, login_key: Path) -
     return make_key(layer.reserve(f"/{HOST_KEY}"), hostname).read_text().strip()
 
 
-def write_site_files(layer: Layer, bundle: Bundle) -> None:
+def write_site_files(layer: Layer, materials: Materials) -> None:
     """Copy what every node has: package source and its key, ssh daemon, container support, engine configuration."""
-    layer.copy_tree("/", FILES)
+    layer.copy_tree("/", FILES, without=() if materials.has_apt else ("etc/apt",))
     layer.folder("/usr/lib/gpusim/pci")
     layer.link("/etc/systemd/system/sysinit.target.wants/lab-prepare.service", "../lab-prepare.service")
-    layer.copy("/etc/apt/keyrings/grapnel-lab.asc", bundle.public_key)
+    layer.copy("/etc/apt/keyrings/grapnel-lab.asc" if materials.has_apt else KEY, materials.key)
 
 
 def write_pci(folder: Path, gpus: tuple[Gpu, ...]) -> None:

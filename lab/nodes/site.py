@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import bundle, nvml, trees
+from lab import nvml
 from lab.kmod import KmodFiles
 from lab.machine.errors import SiteError
 from lab.machine.folders import state_dir, write_atomic
@@ -28,11 +28,15 @@ from lab.nodes.node import Node
 from lab.nodes.prepare import HOST_KEY, write_identity, write_pci, write_site_files
 from lab.nodes.spec import NodeSpec, check_name, gpu_line
 from lab.nodes.ssh import SshAccess
+from lab.nodes.system import find_materials, write_system
 from lab.nvml import state as nvml_state
+from lab.sources.content import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+    from lab.nodes.system import Materials
 
     Furnish = Callable[[Layer, str], None]  # its layer, its address
 
@@ -253,33 +257,36 @@ class Site:
         """Fill a new node's folder; an unfinished one is emptied first."""
         folder = self._node_folder(spec.name)
         shutil.rmtree(folder, ignore_errors=True)
-        packages = bundle.ensure(spec.suite)
-        wanted = (*(bundle.BUILDER_PACKAGES if spec.builder else ()), *spec.packages)
-        installed = [bundle.ensure_layer(spec.suite, wanted)] if wanted else []
-        lower = (*installed, trees.ensure(spec.suite))
-        record = _Record(spec, self._free_octet(), lower, packages.folder)
+        materials = find_materials(spec)
+        lower = materials.lower
+        record = _Record(spec, self._free_octet(), lower, materials.packages)
         node = self._node(record, bridge)
         for name in ("upper", "work", "root", "containerd", "containers", "kubelet"):
             (folder / name).mkdir(parents=True)
         (folder / "upper").chmod(0o755)
         layer = Layer(folder / "upper", lower[-1], lower[:-1])
         write_identity(layer, spec.name, node.address, self.access.key.with_suffix(".pub"))
-        write_site_files(layer, packages)
+        write_site_files(layer, materials)
         write_pci(folder / "pci", node.gpus)
-        self._simulate(layer, node, packages.driver_versions())
+        self._simulate(layer, node, materials)
         if furnish:
             furnish(layer, node.address)
         write_atomic(folder / "node.json", record.to_json())
         return node
 
-    def _simulate(self, layer: Layer, node: Node, versions: list[str]) -> None:
+    def _simulate(self, layer: Layer, node: Node, materials: Materials) -> None:
         """Give the node its simulated kernel module and, for every driver in the package folder, its libraries."""
         machine = node.spec.machine(self.name)
         simulation = KmodFiles(layer, node.kernel_release)
         simulation.install_kernel(gpu_line(gpu) for gpu in machine.gpus)
         if node.spec.driver_module:
             simulation.install_module(node.spec.driver_module)
-        simulation.install_libraries(nvml.build(), nvml.build_cuda(), versions)
+        built = (nvml.build(), nvml.build_cuda(), materials.driver_versions)
+        if materials.system:
+            write_system(layer, materials.system)
+            simulation.link_libraries(*built, LIBRARIES)
+        else:
+            simulation.install_libraries(*built)
         nvml_state.write(node.nvml_library, machine)
 
     def _free_octet(self) -> int:

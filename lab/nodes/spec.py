@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lab.machine.errors import SiteError
 from lab.nvml import models
 from lab.nvml.machine import Check
+from lab.sources.systems import BASE_SUITE, find_system
 from lab.trees import find_suite
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class NodeSpec:
 
     A ``builder`` has dkms, a compiler, and kernel and headers of the suite's newest kernel, which is the one it says it
     runs: it takes the driver's kernel modules from real packages, so ``driver_module`` is not for it.
+
+    ``system`` is a name of ``lab.sources``: the node says it is that distribution and has its package manager; ``suite``
+    and ``builder`` are then decided by it.
     """
 
     name: str
@@ -37,6 +41,7 @@ class NodeSpec:
     packages: tuple[str, ...] = ()
     binds: tuple[tuple[str, str], ...] = ()
     builder: bool = False
+    system: str = ""
 
     def __post_init__(self) -> None:
         check_name("node", self.name)
@@ -48,6 +53,19 @@ class NodeSpec:
         if self.builder and self.driver_module:
             hint = "install nvidia-kernel-dkms on it, or put lab.modules.archive() in place"
             raise SiteError(f"node {self.name}: a builder has no simulated module files", hint=hint)
+        if self.system:
+            self._check_system()
+
+    def _check_system(self) -> None:
+        find_system(self.system)
+        if self.builder or self.packages or self.suite != BASE_SUITE:
+            hint = f"leave out builder and packages, and say suite={BASE_SUITE!r}: {self.system} is made of it"
+            raise SiteError(f"node {self.name}: {self.system} decides what is on it", hint=hint)
+
+    @property
+    def kernel_release(self) -> str:
+        """The kernel that the node says it runs, unless it is a builder: that is in its package folder."""
+        return find_system(self.system).kernel_release if self.system else find_suite(self.suite).kernel_release
 
     def machine(self, site: str) -> Machine:
         """Return the machine that the simulated NVML reports; the same site, node and index always have the same UUID.

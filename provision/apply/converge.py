@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from provision.apply.errors import CanceledError
 from provision.apply.failure import failure_of
 from provision.apply.follow import AGAIN, follow
-from provision.apply.gate import find_obstacle, find_refusal
-from provision.apply.gather import gather_facts
-from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Status
+from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging
+from provision.apply.gather import SILENT, facts_in, gather_facts
+from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
+from provision.apply.playbooks import DAEMON_RESULT
+from provision.fleet.facts import NodeFacts
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from provision.apply.context import ApplyContext
+    from provision.apply.follow import Followed
     from provision.apply.model import Observer
-    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
 
 MAX_PASSES = 3
@@ -29,11 +31,14 @@ class _Tally:
     """Counts what has been done to the node so far."""
 
     node: str
+    expectation: Mapping[str, object] | None = None
     passes: int = 0
     changes: int = 0
+    verification: bytes = b""
+    is_out_of_service: bool = False
 
     def result(self, status: Status, failure: Failure | None = None) -> NodeResult:
-        return NodeResult(self.node, status, self.passes, self.changes, failure)
+        return NodeResult(self.node, status, self.passes, self.changes, failure, verification=self.verification)
 
     def failed(self, failure: Failure) -> NodeResult:
         return self.result(failure.status, failure)
@@ -71,7 +76,7 @@ def converge(
 
     ``observe`` is called on this thread and raises nothing.
     """
-    tally = _Tally(node)
+    tally = _Tally(node, assessment.expectation, is_out_of_service=assessment.is_out_of_service)
     try:
         return _converge(context, tally, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
@@ -88,14 +93,13 @@ def _converge(
             return tally.failed(refusal)
         if plan.is_empty:
             return tally.result(Status.CONVERGED if tally.passes else Status.UNCHANGED)
+        if tally.passes and needs_drain(plan) and not tally.is_out_of_service:
+            return tally.failed(_left_over(plan, tally.passes))
         if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
             return tally.failed(_left_over(plan, tally.passes))
-        failure = _apply(context, plan, tally, observe, cancel)
-        if failure is not None:
-            return tally.failed(failure)
-        if context.playbooks.check:
+        again = _apply(context, plan, tally, observe, cancel)
+        if again is None:
             return tally.result(Status.CHECKED)
-        again = reassess(context, tally.node, observe, cancel)
         if isinstance(again, Failure):
             return tally.failed(again)
         if again.plan == plan:
@@ -105,14 +109,60 @@ def _converge(
 
 def _apply(
     context: ApplyContext, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
-) -> Failure | None:
+) -> Assessment | Failure | None:
+    """Apply a plan and return what the node is then, None in check mode, in which it stays as it was."""
     if cancel.is_set():
         return Failure(Status.CANCELED, "not started" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
-    followed = follow(context.runner, context.playbooks.apply(plan), observe, cancel)
+    followed = follow(context.runner, context.playbooks.apply(plan, tally.expectation), observe, cancel)
     tally.changes += followed.changes
-    return followed.failure
+    tally.verification = followed.values.get(DAEMON_RESULT, b"")
+    if followed.failure is not None or context.playbooks.check:
+        return followed.failure
+    return _assess_after(context, plan.node, followed, cancel)
+
+
+def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threading.Event) -> Assessment | Failure:
+    """Plan from the facts that a run ended with."""
+    facts = facts_in(run.values, node)
+    if not isinstance(facts, NodeFacts):
+        return facts or Failure(Status.FAILED, SILENT)
+    return _plan(context, node, facts, cancel)
+
+
+def stage(
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> Assessment | Failure:
+    """Stage the driver of a node's plan, and return what the node is then; ``observe`` raises nothing."""
+    observe(Staging(node))
+    try:
+        staged = _stage(context, node, assessment, observe, cancel)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"staging the driver of {node}")
+    if not isinstance(staged, Failure):
+        observe(Staging(node, is_done=True))
+    return staged
+
+
+def _stage(
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> Assessment | Failure:
+    """Stage until it is done: package sources may have to be known before there is anything to stage."""
+    for _ in range(MAX_PASSES):
+        if cancel.is_set():
+            return Failure(Status.CANCELED, "not started")
+        followed = follow(context.runner, context.playbooks.stage(assessment.plan), observe, cancel)
+        if followed.failure is not None or context.playbooks.check:
+            return followed.failure or assessment
+        again = _assess_after(context, node, followed, cancel)
+        if isinstance(again, Failure):
+            return again
+        obstacle = find_obstacle(again.plan)
+        if obstacle is not None or not needs_staging(again.plan):
+            return obstacle or again
+        assessment = again
+    return _left_over(assessment.plan, MAX_PASSES)
 
 
 def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:

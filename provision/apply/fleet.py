@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import queue
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from provision.apply.converge import converge
+from provision.apply.converge import converge, stage
 from provision.apply.gate import find_obstacle
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Progress, Status
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended(Generic[Result]):
+    node: str
+    future: Future[Result]
 
 
 def settled(node: str, answer: Assessment | Failure) -> NodeResult | None:
@@ -42,33 +53,60 @@ def apply_all(
     ended and no other begins.
     """
     results = {node: result for node, answer in answers.items() if (result := settled(node, answer))}
-    events: queue.SimpleQueue[Progress | Future[NodeResult]] = queue.SimpleQueue()
-    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="node") as pool:
-        futures = [
-            pool.submit(converge, context, node, answer, events.put, cancel)
-            for node, answer in answers.items()
-            if isinstance(answer, Assessment) and node not in results
-        ]
-        for future in futures:
-            future.add_done_callback(events.put)
-        try:
-            for result in _drain(events, observe, len(futures)):
-                results[result.node] = result
-        except BaseException:
-            cancel.set()  # leaving the pool waits for its threads
-            raise
+    todo = {
+        node: partial(converge, context, node, answer)
+        for node, answer in answers.items()
+        if isinstance(answer, Assessment) and node not in results
+    }
+    for node, result in _each(todo, observe, parallel=parallel, cancel=cancel):
+        results[node] = result
+        observe(NodeFinished(result))
     return tuple(results[node] for node in answers)
 
 
-def _drain(
-    events: queue.SimpleQueue[Progress | Future[NodeResult]], observe: Observer, running: int
-) -> list[NodeResult]:
-    results: list[NodeResult] = []
-    while len(results) < running:
-        event = events.get()
-        if isinstance(event, Future):
-            results.append(event.result())
-            observe(NodeFinished(results[-1]))
-        else:
-            observe(event)
-    return results
+def stage_all(
+    context: ApplyContext,
+    answers: Mapping[str, Assessment],
+    observe: Observer,
+    *,
+    parallel: int,
+    cancel: threading.Event,
+) -> dict[str, Assessment | Failure]:
+    """Stage the drivers of nodes, ``parallel`` at once; return what each is then, or why it could not be done."""
+    todo = {node: partial(stage, context, node, answer) for node, answer in answers.items()}
+    return dict(_each(todo, observe, parallel=parallel, cancel=cancel))
+
+
+def _each(
+    todo: Mapping[str, Callable[[Observer, threading.Event], Result]],
+    observe: Observer,
+    *,
+    parallel: int,
+    cancel: threading.Event,
+) -> Iterator[tuple[str, Result]]:
+    """Do something on each node, ``parallel`` at once, and yield the results as they come."""
+    events: queue.SimpleQueue[Progress | _Ended[Result]] = queue.SimpleQueue()
+
+    def work(node: str) -> None:
+        done: Future[Result] = Future()
+        try:
+            done.set_result(todo[node](events.put, cancel))
+        except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
+            done.set_exception(error)
+        events.put(_Ended(node, done))
+
+    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="node") as pool:
+        for node in todo:
+            pool.submit(work, node)
+        running = len(todo)
+        try:
+            while running:
+                event = events.get()
+                if isinstance(event, _Ended):
+                    running -= 1
+                    yield event.node, event.future.result()
+                else:
+                    observe(event)
+        except BaseException:
+            cancel.set()  # leaving the pool waits for its threads
+            raise

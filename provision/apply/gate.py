@@ -33,6 +33,17 @@ def needs_drain(plan: NodePlan) -> bool:
     return any(item.disruption in _ENDS_WORK and not item.deferred for item in plan.items)
 
 
+def will_need_drain(plan: NodePlan) -> bool:
+    """Tell whether the node has to be out of service for its plan, now or after what comes first."""
+    return any(item.disruption in _ENDS_WORK for item in plan.items)
+
+
+def needs_staging(plan: NodePlan) -> bool:
+    """Tell whether a driver has to be staged before the node is taken out of service for it."""
+    driver = plan.roles.driver
+    return driver is not None and not driver.driver_swap
+
+
 def find_refusal(assessment: Assessment) -> Failure | None:
     """Return why a node's plan is not applied now, None when it may be: the last check before it is."""
     plan = assessment.plan

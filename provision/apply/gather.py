@@ -52,12 +52,17 @@ def _answer(done: TaskDone) -> NodeFacts | Failure | None:
         return Failure(Status.UNREACHABLE, done.message)
     if done.outcome is Outcome.FAILED and not done.ignored:
         return Failure(Status.FAILED, done.message, done.task, done.tail)
-    if RESULT not in done.values:
+    return facts_in(done.values, done.node, done.task)
+
+
+def facts_in(values: Mapping[str, bytes], node: str, task: str = "") -> NodeFacts | Failure | None:
+    """Return the facts among what a run returned about a node, None when there are none."""
+    if RESULT not in values:
         return None
     try:
-        return parse_facts(done.values[RESULT], node=done.node)
+        return parse_facts(values[RESULT], node=node)
     except FactsError as error:
-        return Failure(Status.FAILED, error.message, done.task)
+        return Failure(Status.FAILED, error.message, task)
 
 
 def _raise_for(end: RunFinished) -> None:

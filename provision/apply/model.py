@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +27,7 @@ class Status(Enum):
 
     UNCHANGED = "unchanged"  # was as declared: nothing was run
     CONVERGED = "converged"  # was changed, and is now as declared
+    STAGED = "staged"  # its driver is ready to be swapped in; nothing that runs was changed
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
     WAITING = "waiting"  # has to be taken out of service, and its turn has not come: not touched
@@ -38,7 +39,7 @@ class Status(Enum):
     @property
     def is_good(self) -> bool:
         """Whether the node is where the caller wanted it."""
-        return self in (Status.UNCHANGED, Status.CONVERGED, Status.CHECKED)
+        return self in (Status.UNCHANGED, Status.CONVERGED, Status.STAGED, Status.CHECKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Upgrade:
 class NodeResult:
     """What became of one node. ``passes`` counts the runs that were allowed to change it.
 
-    ``upgrade`` is there when the node was taken out of service.
+    ``upgrade`` is there when the node was taken out of service, ``verification`` is the node daemon's last answer
+    (``docs/contracts/expectation``, JSON) when the driver was verified.
     """
 
     node: str
@@ -74,14 +76,21 @@ class NodeResult:
     changes: int = 0
     failure: Failure | None = None
     upgrade: Upgrade | None = None
+    verification: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A node's facts and the plan that follows from them."""
+    """A node's facts and the plan that follows from them.
+
+    With an ``expectation`` (``docs/contracts/expectation``) the driver is verified when the plan is applied.
+    ``is_out_of_service``: nobody can be given one of its GPUs meanwhile.
+    """
 
     facts: NodeFacts
     plan: NodePlan
+    expectation: Mapping[str, object] | None = None
+    is_out_of_service: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,14 @@ class PassStarted:
     node: str
     number: int
     items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A node's driver is about to be staged while its GPUs are in use, or (``is_done``) is staged now."""
+
+    node: str
+    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,5 +133,5 @@ class Note:
     text: str
 
 
-Progress = PassStarted | NodeTask | NodeFinished | Note
+Progress = PassStarted | Staging | NodeTask | NodeFinished | Note
 Observer = Callable[[Progress], None]

@@ -47,17 +47,26 @@ class Playbooks:
             keep=frozenset({RESULT}),
         )
 
-    def apply(self, plan: NodePlan) -> RunRequest:
-        """Apply one node's plan."""
+    def apply(self, plan: NodePlan, expectation: Mapping[str, object] | None = None) -> RunRequest:
+        """Apply one node's plan, verify its driver if there is an expectation, and gather its facts."""
+        expected = {} if expectation is None else {"grapnel_expectation": expectation}
+        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected})
+
+    def stage(self, plan: NodePlan) -> RunRequest:
+        """Stage the driver of one node's plan, and gather the node's facts."""
+        return self._of_plan("stage.yml", plan, plan_variables(plan))
+
+    def _of_plan(self, playbook: str, plan: NodePlan, variables: Mapping[str, object]) -> RunRequest:
         return RunRequest(
-            playbook=self.collection / "apply.yml",
+            playbook=self.collection / playbook,
             inventory=self.inventory,
             nodes=(plan.node,),
-            extra_vars=plan_variables(plan),
+            extra_vars=variables,
             forks=1,
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
+            keep=frozenset({RESULT, DAEMON_RESULT}),
         )
 
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:

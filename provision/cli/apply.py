@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
@@ -43,12 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(
-        "--parallel", type=_positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
+        "--parallel", type=positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
     )
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Return a number of at least 1 that a person wrote."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
@@ -90,9 +92,12 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
             console.print("nothing was changed")
             return ExitCode.FAILED
         began += time.monotonic() - asked
-    steps = NodeSteps(context, scope.stacks)
+    known = {
+        name: each for name, each in answers.items() if not isinstance(each, Failure) and not needs_staging(each.plan)
+    }
+    steps = NodeSteps(context, scope.stacks, known)
     adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
-    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks)
+    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
         done = execute(job, view, parallel=parallel, cancel=cancel, holder=_holder(context))
     if prepared.is_change:

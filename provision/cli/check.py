@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from provision.fleet.model import Fleet
+    from provision.fleet.model import Fleet, FleetNode
     from provision.spec.findings import Finding
-    from provision.spec.model import StackSpec
+    from provision.spec.model import Driver, StackSpec
 
 SUMMARY = "report everything that is wrong with the declaration"
 SCHEMA = "grapnel.dev/check/v1alpha1"
+_ALL = ""  # --explain without a node
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the file, `--explain` and `--json` to the common options."""
     parser.add_argument("declaration", nargs="?", type=Path, metavar="FILE", help="the same as --file")
     common_arguments(parser)
-    parser.add_argument("--explain", metavar="NODE", help="show every value of a node and which level set it")
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const=_ALL,
+        metavar="NODE",
+        help="show every value, which level set it, and what is derived later; of one node, or of all",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -55,24 +62,29 @@ def _run(args: argparse.Namespace) -> int:
     inventories = inventories_of(args)
     if inventories:
         return _check_fleet(args, inventories)
-    for option in ("explain", "limit"):
-        if getattr(args, option):
-            raise UsageError(f"--{option} needs an inventory", hint="name one with `--inventory`")
+    if args.limit:
+        raise UsageError("--limit needs an inventory", hint="name one with `--inventory`")
+    if args.explain:
+        hint = "name one with `--inventory`; `grapnel check FILE --explain` explains the file alone"
+        raise UsageError("--explain NODE needs an inventory", hint=hint)
     return _check_file(args)
 
 
 def _check_file(args: argparse.Namespace) -> int:
+    from provision.fleet.load import without_inventory  # noqa: PLC0415 - start-up time
     from provision.spec.load import judge_alone, load_declaration  # noqa: PLC0415 - start-up time
 
     declaration = load_declaration(args.file)
     warnings = judge_alone(declaration)
+    explained = [] if args.explain is None else [without_inventory(declaration)]
     if args.json:
-        _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings))
+        _print_json(ok=True, file=str(args.file), nodes=None, findings=_describe(warnings), **_explained(explained))
         return ExitCode.DONE
     print_findings(warnings)
     say(f"{args.file}: ok{_count(warnings)}")
     say(f"  {summarise(declaration.stack.spec)}")
     print("  only the file was checked: there is no inventory here, and no --inventory")
+    _print_explained(explained)
     return ExitCode.DONE
 
 
@@ -82,15 +94,31 @@ def _check_fleet(args: argparse.Namespace, inventories: Sequence[str]) -> int:
     fleet = load(args.file, inventories, limit=args.limit, directory=Path.cwd(), environ=os.environ)
     if args.explain:
         return _explain(args, fleet)
+    explained = [] if args.explain is None else fleet.nodes
     if args.json:
-        names = [node.name for node in fleet.nodes]
-        _print_json(ok=True, file=str(args.file), nodes=names, findings=_describe(fleet.warnings))
+        names, findings = [node.name for node in fleet.nodes], _describe(fleet.warnings)
+        _print_json(ok=True, file=str(args.file), nodes=names, findings=findings, **_explained(explained))
         return ExitCode.DONE
     print_findings(fleet.warnings)
     say(f"{args.file}: ok for {_nodes(len(fleet.nodes))}{_count(fleet.warnings)}")
     for line in _group(fleet):
         say(f"  {line}")
+    _print_explained(explained)
     return ExitCode.DONE
+
+
+def _explained(nodes: Sequence[FleetNode]) -> dict[str, object]:
+    """Return what is added to the JSON."""
+    from provision.cli.explain import describe_fleet  # noqa: PLC0415 - start-up time
+
+    return {"explained": describe_fleet(nodes)} if nodes else {}
+
+
+def _print_explained(nodes: Sequence[FleetNode]) -> None:
+    from provision.cli.explain import render_fleet  # noqa: PLC0415 - start-up time
+
+    if nodes:
+        print(f"\n{render_fleet(nodes, colour=wants_colour(sys.stdout))}")
 
 
 def _explain(args: argparse.Namespace, fleet: Fleet) -> int:
@@ -109,11 +137,19 @@ def summarise(spec: StackSpec) -> str:
     runtime = spec.runtime
     return "; ".join(
         (
-            f"driver {spec.driver.version}" if spec.driver.enabled else "driver not managed",
+            _summarise_driver(spec.driver),
             f"{runtime.engine.value} with handler {runtime.handler}, entitlement {runtime.entitlement.value}",
             f"plugin offers {spec.plugin.resource}" if spec.plugin.enabled else "no plugin",
         )
     )
+
+
+def _summarise_driver(driver: Driver) -> str:
+    if not driver.enabled:
+        return "driver not managed"
+    wanted = driver.version or (f"branch {driver.branch}" if driver.branch else "of any version")
+    source = "" if driver.source.value == "distribution" else f" from {driver.source.value}"
+    return f"driver {wanted}{source}"
 
 
 def _group(fleet: Fleet) -> Iterator[str]:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     write_declaration(args.file, render_template(), force=args.force)
     print(f"wrote {args.file}")
-    print(f"next: set spec.driver.version in it, then run `grapnel check {args.file}`")
+    print(f"next: set spec.driver.version or branch in it, then run `grapnel check {args.file}`")
     return 0
 
 

@@ -1,53 +1,29 @@
-"""Maps the parts of the driver to binary packages, for each supported distribution."""
+"""Maps a declared driver to packages: which distribution a node has, and what to ask its package manager for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from provision.driver.distributions import DISTRIBUTIONS
+from provision.driver.package_request import PackageRequest
+from provision.driver.package_set import CompanionPackages, ModulePackages
+from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Problem
-from provision.spec.model import Capability, KernelModule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from provision.driver.distribution import Distribution
+    from provision.driver.package_set import PackageSet
     from provision.fleet.facts import NodeIdentity
+    from provision.spec.model import Capability, Companion, DriverSource
+
+__all__ = ["DISTRIBUTIONS", "find_distribution", "packages"]
 
 ARCHITECTURES = ("x86_64",)
-
-# Debian builds the driver from one source; the open kernel modules are a source of their own, with the same version.
-_DEBIAN_SOURCES = ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules")
-# NVIDIA's capability classes (container toolkit, "driver capabilities") in Debian's packages. What these packages need
-# of the same source follows by itself; recommended packages (the kernel module among them) do not.
-_DEBIAN_PACKAGES: Mapping[Capability, tuple[str, ...]] = {
-    Capability.COMPUTE: ("libcuda1",),
-    Capability.UTILITY: ("libnvidia-ml1", "nvidia-smi"),
-    Capability.VIDEO: ("libnvcuvid1", "libnvidia-encode1", "libnvidia-opticalflow1"),
-    Capability.GRAPHICS: ("nvidia-driver-libs", "nvidia-vulkan-icd", "libgles-nvidia2"),
-    Capability.DISPLAY: ("nvidia-driver-libs",),
-    Capability.NGX: ("libnvidia-ngx1",),
-}
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """A version of a distribution: how it names the driver's parts, and from which sources it builds them."""
-
-    id: str
-    codename: str
-    version_id: str
-    sources: tuple[str, ...]
-    packages: Mapping[Capability, tuple[str, ...]]
-
-    def is_other_driver_source(self, source: str) -> bool:
-        """Tell whether a source is a driver that does not go together with this distribution's main one."""
-        return source.startswith("nvidia-graphics-drivers") and source not in self.sources
-
-
-DISTRIBUTIONS = (
-    Distribution("debian", "bookworm", "12", _DEBIAN_SOURCES, _DEBIAN_PACKAGES),
-    Distribution("debian", "trixie", "13", _DEBIAN_SOURCES, _DEBIAN_PACKAGES),
-)
+# Of these, a release is told by the part of its version before the point: minor releases share repositories.
+_BY_MAJOR = frozenset({"rhel", "rocky", "almalinux", "sles"})
 
 
 def find_distribution(node: NodeIdentity) -> Distribution | Problem:
@@ -58,34 +34,151 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
             message=f"{node.hostname} has architecture {node.architecture}, which is not supported yet",
             hint=f"supported architectures: {', '.join(ARCHITECTURES)}",
         )
+    version_id = node.os.version_id
+    if node.os.id in _BY_MAJOR:
+        version_id = version_id.partition(".")[0]
     for distribution in DISTRIBUTIONS:
-        if (distribution.id, distribution.version_id) == (node.os.id, node.os.version_id):
+        if (distribution.id, distribution.version_id) == (node.os.id, version_id):
             return distribution
-    supported = ", ".join(f"{each.id} {each.version_id} ({each.codename})" for each in DISTRIBUTIONS)
     return Problem(
         code="unsupported-os",
         message=f"{node.hostname} runs {node.os.id} {node.os.version_id or 'without a version'}, "
         "which is not supported yet",
-        hint=f"supported distributions: {supported}",
+        hint=f"supported distributions: {', '.join(each.label for each in DISTRIBUTIONS)}",
     )
 
 
-def root_packages(
-    distribution: Distribution, kernel_module: KernelModule, capabilities: Sequence[Capability]
-) -> tuple[str, ...] | Problem:
-    """Return the packages to ask for, sorted, without those that they bring with them."""
-    if kernel_module is not KernelModule.NONE:
-        return Problem(
-            code="unsupported-kernel-module",
-            message=f"driver.kernelModule is {kernel_module.value}, and installing a module is not supported yet",
-            hint="declare kernelModule: none and install the module by other means; user space is managed all the same",
+def packages(  # noqa: PLR0913, PLR0917 - one declaration, key by key
+    distribution: Distribution,
+    source: DriverSource,
+    version: str,
+    flavour: Flavour,
+    capabilities: Sequence[Capability],
+    companions: Sequence[Companion] = (),
+    *,
+    kernels: Sequence[str] = (),
+    known: Collection[str] | None = None,
+) -> PackageRequest | Problem:
+    """Return what to ask for, without what that brings with it.
+
+    ``version`` is an upstream version or a branch. ``kernels`` are the releases that need the module; ``known`` are
+    the packages that the node's package manager has, by which a compiled module is chosen only where every kernel
+    has one (None: it is chosen wherever the source has such).
+    """
+    offer = distribution.offers.get(source)
+    if offer is None:
+        return _no_source(distribution, source)
+    names = offer(branch_of(version))
+    if missing := [each for each in capabilities if each not in names.user_space]:
+        return _no_capability(distribution, source, names, missing)
+    if lacking := [each for each in companions if each not in names.companions]:
+        return _no_companion(distribution, source, names, lacking)
+    module = ModulePackages() if flavour is Flavour.NONE else names.modules.get(flavour)
+    if module is None:
+        return _no_flavour(distribution, source, version, names, flavour)
+    beside = [names.companions[each] for each in companions]
+    roots = [*(names.user_space[each] for each in capabilities), *(each.packages for each in beside)]
+    request = _request(distribution, names, flavour, module, beside, roots=roots, kernels=kernels, known=known)
+    if flavour is not Flavour.NONE and not request.module_roots:
+        return _no_kernels(distribution)
+    return request
+
+
+def _request(  # noqa: PLR0913 - what was found, and for which kernels
+    distribution: Distribution,
+    names: PackageSet,
+    flavour: Flavour,
+    module: ModulePackages,
+    beside: Sequence[CompanionPackages],
+    *,
+    roots: Sequence[Sequence[str]],
+    kernels: Sequence[str],
+    known: Collection[str] | None,
+) -> PackageRequest:
+    ready, ready_loose = _expand(module.ready, kernels), _expand(module.ready_loose, kernels)
+    absent = [] if known is None else sorted({*ready, *ready_loose} - set(known))
+    is_ready = bool(module.ready) and bool(kernels) and (not absent or not module.built)
+    reason = ""
+    if module.ready and module.built and not is_ready:
+        reason = f"no compiled module for every kernel: {', '.join(absent)} not available" if absent else ""
+    return PackageRequest(
+        roots=_sorted(chain.from_iterable(roots)),
+        members=names.members,
+        scheme=distribution.scheme,
+        module_roots=_sorted(ready if is_ready else _expand(module.built, kernels)),
+        loose=_sorted(chain(ready_loose if is_ready else (), *(each.loose for each in beside))),
+        dkms_name=None if is_ready else module.dkms,
+        module_stream=names.streams.get(flavour),
+        services=_sorted(chain.from_iterable(each.services for each in beside)),
+        kernel_modules=_sorted(chain.from_iterable(each.modules for each in beside)),
+        reason=reason,
+    )
+
+
+def _expand(templates: Iterable[str], kernels: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a module's packages, one for each kernel where a name has one in it."""
+    return tuple(
+        dict.fromkeys(
+            template.format(kernel=kernel, variant=kernel.rpartition("-")[2])
+            for template in templates
+            for kernel in (kernels if "{" in template else ("",))
         )
-    missing = [each.value for each in capabilities if each not in distribution.packages]
-    if missing:
-        return Problem(
-            code="unsupported-capability",
-            message=f"driver.capabilities has {', '.join(missing)}, which {distribution.id} {distribution.version_id} "
-            "has no packages for",
-            hint=f"supported capabilities: {', '.join(each.value for each in distribution.packages)}",
-        )
-    return tuple(sorted({name for each in capabilities for name in distribution.packages[each]}))
+    )
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _no_source(distribution: Distribution, source: DriverSource) -> Problem:
+    others = ", ".join(each.value for each in distribution.offers)
+    return Problem(
+        code="unsupported-driver-source",
+        message=f"driver.source is {source.value}, which has no driver packages for {distribution.label}",
+        hint=f"declare driver.source: {others}",
+    )
+
+
+def _no_capability(
+    distribution: Distribution, source: DriverSource, names: PackageSet, missing: Sequence[Capability]
+) -> Problem:
+    return Problem(
+        code="unsupported-capability",
+        message=f"driver.capabilities has {_values(missing)}, which source {source.value} has no packages for "
+        f"on {distribution.label}",
+        hint=f"supported capabilities: {_values(names.user_space)}",
+    )
+
+
+def _no_companion(
+    distribution: Distribution, source: DriverSource, names: PackageSet, lacking: Sequence[Companion]
+) -> Problem:
+    return Problem(
+        code="unsupported-companion",
+        message=f"driver.companions has {_values(lacking)}, which source {source.value} has no packages for "
+        f"on {distribution.label}",
+        hint=f"supported companions: {_values(names.companions)}; driver.source: nvidia has them all on most systems",
+    )
+
+
+def _no_flavour(
+    distribution: Distribution, source: DriverSource, version: str, names: PackageSet, flavour: Flavour
+) -> Problem:
+    return Problem(
+        code="unsupported-kernel-module",
+        message=f"driver {version} has no {flavour.value} kernel module in source {source.value} "
+        f"on {distribution.label}",
+        hint=f"declare driver.kernelModule: {_values(names.modules)}, or another branch",
+    )
+
+
+def _no_kernels(distribution: Distribution) -> Problem:
+    return Problem(
+        code="kernels-unknown",
+        message=f"packages of the kernel module are chosen by kernel on {distribution.label}, and no kernel is known",
+        hint="gather facts again: they name the installed kernels",
+    )
+
+
+def _values(members: Iterable[Capability | Companion | Flavour]) -> str:
+    return ", ".join(each.value for each in members)

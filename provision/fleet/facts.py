@@ -16,7 +16,19 @@ from msgspec import Meta
 
 from provision import strict_json
 from provision.fleet import grammar  # noqa: TC001 - msgspec resolves the annotations
+from provision.fleet.driver_facts import (
+    BuildTools,
+    DkmsBuild,
+    DriverState,
+    ForeignDriver,
+    Initramfs,
+    Kernel,
+    Nouveau,
+    SecureBoot,
+    Unattended,
+)
 from provision.fleet.errors import FactsError
+from provision.fleet.fact import COMMAND, MESSAGE, Fact, tidy
 from provision.printable import printable
 from provision.strict_json import MalformedError
 
@@ -25,22 +37,9 @@ if TYPE_CHECKING:
 
 # An Ubuntu machine with NVIDIA's repository knows 200 packages in 30 versions each: 2.4 MB.
 MAX_BYTES: Final = 4 << 20
-_COMMAND: Final = 128
-_MESSAGE: Final = 2000
 
 
-class _Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A tolerant value: fields it does not know are ignored."""
-
-
-def _tidy(value: _Value, name: str, limit: int) -> None:
-    """Make a text printable that somebody on the node chose."""
-    text = getattr(value, name)
-    if text is not None:
-        msgspec.structs.force_setattr(value, name, printable(text, limit=limit))
-
-
-class OperatingSystem(_Value, frozen=True, kw_only=True):
+class OperatingSystem(Fact, frozen=True, kw_only=True):
     """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``."""
 
     id: grammar.Label
@@ -48,7 +47,7 @@ class OperatingSystem(_Value, frozen=True, kw_only=True):
     codename: grammar.Label = ""
 
 
-class NodeIdentity(_Value, frozen=True, kw_only=True):
+class NodeIdentity(Fact, frozen=True, kw_only=True):
     """Which machine this is and what it runs; ``python`` is "major.minor" of ``/usr/bin/python3``."""
 
     hostname: grammar.Hostname
@@ -60,7 +59,7 @@ class NodeIdentity(_Value, frozen=True, kw_only=True):
     os: OperatingSystem
 
 
-class Gpu(_Value, frozen=True, kw_only=True, rename={"class_": "class"}):
+class Gpu(Fact, frozen=True, kw_only=True, rename={"class_": "class"}):
     """One PCI function of a GPU vendor, ids in lower-case hexadecimal without ``0x``."""
 
     address: grammar.PciAddress
@@ -68,9 +67,11 @@ class Gpu(_Value, frozen=True, kw_only=True, rename={"class_": "class"}):
     device: grammar.PciId
     class_: grammar.PciId
     numa_node: grammar.NumaNode | None = None
+    subsystem_vendor: grammar.PciId = ""
+    subsystem_device: grammar.PciId = ""
 
 
-class KernelModule(_Value, frozen=True, kw_only=True):
+class KernelModule(Fact, frozen=True, kw_only=True):
     """The kernel module ``nvidia`` as it is loaded; ``on_disk`` is the version that modprobe would load now."""
 
     loaded: bool = False
@@ -81,8 +82,11 @@ class KernelModule(_Value, frozen=True, kw_only=True):
     on_disk: grammar.Version | None = None
 
 
-class InstalledPackage(_Value, frozen=True, kw_only=True):
-    """One package that dpkg knows; ``status`` is dpkg's word, ``installed`` when all is well."""
+class InstalledPackage(Fact, frozen=True, kw_only=True):
+    """One package that is installed; ``status`` is in dpkg's words, ``installed`` when all is well.
+
+    ``hold``: no upgrade moves it, by whatever the package manager calls that (a hold, a version lock, a lock).
+    """
 
     version: grammar.Version
     source: grammar.PackageName
@@ -90,41 +94,51 @@ class InstalledPackage(_Value, frozen=True, kw_only=True):
     status: grammar.Word = "installed"
 
 
-class AvailablePackage(_Value, frozen=True, kw_only=True):
-    """One version of a package that apt could install; ``depends`` are the names it needs, first alternatives."""
+class AvailablePackage(Fact, frozen=True, kw_only=True):
+    """One version of a package that could be installed; ``depends`` are the names it needs, first alternatives.
+
+    ``module_stream`` is the dnf module that offers it. ``fetchable``: a source has it; a version that is only installed
+    is listed without.
+    """
 
     version: grammar.Version
     source: grammar.PackageName
     depends: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=512)] = ()
+    module_stream: grammar.Word | None = None
+    fetchable: bool = True
 
 
 _Versions = Annotated[tuple[AvailablePackage, ...], Meta(max_length=512)]
 
 
-class LockHolder(_Value, frozen=True, kw_only=True):
+class LockHolder(Fact, frozen=True, kw_only=True):
     """The process that holds the package manager's lock."""
 
     pid: grammar.Pid
     command: str
 
     def __post_init__(self) -> None:
-        _tidy(self, "command", _COMMAND)
+        tidy(self, "command", COMMAND)
 
 
-class PackageManager(_Value, frozen=True, kw_only=True):
-    """State of apt and dpkg; ``interrupted`` means that dpkg has to be repaired before it does anything else."""
+class PackageManager(Fact, frozen=True, kw_only=True):
+    """State of the package manager; ``interrupted`` means that it has to be repaired before it does anything else.
+
+    ``module_streams`` are dnf's enabled streams by module.
+    """
 
     name: grammar.Word
     interrupted: bool = False
+    module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}  # noqa: RUF012 - msgspec copies it
     lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None
 
     def __post_init__(self) -> None:
-        _tidy(self, "lists_error", _MESSAGE)
+        tidy(self, "lists_error", MESSAGE)
 
 
-class FileState(_Value, frozen=True, kw_only=True):
+class FileState(Fact, frozen=True, kw_only=True):
     """One file; ``content`` is None when it is too large or not UTF-8."""
 
     mode: grammar.Mode
@@ -134,7 +148,7 @@ class FileState(_Value, frozen=True, kw_only=True):
     content: grammar.FileText | None = None
 
 
-class Service(_Value, frozen=True, kw_only=True):
+class Service(Fact, frozen=True, kw_only=True):
     """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``)."""
 
     load: grammar.Word = "not-found"
@@ -143,7 +157,7 @@ class Service(_Value, frozen=True, kw_only=True):
     started_monotonic_us: grammar.Microseconds | None = None
 
 
-class Engine(_Value, frozen=True, kw_only=True):
+class Engine(Fact, frozen=True, kw_only=True):
     """A container engine; ``config_error`` is its own parser's message about its present configuration."""
 
     binary: grammar.AbsolutePath
@@ -151,22 +165,22 @@ class Engine(_Value, frozen=True, kw_only=True):
     config_error: str | None = None
 
     def __post_init__(self) -> None:
-        _tidy(self, "config_error", _MESSAGE)
+        tidy(self, "config_error", MESSAGE)
 
 
-class Installation(_Value, frozen=True, kw_only=True):
+class Installation(Fact, frozen=True, kw_only=True):
     """An installed part of grapnel: the digest of the archive that it came from."""
 
     digest: grammar.Word
 
 
-class Inventory(_Value, frozen=True, kw_only=True):
+class Inventory(Fact, frozen=True, kw_only=True):
     """What the node's own driver inventory says."""
 
     driver_version: grammar.Version | None = None
 
 
-class DeviceHolder(_Value, frozen=True, kw_only=True):
+class DeviceHolder(Fact, frozen=True, kw_only=True):
     """A process that has NVIDIA device nodes open, with its systemd unit, pod and container where it has them.
 
     ``is_driver_service``: it belongs to the driver and is stopped and started again when the module is exchanged.
@@ -181,13 +195,12 @@ class DeviceHolder(_Value, frozen=True, kw_only=True):
     is_driver_service: bool = False
 
     def __post_init__(self) -> None:
-        _tidy(self, "command", _COMMAND)
-        _tidy(self, "unit", _COMMAND)
-        devices = tuple(printable(device, limit=_COMMAND) for device in self.devices)
-        msgspec.structs.force_setattr(self, "devices", devices)
+        tidy(self, "command", COMMAND)
+        tidy(self, "unit", COMMAND)
+        tidy(self, "devices", COMMAND)
 
 
-class NodeFacts(_Value, frozen=True, kw_only=True):
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the planner may know about one node."""
 
     schema: Literal["grapnel.dev/facts/v1alpha1"]
@@ -203,6 +216,18 @@ class NodeFacts(_Value, frozen=True, kw_only=True):
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None
     device_holders: Annotated[tuple[DeviceHolder, ...], Meta(max_length=16384)] = ()
+    kernels: Annotated[tuple[Kernel, ...], Meta(max_length=64)] = ()
+    dkms: Annotated[tuple[DkmsBuild, ...], Meta(max_length=512)] = ()
+    secure_boot: SecureBoot = SecureBoot()
+    nouveau: Nouveau | None = None
+    disk_free: Annotated[dict[grammar.AbsolutePath, grammar.Bytes], Meta(max_length=16)] = {}
+    foreign_driver: ForeignDriver | None = None
+    unattended: Unattended | None = None
+    initramfs: Initramfs | None = None
+    build_tools: BuildTools | None = None
+    nvswitches: grammar.Devices = 0
+    infiniband: bool = False
+    driver: DriverState = DriverState()
 
     def file(self, path: str) -> FileState | None:
         """Return the state of a file, None when it is absent (or was not asked for)."""

@@ -15,7 +15,8 @@ _END: Final = r"$(?!\n)"
 # dpkg's own check of names (Debian Policy 5.6.1 has lower case only; other makers' packages are not all so).
 PackageName = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9+._-]*{_END}", max_length=128)]
 # Debian Policy 5.6.12, with a letter in front as dpkg allows it; a half-installed package may have no version.
-Version = Annotated[str, Meta(pattern=rf"^(([0-9]{{1,9}}:)?[A-Za-z0-9][A-Za-z0-9.+~-]*)?{_END}", max_length=128)]
+# RPM writes "epoch:version-release" and has "_" and "^" besides (rpm-version(7)).
+Version = Annotated[str, Meta(pattern=rf"^(([0-9]{{1,9}}:)?[A-Za-z0-9][A-Za-z0-9.+~_^-]*)?{_END}", max_length=128)]
 # RFC 1123, and underscores as many machines have them.
 Hostname = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{_END}", max_length=253)]
 PythonVersion = Annotated[str, Meta(pattern=rf"^[0-9]{{1,2}}\.[0-9]{{1,3}}{_END}")]
@@ -35,4 +36,6 @@ UserId = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 NumaNode = Annotated[int, Meta(ge=-1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=-1, le=1 << 31)]  # a module that is being unloaded has -1 users
 Microseconds = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Devices = Annotated[int, Meta(ge=0, le=4096)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]

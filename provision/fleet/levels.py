@@ -1,7 +1,8 @@
 """Merges what the levels say into one declaration per node, and keeps who said what.
 
 Pure. default < declaration file < groups, in Ansible's order < host. Mappings are merged key by key; everything else,
-lists too, is replaced as a whole. A key that holds nothing says nothing.
+lists too, is replaced as a whole. A key that holds nothing says nothing. Of two alternatives (a version, a branch) the
+one that the strongest level declares counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 from provision.fleet.model import FleetNode, Level, Origin
 from provision.spec.findings import KeyPath, Place, dotted
-from provision.spec.model import StackSpec
+from provision.spec.model import ALTERNATIVES, StackSpec
 from provision.spec.validate import Source, convert, tidy
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Merge:
 
     def add(self, contribution: Contribution) -> None:
         """Lay a stronger level over the weaker ones."""
+        for one, other in ALTERNATIVES:
+            self._take_back(other, one, contribution)
+            self._take_back(one, other, contribution)
         self._lay(self.content, contribution.content, contribution, ())
 
     def _lay(
@@ -75,9 +79,26 @@ class Merge:
                 below[key] = value if not isinstance(value, dict) else {}
                 self._remember(here, value, contribution)
 
+    def _take_back(self, key: KeyPath, instead: KeyPath, contribution: Contribution) -> None:
+        """Take back what weaker levels say for a key, where this level declares its alternative and not the key."""
+        if _find(contribution.content, instead) is None or _find(contribution.content, key) is not None:
+            return
+        section = _find(self.content, key[:-1])
+        if isinstance(section, dict) and section.get(str(key[-1])) is not None:
+            section[str(key[-1])] = None
+            place = contribution.source.value_place((*contribution.prefix, *instead))
+            self.origins[key] = Origin(contribution.level, place, None, self.origins.get(key))
+
     def _remember(self, path: KeyPath, value: object, contribution: Contribution) -> None:
         place = contribution.source.value_place((*contribution.prefix, *path))
         self.origins[path] = Origin(contribution.level, place, value, self.origins.get(path))
+
+
+def _find(content: object, path: KeyPath) -> object:
+    """Return what stands at a path, None where nothing does."""
+    for part in path:
+        content = content.get(part) if isinstance(content, dict) else None
+    return content
 
 
 def defaults() -> Contribution:
@@ -92,9 +113,20 @@ def said(level: Level, content: object, source: Source, prefix: KeyPath) -> Cont
 
 
 def merge_node(host: Host, contributions: Sequence[Contribution]) -> FleetNode:
-    """Return a node with its effective declaration; the contributions are given weakest first."""
+    """Return a node with its effective declaration; the contributions are given weakest first.
+
+    Its keys have the order of the model, also those that only stand below a mapping once somebody says so.
+    """
     merge = Merge()
-    for each in (defaults(), *contributions):
+    merge.add(defaults())
+    order = {path: index for index, path in enumerate(merge.origins)}
+    for each in contributions:
         merge.add(each)
-    origins = {dotted(path): origin for path, origin in merge.origins.items()}
+    paths = sorted(merge.origins, key=lambda path: _rank(path, order))
+    origins = {dotted(path): merge.origins[path] for path in paths}
     return FleetNode(host.name, host.groups, convert(merge.content, StackSpec), origins, host.endpoint)
+
+
+def _rank(path: KeyPath, order: Mapping[KeyPath, int]) -> int:
+    """Return the place of a key, or of the mapping around it, among the keys of the model."""
+    return next(order[path[:end]] for end in range(len(path), 0, -1) if path[:end] in order)

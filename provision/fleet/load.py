@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.fleet.ansible import export_inventory
+from provision.fleet.endpoint import Endpoint
 from provision.fleet.errors import InventoryError
-from provision.fleet.inventory import VARIABLE, Inventory, parse_inventory
+from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
 from provision.regular_file import read_beginning
@@ -21,11 +22,14 @@ from provision.spec.excerpt import few
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted, in_reading_order
 from provision.spec.load import SPEC, Declaration, failed, load_declaration
 from provision.spec.model import StackSpec
+from provision.spec.remark import Remark
 from provision.spec.rules import judge
 from provision.spec.validate import examine, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from provision.fleet.levels import Contribution
 
 _PREFIX: KeyPath = (VARIABLE,)
 
@@ -46,22 +50,30 @@ def load(file: Path, inventories: Sequence[str], *, limit: str, directory: Path,
         inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
         raise failed([*error.findings, *_examine_variables(inventory)]) from error
     inventory = read_inventory(inventories, limit=limit, directory=directory, environ=environ)
-    return assemble(declaration, inventory, inventories)
+    return assemble(declaration, inventory, inventories, is_whole=not limit)
 
 
-def assemble(declaration: Declaration, inventory: Inventory, inventories: Sequence[str]) -> Fleet:
+def assemble(
+    declaration: Declaration, inventory: Inventory, inventories: Sequence[str], *, is_whole: bool = True
+) -> Fleet:
     """Return the fleet of a declaration and an inventory; raises DeclarationError.
 
-    Every level must be valid by itself before rules are judged on what the levels add up to.
+    Every level must be valid by itself before rules are judged on what the levels add up to. Names of other hosts are
+    judged where the inventory `is_whole`, with all of its hosts.
     """
     broken = list(_examine_variables(inventory))
     if broken:
         raise failed(broken)
     nodes = tuple(_merge_nodes(declaration, inventory))
-    findings = _judge_nodes(nodes, declaration)
+    findings = _judge_nodes(nodes, declaration, is_whole=is_whole)
     if any(each.severity is Severity.ERROR for each in findings):
         raise failed(findings)
     return Fleet(declaration.stack, nodes, tuple(inventories), tuple(findings))
+
+
+def without_inventory(declaration: Declaration) -> FleetNode:
+    """Return what a declaration says to a node to which no inventory adds anything."""
+    return merge_node(Host("every node", (), Endpoint("")), [_said_in_file(declaration)])
 
 
 def read_inventory(inventories: Sequence[str], *, limit: str, directory: Path, environ: Mapping[str, str]) -> Inventory:
@@ -120,9 +132,7 @@ def _examine_variables(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[FleetNode]:
-    content = declaration.document.content
-    spec = content.get("spec") if isinstance(content, dict) else None
-    file = said(Level.FILE, spec, declaration.document, SPEC)
+    file = _said_in_file(declaration)
     groups = {
         name: said(Level.GROUP, stack, Variable(f"group {name}"), ()) for name, stack in inventory.group_stacks.items()
     }
@@ -130,6 +140,12 @@ def _merge_nodes(declaration: Declaration, inventory: Inventory) -> Iterator[Fle
         own = said(Level.HOST, host.stack, Variable(f"host {host.name}"), ())
         chain = [file, *(groups[name] for name in host.groups if name in groups), own]
         yield merge_node(host, chain)
+
+
+def _said_in_file(declaration: Declaration) -> Contribution:
+    content = declaration.document.content
+    spec = content.get("spec") if isinstance(content, dict) else None
+    return said(Level.FILE, spec, declaration.document, SPEC)
 
 
 @dataclass
@@ -146,13 +162,22 @@ class _Remarks:
             yield finding if len(names) == fleet else replace(finding, nodes=tuple(names))
 
 
-def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration) -> list[Finding]:
+def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_whole: bool) -> list[Finding]:
     remarks = _Remarks()
+    names = [node.name for node in nodes]
     for node in nodes:
-        for each in judge(node.stack):
+        for each in (*judge(node.stack), *(_judge_builder(node.stack, names) if is_whole else ())):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
     return in_reading_order(remarks.findings(len(nodes)))
+
+
+def _judge_builder(stack: StackSpec, names: Sequence[str]) -> Iterator[Remark]:
+    builder = stack.driver.builder
+    if stack.driver.enabled and builder is not None and builder not in names:
+        near = nearest(builder, names)
+        hint = f"did you mean {near}?" if near else "name a host of the same distribution, kernel and architecture"
+        yield Remark(Severity.ERROR, ("driver", "builder"), f"no host of the inventory is named '{builder}'", hint)
 
 
 def _locate(node: FleetNode, declaration: Declaration, path: KeyPath) -> tuple[Place, str]:

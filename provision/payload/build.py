@@ -1,4 +1,4 @@
-"""Builds the payload: one archive for the hook, one for the daemon and each Python version."""
+"""Builds the payload: an archive for the hook, the driver's program, and the daemon with each Python version."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def build_payload(
             hook=_build(folder, "hook", sources.hook_entries()),
             node={each: _build_node(folder, sources, libraries, each) for each in pythons},
             unit=sources.unit.read_text(encoding="utf-8"),
+            driver=_build(folder, "driver", sources.driver_entries()),
         )
         before = _names_before(folder)
         write_manifest(folder, manifest)
@@ -60,7 +61,7 @@ def _names_before(folder: Path) -> set[str]:
 
 
 def _remove_others(folder: Path, keep: set[str]) -> None:
-    for pattern in ("hook-*.tar", "node-*.tar"):
+    for pattern in ("driver-*.tar", "hook-*.tar", "node-*.tar"):
         for path in folder.glob(pattern):
             if path.name not in keep:
                 path.unlink(missing_ok=True)

@@ -15,8 +15,9 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Everything for nodes: the hook, the daemon per Python minor version, the text of the daemon's unit."""
+    """Everything for nodes: the hook, the driver program, the daemon per Python minor version, the daemon's unit."""
 
     hook: Artifact
+    driver: Artifact
     node: Mapping[str, Artifact]
     unit: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.payload.archive import Entry
@@ -10,11 +11,13 @@ from provision.payload.errors import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _LAUNCHER = "launcher.py"
 _HOOK_UNITS = ("grapnel-inventory.path", "grapnel-inventory.service")
 _RUNTIME_LAUNCHER = "wrapper_launcher.sh"
+# The driver's program is the collection's own code, at its own import path: modules and program run the same.
+_MODULE_UTILS = "ansible_collections/grapnel/node/plugins/module_utils"
+_DRIVER_LAUNCHER = f"driver/{_LAUNCHER}"
 # Of the libraries: what only type checkers, test runners and package managers read.
 _UNUSED_FOLDERS = {"__pycache__", "tests", "bin"}
 _UNUSED_SUFFIXES = {".pyi", ".pyc"}
@@ -31,6 +34,7 @@ class Sources:
     requirements: Path
     unit: Path
     hook_units: tuple[Path, ...] = ()
+    module_utils: Path = Path()
 
     def hook_entries(self) -> list[Entry]:
         """Return the files of the hook's archive."""
@@ -39,6 +43,13 @@ class Sources:
             Entry("grapnel-hook", _existing(self.hook / _LAUNCHER), executable=True),
             Entry("grapnel-runtime", _existing(self.hook / _RUNTIME_LAUNCHER), executable=True),
             *(Entry(f"systemd/{unit.name}", unit) for unit in self.hook_units),
+        ]
+
+    def driver_entries(self) -> list[Entry]:
+        """Return the files of the archive of the driver's program."""
+        return [
+            *(one for one in _package(self.module_utils, _MODULE_UTILS) if not one.name.endswith(_DRIVER_LAUNCHER)),
+            Entry("grapnel-driver", _existing(self.module_utils / _DRIVER_LAUNCHER), executable=True),
         ]
 
     def node_entries(self, site: Path) -> list[Entry]:
@@ -62,6 +73,9 @@ def find_sources(root: Path) -> Sources:
         requirements=_existing(root / "requirements" / "node.txt", installed / "node.txt"),
         unit=_existing(units / "grapnel-node.service", installed / "grapnel-node.service"),
         hook_units=tuple(_existing(units / name, installed / name) for name in _HOOK_UNITS),
+        module_utils=_existing(
+            root / "playbooks" / "plugins" / "module_utils", root / "provision" / "_collection" / _MODULE_UTILS
+        ),
     )
 
 

@@ -28,17 +28,18 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the folder; ``unit`` is the text of the daemon's systemd unit."""
+    """What is in the folder; ``unit`` is the text of the daemon's systemd unit, ``driver`` the driver's program."""
 
     schema: Literal["grapnel.dev/payload/v1alpha1"] = "grapnel.dev/payload/v1alpha1"
     hook: ManifestFile
     node: dict[str, ManifestFile]
     unit: str
+    driver: ManifestFile
 
     @property
     def names(self) -> set[str]:
         """Names of all archives."""
-        return {self.hook.name, *(each.name for each in self.node.values())}
+        return {each.name for each in (self.hook, self.driver, *self.node.values())}
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
@@ -61,6 +62,7 @@ def load_payload(folder: Path) -> Payload:
         hook=_artifact(folder, manifest.hook),
         node={python: _artifact(folder, each) for python, each in sorted(manifest.node.items())},
         unit=manifest.unit,
+        driver=_artifact(folder, manifest.driver),
     )
 
 

@@ -1,4 +1,4 @@
-"""Plans the driver's part: pin, packages, kernel module, hold."""
+"""Plans the driver's part: package sources, staging, packages, kernel module, files, hold."""
 
 from __future__ import annotations
 
@@ -6,60 +6,57 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.catalogue import root_packages
-from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.debian_version import DebianVersion
-from provision.driver.pin import PIN_PATH, render_pin
-from provision.node_plan import Action, DriverVariables, FileContent, Item, Problem, Role
-from provision.planner.driver_packages import plan_packages
+from provision.driver import repository
+from provision.driver_change import change_id
+from provision.node_plan import Action, Disruption, DriverVariables, Item, Problem, Role
+from provision.planner.driver_choice import choose_driver
+from provision.planner.driver_document import describe_change, driver_files
+from provision.planner.driver_packages import disruption_of, plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
-from provision.planner.kernel_module import plan_module
-from provision.planner.part import Part, differs, package_manager_problems
+from provision.planner.kernel_module import plan_kernels, plan_module, plan_provided_module
+from provision.planner.part import Part, differs, package_manager_problems, plan_deployment, plan_files
+from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
-    from provision.driver.catalogue import Distribution
+    from collections.abc import Sequence
+
+    from provision.driver.closure import DriverPackages
+    from provision.driver.distribution import Distribution
+    from provision.driver_change import DriverChange
     from provision.fleet.facts import NodeFacts
+    from provision.node_plan import FileContent
+    from provision.payload.model import Artifact, Payload
+    from provision.planner.driver_choice import Choice
     from provision.spec.model import Driver, StackSpec
 
 __all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
 
 _EXCHANGES = frozenset({Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE, Action.RELOAD})
+_UNFINISHED = ("running", "failed", "quarantined")
 
 
-def plan_driver(facts: NodeFacts, stack: StackSpec, distribution: Distribution) -> Part[DriverVariables]:
-    """Return what brings the driver to the declared version and keeps it there."""
-    if not stack.driver.enabled:
+def plan_driver(
+    facts: NodeFacts, stack: StackSpec, distribution: Distribution, payload: Payload, *, version_reason: str = ""
+) -> Part[DriverVariables]:
+    """Return what brings the driver to the declared version and keeps it there.
+
+    What takes the GPUs out of service is deferred until the change is staged on the node: then it takes the shortest
+    time, and nothing is downloaded or compiled in it.
+    """
+    declared = stack.driver
+    if not declared.enabled or declared.source is DriverSource.NONE:
         return Part()
     if problem := _foreign_packages(facts, distribution):
         return Part(problems=(problem,))
-    driver = _resolve(facts, stack.driver, distribution)
-    if isinstance(driver, Problem):
-        return Part(problems=(driver,))
-    upstream = DebianVersion(driver.version).upstream
-    module = plan_module(facts, upstream)
-    if isinstance(module, Problem):
-        return Part(problems=(module,))
-    pin = FileContent(PIN_PATH, render_pin(driver, distribution.sources))
-    items = (
-        *_repair(facts),
-        *_pin(facts, driver, pin),
-        *plan_packages(facts, driver),
-        *module,
-        *_hold(facts, stack.driver, driver),
-    )
-    if not items:
-        return Part()
-    variables = DriverVariables(
-        driver_version=upstream,
-        driver_packages=driver.packages,
-        driver_pin_path=pin.path,
-        driver_pin_content=pin.content,
-        driver_hold=stack.driver.hold,
-        driver_remove_packages=driver.remove,
-        driver_module_version=upstream,
-        driver_module_reload=bool(module),
-    )
-    return Part(items, package_manager_problems(facts), variables)
+    sources = repository.render(distribution, declared.source, declared.repository)
+    if isinstance(sources, Problem):
+        return Part(problems=(sources,))
+    if writes := plan_files(facts, Role.DRIVER, sources):
+        return _with_sources_first(facts, declared, sources, writes)
+    choice = choose_driver(facts, declared, distribution, version_reason=version_reason)
+    if isinstance(choice, Problem):
+        return Part(problems=(choice,))
+    return _plan_choice(facts, declared, choice, payload.driver)
 
 
 def changes_driver(part: Part[DriverVariables]) -> bool:
@@ -67,30 +64,76 @@ def changes_driver(part: Part[DriverVariables]) -> bool:
 
     The module is exchanged after the libraries: a run that was stopped in between is made up for with the module.
     """
-    return any(item.action in _EXCHANGES for item in part.items)
+    return any(item.action in _EXCHANGES and not item.deferred for item in part.items)
 
 
-def _resolve(facts: NodeFacts, driver: Driver, distribution: Distribution) -> DriverPackages | Problem:
-    if driver.version is None:
-        return Problem(
-            code="version-not-declared",
-            message="the driver is enabled and has no version",
-            hint="declare driver.version, or driver.enabled: false",
-        )
-    roots = root_packages(distribution, driver.kernel_module, driver.capabilities)
-    if isinstance(roots, Problem):
-        return roots
-    resolved = resolve_driver(
-        wanted=driver.version,
-        roots=roots,
-        distribution=distribution,
-        available=facts.available,
-        installed=facts.packages,
+def _with_sources_first(
+    facts: NodeFacts, declared: Driver, sources: Sequence[FileContent], writes: tuple[Item, ...]
+) -> Part[DriverVariables]:
+    """Write the package sources alone: which packages there are can be known only then."""
+    version = declared.version or f"of branch {declared.branch}"
+    later = Item(
+        role=Role.DRIVER,
+        action=Action.STAGE,
+        target=f"driver {version}",
+        reason="its packages are looked for as soon as the node knows the package source",
+        disruption=disruption_of(facts),
+        deferred=True,
     )
-    if isinstance(resolved, Problem) and (reason := facts.package_manager.lists_error):
-        hint = f"{resolved.hint}; the package lists could not be refreshed: {reason}"
-        return msgspec.structs.replace(resolved, hint=hint)
-    return resolved
+    variables = DriverVariables(driver_version=declared.version or "", driver_sources=tuple(sources))
+    return Part((*writes, later), package_manager_problems(facts), variables)
+
+
+def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact) -> Part[DriverVariables]:
+    if choice.is_module_managed:
+        module: tuple[Item, ...] | Problem = (
+            *plan_kernels(facts, choice.upstream, choice.flavour.value, choice.kernels),
+            *plan_module(facts, choice.upstream, choice.flavour.value),
+        )
+    else:
+        module = plan_provided_module(facts, choice.upstream)
+    if isinstance(module, Problem):
+        return Part(problems=(module,))
+    files = driver_files(declared, choice)
+    change = describe_change(facts, declared, choice, files)
+    swap = (
+        *_repair(facts),
+        *_files(facts, choice.driver, files),
+        *plan_packages(facts, choice.driver, choice.request.scheme),
+        *module,
+        *_hold(facts, declared, choice.driver),
+        *_unfinished(facts, change),
+    )
+    if not swap:
+        return Part(derived=choice.derived)
+    is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
+    is_deferred = not is_staged and any(item.disruption is Disruption.DRAIN for item in swap)
+    deployment = plan_deployment(facts, Role.DRIVER, "driver", program.digest)
+    items = (
+        *deployment,
+        *(() if is_staged else (_stage(change),)),
+        *(msgspec.structs.replace(item, deferred=True) if is_deferred else item for item in swap),
+    )
+    variables = DriverVariables(
+        driver_version=choice.upstream,
+        driver_archive=program.path if deployment else "",
+        driver_digest=program.digest if deployment else "",
+        driver_change=change,
+        driver_change_id=change_id(change),
+        driver_stage=not is_staged,
+        driver_swap=not is_deferred,
+    )
+    return Part(items, package_manager_problems(facts), variables, derived=choice.derived)
+
+
+def _stage(change: DriverChange) -> Item:
+    return Item(
+        role=Role.DRIVER,
+        action=Action.STAGE,
+        target=f"driver {change.version}",
+        to=change_id(change),
+        reason="everything is downloaded and built before the GPUs are taken out of service",
+    )
 
 
 def _foreign_packages(facts: NodeFacts, distribution: Distribution) -> Problem | None:
@@ -109,29 +152,55 @@ def _foreign_packages(facts: NodeFacts, distribution: Distribution) -> Problem |
 def _repair(facts: NodeFacts) -> tuple[Item, ...]:
     if not facts.package_manager.interrupted:
         return ()
+    name = "dpkg" if facts.package_manager.name == "apt" else facts.package_manager.name
     return (
         Item(
             role=Role.DRIVER,
             action=Action.REPAIR,
-            target="dpkg",
+            target=name,
             from_="interrupted",
-            reason="dpkg was interrupted and has to finish before anything else is installed",
+            reason=f"{name} was interrupted and has to finish before anything else is installed",
         ),
     )
 
 
-def _pin(facts: NodeFacts, driver: DriverPackages, pin: FileContent) -> tuple[Item, ...]:
-    reason = differs(facts, pin)
+def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
+    """Return what goes on with a swap that was interrupted, or that left the node between two drivers."""
+    run = facts.driver.run
+    if run is None or run.state not in _UNFINISHED or run.change != change_id(change):
+        return ()
+    how = "was interrupted" if run.state == "running" else f"ended {run.state}"
+    at = f" in its step {run.step}" if run.step else ""
+    return (
+        Item(
+            role=Role.DRIVER,
+            action=Action.REPAIR,
+            target=f"driver {change.version}",
+            from_=run.state,
+            reason=f"an earlier {run.verb or 'swap'} {how}{at}",
+            disruption=disruption_of(facts),
+        ),
+    )
+
+
+def _files(facts: NodeFacts, driver: DriverPackages, files: Sequence[FileContent]) -> tuple[Item, ...]:
+    return tuple(item for file in files for item in _file(facts, driver, file))
+
+
+def _file(facts: NodeFacts, driver: DriverPackages, file: FileContent) -> tuple[Item, ...]:
+    reason = differs(facts, file)
     if reason is None:
         return ()
-    content = facts.content(pin.path)
-    if facts.file(pin.path) is None:
-        reason = f"nothing pins the driver to {driver.version}"
-    elif content is None or f"Pin: version {driver.version}\n" in content:
-        reason = f"the pin was changed: it {reason}"
+    content = facts.content(file.path)
+    is_pin = "/preferences.d/" in file.path
+    if facts.file(file.path) is None:
+        reason = f"nothing pins the driver to {driver.version}" if is_pin else f"{file.path} is absent"
+    elif content is None or not is_pin or f"Pin: version {driver.version}\n" in content:
+        reason = f"the pin was changed: it {reason}" if is_pin else f"{file.path} {reason}"
     else:
         reason = "the pin is for another driver version"
-    return (Item(role=Role.DRIVER, action=Action.WRITE, target=pin.path, to=driver.version, reason=reason),)
+    to = driver.version if is_pin else None
+    return (Item(role=Role.DRIVER, action=Action.WRITE, target=file.path, to=to, reason=reason),)
 
 
 def _hold(facts: NodeFacts, declared: Driver, driver: DriverPackages) -> tuple[Item, ...]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.driver.debian_version import DebianVersion
-from provision.node_plan import Action, Disruption, Item, PackageVersion, Role
+from provision.node_plan import Action, Disruption, Item, Role
 from provision.planner.holders import describe_holders, holders
 
 if TYPE_CHECKING:
     from provision.driver.closure import DriverPackages
+    from provision.driver.versions.scheme import VersionScheme
+    from provision.driver_change import PackageVersion
     from provision.fleet.facts import NodeFacts
 
 
-def plan_packages(facts: NodeFacts, driver: DriverPackages) -> tuple[Item, ...]:
+def plan_packages(facts: NodeFacts, driver: DriverPackages, scheme: VersionScheme) -> tuple[Item, ...]:
     """Return what brings every package of the closure to its version, and takes away what cannot stay beside it."""
-    changes = [item for package in driver.packages if (item := _package(facts, package)) is not None]
+    changes = [item for package in driver.packages if (item := _package(facts, package, scheme)) is not None]
     removals = [
         Item(
             role=Role.DRIVER,
@@ -23,26 +24,26 @@ def plan_packages(facts: NodeFacts, driver: DriverPackages) -> tuple[Item, ...]:
             target=name,
             from_=facts.packages[name].version,
             reason=f"{name} does not exist for driver {driver.version}, and cannot stay at another version",
-            disruption=_disruption(facts),
+            disruption=disruption_of(facts),
         )
         for name in driver.remove
     ]
     return (*changes, *removals)
 
 
-def _package(facts: NodeFacts, package: PackageVersion) -> Item | None:
+def _package(facts: NodeFacts, package: PackageVersion, scheme: VersionScheme) -> Item | None:
     """Return what brings one package to its version, None when it is there."""
     installed = facts.packages.get(package.name)
-    upstream = DebianVersion(package.version).upstream
+    upstream = scheme(package.version).upstream
     action, disruption, holding = Action.INSTALL, Disruption.NONE, ""
     if installed is None:
         reason = f"declared driver {upstream} is not installed"
     elif installed.version != package.version:
-        older = DebianVersion(installed.version) < DebianVersion(package.version)
+        older = scheme(installed.version) < scheme(package.version)
         action = Action.UPGRADE if older else Action.DOWNGRADE
-        same = DebianVersion(installed.version).upstream == upstream
+        same = scheme(installed.version).upstream == upstream
         reason = f"driver {upstream} has another revision now" if same else f"declared driver is {upstream}"
-        disruption, holding = _disruption(facts), describe_holders(facts)
+        disruption, holding = disruption_of(facts), describe_holders(facts)
     elif installed.status != "installed":
         reason = f"{package.name} is {installed.status}"
     else:
@@ -58,6 +59,6 @@ def _package(facts: NodeFacts, package: PackageVersion) -> Item | None:
     )
 
 
-def _disruption(facts: NodeFacts) -> Disruption:
+def disruption_of(facts: NodeFacts) -> Disruption:
     """Return what exchanging libraries costs: with a loaded module somebody may use a GPU now or in a moment."""
     return Disruption.DRAIN if facts.module.loaded or holders(facts) else Disruption.NONE

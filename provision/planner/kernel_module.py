@@ -12,22 +12,59 @@ from provision.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planner.holders import describe_holders
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.fleet.driver_facts import ModuleFile
     from provision.fleet.facts import KernelModule, NodeFacts
 
 TARGET = "kernel module nvidia"
 RELOAD_MARK = "/run/grapnel/kernel-module.json"
 
 
-def plan_module(facts: NodeFacts, version: str) -> tuple[Item, ...] | Problem:
-    """Return what brings the loaded module to ``version`` (upstream's), or why it cannot be brought there."""
+def plan_provided_module(facts: NodeFacts, version: str) -> tuple[Item, ...] | Problem:
+    """Return what brings the loaded module to ``version`` (upstream's) where something else puts it on disk.
+
+    A loaded module of that version is fine whatever is on disk: somebody may have prepared the next version.
+    """
     module = facts.module
     if module.loaded:
-        if module.on_disk not in ({None, version} if module.version == version else {version}):
-            return _not_on_disk(facts, version)
-        return _reload(facts, version) if module.version != version else _finish(facts, version)
+        if module.version == version:
+            return _finish(facts, version)
+        return _reload(facts, version) if module.on_disk == version else _not_on_disk(facts, version)
     if not facts.gpus or module.on_disk is None:
         return ()
     return _load(version) if module.on_disk == version else _not_on_disk(facts, version)
+
+
+def plan_module(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, ...]:
+    """Return what brings the loaded module to a version and a flavour that come with the driver's packages."""
+    module = facts.module
+    if not module.loaded:
+        return _load(version) if facts.gpus else ()
+    if module.version != version:
+        return _reload(facts, version)
+    if module.flavour not in (None, flavour):
+        return _other_flavour(facts, version, flavour)
+    return _finish(facts, version)
+
+
+def plan_kernels(facts: NodeFacts, version: str, flavour: str, kernels: Sequence[str]) -> tuple[Item, ...]:
+    """Return an item for each installed kernel that lacks the module: it could not drive a GPU after a boot into it."""
+    return tuple(
+        Item(
+            role=Role.DRIVER,
+            action=Action.INSTALL,
+            target=f"{TARGET} for {kernel.release}",
+            to=version,
+            reason="installed kernels need the module of the driver's version",
+        )
+        for kernel in facts.kernels
+        if kernel.release in kernels and not any(_is(file, version, flavour) for file in kernel.modules)
+    )
+
+
+def _is(file: ModuleFile, version: str, flavour: str) -> bool:
+    return file.version == version and file.flavour in (None, flavour)
 
 
 def _reload(facts: NodeFacts, version: str) -> tuple[Item, ...]:
@@ -39,6 +76,21 @@ def _reload(facts: NodeFacts, version: str) -> tuple[Item, ...]:
             target=TARGET,
             from_=facts.module.version,
             to=version,
+            reason=reason + describe_holders(facts),
+            disruption=Disruption.DRAIN,
+        ),
+    )
+
+
+def _other_flavour(facts: NodeFacts, version: str, flavour: str) -> tuple[Item, ...]:
+    reason = f"the loaded kernel module is the {facts.module.flavour} one, and the {flavour} one is to run"
+    return (
+        Item(
+            role=Role.DRIVER,
+            action=Action.RELOAD,
+            target=TARGET,
+            from_=f"{facts.module.version} {facts.module.flavour}",
+            to=f"{version} {flavour}",
             reason=reason + describe_holders(facts),
             disruption=Disruption.DRAIN,
         ),
@@ -62,13 +114,12 @@ def _not_on_disk(facts: NodeFacts, version: str) -> Problem:
     module = facts.module
     on_disk = "none" if module.on_disk is None else module.on_disk
     loaded = _loaded(module) if module.loaded else "none"
-    when = ", which the next boot would load" if loaded == version else ""
     other = module.on_disk or module.version
     instead = f", or declare driver.version: {other}" if other else ""
     return Problem(
         code="module-not-on-disk",
         message=f"driver {version} needs kernel module {version}: "
-        f"{facts.node.hostname} has {on_disk} on disk{when}, and {loaded} loaded",
+        f"{facts.node.hostname} has {on_disk} on disk, and {loaded} loaded",
         hint=f"driver.kernelModule is none, so grapnel does not install the module: install {version} for kernel "
         f"{facts.node.kernel} first{instead}",
     )

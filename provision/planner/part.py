@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from provision.node_plan import Action, FileContent, Item, Problem, Role
+from provision.node_plan import Action, Derived, FileContent, Item, Problem, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
 
 RESTART_MARKS = "/run/grapnel/restart"
-_PARTS = {"hook": "hook", "node": "node daemon"}  # in words
+_PARTS = {"driver": "driver program", "hook": "hook", "node": "node daemon"}  # in words
 _RUNNING = {"active", "activating", "reloading"}
 
 Variables = TypeVar("Variables")
@@ -21,11 +21,16 @@ Variables = TypeVar("Variables")
 
 @dataclass(frozen=True)
 class Part(Generic[Variables]):
-    """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way."""
+    """One role's items, its variables (None when it has nothing to do in this pass), and what is in its way.
+
+    ``warnings`` are not in its way; ``derived`` is what was chosen where the declaration leaves it open.
+    """
 
     items: tuple[Item, ...] = ()
     problems: tuple[Problem, ...] = ()
     variables: Variables | None = None
+    warnings: tuple[Problem, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
 
 def differs(facts: NodeFacts, file: FileContent) -> str | None:

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 
-def plan_node(facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str = "") -> NodePlan:
+def plan_node(
+    facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str = "", version_reason: str = ""
+) -> NodePlan:
     """Return what one node needs to become what is declared; empty when it is.
 
-    ``name`` is the inventory's name of the node, its host name when there is none. A plan with problems has no role
+    ``name`` is the inventory's name of the node, its host name when there is none; ``version_reason`` why the driver's
+    version is this one, where the declaration only names its branch. A plan with problems has no role
     variables: there is nothing that could be carried out by mistake.
     """
     node = name or facts.node.hostname
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
         return NodePlan(node=node, problems=(distribution,))
-    driver = plan_driver(facts, stack, distribution)
+    driver = plan_driver(facts, stack, distribution, payload, version_reason=version_reason)
     runtime = plan_runtime(facts, stack, payload)
     daemon = plan_node_daemon(facts, stack, payload, driver_changes=changes_driver(driver))
     problems = (*driver.problems, *runtime.problems, *daemon.problems)
@@ -36,4 +39,6 @@ def plan_node(facts: NodeFacts, stack: StackSpec, payload: Payload, *, name: str
         items=(*driver.items, *runtime.items, *daemon.items),
         roles=Roles() if problems else roles,
         problems=tuple(dict.fromkeys(problems)),
+        warnings=driver.warnings,
+        derived=driver.derived,
     )

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
-from provision.apply.model import NodeFinished, NodeTask, PassStarted, Status
+from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
 from provision.report.console import Text
 from provision.report.plain import PlainView
 from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
@@ -43,7 +43,10 @@ class View(AbstractContextManager["View"], Protocol):
 
 @dataclass(slots=True)
 class _Line:
-    """What a node is doing; ``phase`` is that of a rollout, ``waits`` what it waits for in that phase."""
+    """What a node is doing; ``phase`` is that of a rollout, ``waits`` what it waits for in that phase.
+
+    ``is_out``: it is out of service.
+    """
 
     since: float
     task: str = ""
@@ -52,6 +55,7 @@ class _Line:
     phase: str = ""
     phase_since: float = 0
     waits: str = ""
+    is_out: bool = False
 
     def words(self) -> Text:
         """Return the middle of the line."""
@@ -63,7 +67,7 @@ class _Line:
 
     def figures(self, now: float) -> str:
         """Return its end: the time in this phase and out of service, or the step and the time."""
-        if self.phase:
+        if self.is_out:
             return f"{duration(now - self.phase_since)}, out for {duration(now - self.since)}"
         steps = f"step {self.done + 1}  " if self.task else ""
         return f"{steps}{duration(now - self.since)}"
@@ -116,6 +120,8 @@ class LiveView:
         """Take note of what has happened; the picture follows by itself."""
         if isinstance(progress, PassStarted):
             self._line(progress.node).number = progress.number
+        elif isinstance(progress, Staging):
+            self._stage(progress)
         elif isinstance(progress, NodeFinished):
             self._finish(progress.result)
         elif isinstance(progress, NodeTask):
@@ -171,6 +177,14 @@ class LiveView:
             line.task = "gathering facts again" if gathering else task_name(event.task, event.role)
             line.waits = ""
 
+    def _stage(self, staging: Staging) -> None:
+        if not staging.is_done:
+            self._line(staging.node).phase = "stage"
+            return
+        line = self._running.pop(staging.node, None)
+        took = f"  {duration(self._clock() - line.since)}" if line else ""
+        self._print(hanging(Text(f"· {staging.node}  "), Text.assemble("driver staged", (took, "dim"))))
+
     def _phase(self, entered: PhaseEntered) -> None:
         self._waiting.pop(entered.node, None)
         if entered.phase.is_over:
@@ -179,6 +193,7 @@ class LiveView:
             return
         line = self._line(entered.node)
         line.phase, line.phase_since, line.waits, line.task = entered.phase.value, self._clock(), "", ""
+        line.is_out = True
 
     def _wait(self, waits: NodeWaits) -> None:
         if waits.node in self._running:

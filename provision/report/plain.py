@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from provision.apply.model import NodeFinished, NodeTask, PassStarted
+from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
 from provision.report.terminal import count, phase_words, task_name
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
@@ -42,6 +42,8 @@ class PlainView:
         """Print what has happened, if it is worth a line."""
         if isinstance(progress, PassStarted):
             self._line(progress.node, f"pass {progress.number}: {count(progress.items, 'change')} to make")
+        elif isinstance(progress, Staging):
+            self._line(progress.node, "driver staged" if progress.is_done else "stages its driver, GPUs in service")
         elif isinstance(progress, NodeFinished):
             if progress.result.node not in self._ended:
                 self._line(progress.result.node, _ending(progress.result))

@@ -23,6 +23,7 @@ Answers = Mapping[str, "Assessment | Failure"]
 INDENT = 2
 TARGET_WIDTH = 32  # what a common target may take of 80 columns, so that versions line up
 DEFERRED = "after installation"
+STAGED = "drain, after staging"
 
 
 def render_plans(answers: Answers, refused: Mapping[str, Failure] | None = None) -> Iterator[RenderableType]:
@@ -66,7 +67,7 @@ def _distinct(plans: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> lis
     found: list[tuple[list[str], NodePlan]] = []
     for node, plan in plans.items():
         for nodes, other in found:
-            same = (plan.items, plan.problems) == (other.items, other.problems)
+            same = _shown(plan) == _shown(other)
             if same and refusals.get(node) == refusals.get(nodes[0]):
                 nodes.append(node)
                 break
@@ -75,15 +76,25 @@ def _distinct(plans: Mapping[str, NodePlan], refusals: Mapping[str, str]) -> lis
     return found
 
 
+def _shown(plan: NodePlan) -> tuple[object, ...]:
+    return plan.items, plan.problems, plan.warnings, plan.derived
+
+
 def _render_plan(nodes: list[str], plan: NodePlan, refusal: str) -> Iterator[RenderableType]:
     yield _heading(nodes, plan)
+    for derived in plan.derived:
+        yield hanging(
+            INDENT, Text.assemble((f"{derived.key}: ", "bold"), derived.value, (f"  {derived.reason}", "dim"))
+        )
     with_versions = [len(item.target) for item in plan.items if _versions(item)]
     target_width = min(max(with_versions, default=0), TARGET_WIDTH)
     for (role, reason), items in groupby(plan.items, key=lambda item: (item.role, item.reason)):
         yield hanging(INDENT, Text.assemble((f"{role}: ", "bold"), (reason, "")))
         yield _items(list(items), target_width)
     for problem in plan.problems:
-        yield from _problem(problem)
+        yield from _problem("problem: ", "bold red", problem)
+    for warning in plan.warnings:
+        yield from _problem("warning: ", "bold yellow", warning)
     if refusal:
         yield hanging(INDENT, Text(f"refused: {refusal}", "bold yellow"))
 
@@ -129,14 +140,14 @@ def _versions(item: Item) -> str:
 
 def _cost(item: Item) -> Text:
     if item.deferred:
-        return Text(DEFERRED, "dim italic")
+        return Text(STAGED if item.disruption is Disruption.DRAIN else DEFERRED, "dim italic")
     if item.disruption is Disruption.NONE:
         return Text("")
     return Text(item.disruption.value, DISRUPTION_STYLES[item.disruption])
 
 
-def _problem(problem: Problem) -> Iterator[RenderableType]:
-    yield hanging(INDENT, Text.assemble(("problem: ", "bold red"), problem.message, (f" ({problem.code})", "dim")))
+def _problem(word: str, style: str, problem: Problem) -> Iterator[RenderableType]:
+    yield hanging(INDENT, Text.assemble((word, style), problem.message, (f" ({problem.code})", "dim")))
     if problem.hint:
         yield hanging(2 * INDENT, Text.assemble(("hint: ", "cyan"), problem.hint))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from provision.apply.fleet import apply_all, settled
-from provision.apply.model import NodeFinished, NodeResult, Note, Status
+from provision.apply.fleet import apply_all, settled, stage_all
+from provision.apply.gate import find_obstacle
+from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.errors import GrapnelError
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.outcome import results_of
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from provision.apply.context import ApplyContext
-    from provision.apply.model import Assessment, Failure
+    from provision.node_plan import DriverVariables
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.engine import Adapters
     from provision.rollout.model import NodeView, Record
     from provision.rollout.progress import RolloutObserver
@@ -31,13 +33,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """An apply that is ready to run: what it does, and through what."""
+    """An apply that is ready to run: what it does, and through what.
+
+    ``known`` are assessments that the swap of a node may start from; staging a node renews its own.
+    """
 
     context: ApplyContext
     adapters: Adapters
     prepared: Prepared
     answers: Mapping[str, Assessment | Failure]
     stacks: Mapping[str, StackSpec]
+    known: dict[str, Assessment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,8 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
         return ApplyResult(_in_order(job, _in_place(job, job.prepared.todo, observe, parallel, cancel)))
     with _lease(job, holder):
         changed = _in_place(job, job.prepared.in_place, observe, parallel, cancel)
-        changed |= _roll_out(job, observe, cancel)
+        unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
+        changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
         return ApplyResult(results, ensure_runtime_classes(job, results, observe))
 
@@ -81,16 +88,65 @@ def _in_place(
     return {result.node: result for result in results}
 
 
-def _roll_out(job: Job, observe: RolloutObserver, cancel: threading.Event) -> dict[str, NodeResult]:
-    prepared = job.prepared
-    if not prepared.rollout:
+def stage_nodes(
+    job: Job, observe: RolloutObserver, *, parallel: int, cancel: threading.Event
+) -> tuple[NodeResult, ...]:
+    """Stage the drivers that the plans need, and change nothing that runs; return the result of every node.
+
+    A node whose driver is staged already, or whose plan has nothing to stage, is left alone.
+    """
+    drivers = {node: driver for node, answer in job.answers.items() if (driver := _driver_of(answer)) is not None}
+    unstaged = _stage(job, [node for node, driver in drivers.items() if driver.driver_stage], observe, parallel, cancel)
+    staged = {node: NodeResult(node, Status.STAGED) for node in drivers if node not in unstaged}
+    for result in staged.values():
+        observe(NodeFinished(result))
+    return _in_order(job, {**staged, **unstaged})
+
+
+def _driver_of(answer: Assessment | Failure) -> DriverVariables | None:
+    """Return what a plan has about the driver, None where nothing is to be done, or can be."""
+    if isinstance(answer, Failure) or find_obstacle(answer.plan) is not None:
+        return None
+    return answer.plan.roles.driver
+
+
+def _stage(
+    job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
+) -> dict[str, NodeResult]:
+    """Stage drivers while the GPUs are in use; return the nodes on which that failed: they stay in service."""
+    answers = {node: answer for node in nodes if isinstance(answer := job.answers[node], Assessment)}
+    if not answers:
         return {}
-    engine = Engine(job.adapters, prepared.states, prepared.policy, observe=observe, cancel=cancel)
+    unstaged = {}
+    for node, answer in stage_all(job.context, answers, observe, parallel=parallel, cancel=cancel).items():
+        if isinstance(answer, Failure):
+            unstaged[node] = NodeResult(node, answer.status, failure=answer)
+            observe(NodeFinished(unstaged[node]))
+        else:
+            job.known[node] = answer
+    return unstaged
+
+
+def _roll_out(
+    job: Job, unstaged: Mapping[str, NodeResult], observe: RolloutObserver, cancel: threading.Event
+) -> dict[str, NodeResult]:
+    prepared = job.prepared
+    nodes = [node for node in prepared.rollout if node not in unstaged]
+    if not nodes:
+        return {}
+    states = [_without(state, unstaged.get(state.name)) for state in prepared.states]
+    engine = Engine(job.adapters, states, prepared.policy, observe=observe, cancel=cancel)
     ending = engine.run()
-    results = results_of(ending, prepared.rollout, canceled=cancel.is_set() and not ending.stop)
+    results = results_of(ending, nodes, canceled=cancel.is_set() and not ending.stop)
     for result in results.values():
         observe(NodeFinished(result))
     return results
+
+
+def _without(state: NodeState, unstaged: NodeResult | None) -> NodeState:
+    """Return a node's state, with what keeps it from being taken out of service."""
+    failure = None if unstaged is None else unstaged.failure
+    return state if failure is None else replace(state, obstacle=f"its driver is not staged: {failure.message}")
 
 
 def _in_order(job: Job, changed: Mapping[str, NodeResult]) -> tuple[NodeResult, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from provision.apply.converge import converge, reassess
 from provision.apply.follow import Followed, follow
-from provision.apply.model import Failure, Note, Status
+from provision.apply.model import Assessment, Failure, Note, Status
 from provision.apply.playbooks import DAEMON_RESULT
 from provision.fleet.errors import AnswerError
 from provision.fleet.release_result import parse_release_result
@@ -31,11 +34,16 @@ EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
 class NodeSteps:
     """Runs steps through the context of an apply; ``stacks`` are the nodes' declarations.
 
+    ``known`` are assessments that a swap may start from, each used once; ``verified`` are nodes whose driver was
+    verified by the run that swapped it, so that it need not be done twice.
+
     A node without a daemon is asked as well: the collection itself then finds who holds a GPU, and what is loaded.
     """
 
     context: ApplyContext
     stacks: Mapping[str, StackSpec]
+    known: dict[str, Assessment] = field(default_factory=dict)
+    verified: set[str] = field(default_factory=set)
 
     def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
         """Do what the phase is about; doing it again does no harm."""
@@ -65,20 +73,40 @@ class NodeSteps:
         )
 
     def _swap(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        """Gather facts again, as the node has changed since it was planned for, and bring it to its declaration."""
-        looked = reassess(self.context, node, observe, cancel)
+        """Bring the node to its declaration, and verify its driver in the same run."""
+        looked = self._assessment(node, observe, cancel)
         if isinstance(looked, Failure):
             return StepOutcome(failure=looked)
-        result = converge(self.context, node, looked, observe, cancel)
+        released = replace(looked, expectation=self._expectation(node), is_out_of_service=True)
+        result = converge(self.context, node, released, observe, cancel)
+        if is_verified(result.verification):
+            self.verified.add(node)
         return StepOutcome(failure=result.failure, swapped=result)
 
+    def _assessment(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
+        """Return what the plan was made from that a person has seen, the first time, and the node's present state then.
+
+        Who held a GPU at that time has been asked to leave since; the release has found nobody.
+        """
+        known = self.known.pop(node, None)
+        if known is None:
+            return reassess(self.context, node, observe, cancel)
+        return Assessment(msgspec.structs.replace(known.facts, device_holders=()), known.plan)
+
     def _verify(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        driver = self.stacks[node].driver
-        if not driver.enabled or driver.version is None:
+        expectation = self._expectation(node)
+        if expectation is None:
             observe(Note(node, "verify: nothing to compare, the declaration has no driver"))
             return StepOutcome()
-        variables = {"grapnel_expectation": render_expectation(driver)}
+        if node in self.verified:
+            self.verified.discard(node)
+            return StepOutcome()
+        variables = {"grapnel_expectation": expectation}
         return StepOutcome(failure=self._daemon(Phase.VERIFY, node, variables, observe, cancel).failure)
+
+    def _expectation(self, node: str) -> dict[str, object] | None:
+        driver = self.stacks[node].driver
+        return render_expectation(driver) if driver.enabled and driver.version is not None else None
 
     def _daemon(
         self, phase: Phase, node: str, variables: Mapping[str, object], observe: Observer, cancel: threading.Event
@@ -97,6 +125,15 @@ def render_expectation(driver: Driver) -> dict[str, object]:
     if Capability.COMPUTE in driver.capabilities:
         expectation["allocation"] = True
     return expectation
+
+
+def is_verified(answer: bytes) -> bool:
+    """Tell whether the node daemon answered that the driver is as expected; else it is asked again."""
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("ok") is True
 
 
 def _failed(message: str) -> StepOutcome:

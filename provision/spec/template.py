@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import inspect as model
 
+from provision.spec.kinds import allowed, unwrap
 from provision.spec.model import API_VERSION, KIND, Metadata, StackSpec
-from provision.spec.validate import allowed, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,8 @@ def render_template() -> str:
 def _keys(section: type, indent: str) -> Iterator[str]:
     for field in _fields(section):
         yield from _comment(_explain(field.type), indent)
+        for key in _optional_keys(field.type):
+            yield from _comment(f"- {key.encode_name}: {_explain(key.type)}", indent, hanging="  ")
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         yield f"{indent}{field.encode_name}: {_flow(default)}"
 
@@ -58,20 +60,40 @@ def _fields(section: type) -> tuple[model.Field, ...]:
     return kind.fields if isinstance(kind, model.StructType) else ()
 
 
+def _optional_keys(wrapped: model.Type) -> tuple[model.Field, ...]:
+    """Return the keys of a section that is nothing by default, and so does not stand in the file."""
+    kind = _something(unwrap(wrapped).type)
+    is_optional = kind is not unwrap(wrapped).type
+    return kind.fields if is_optional and isinstance(kind, model.StructType) else ()
+
+
 def _explain(wrapped: model.Type) -> str:
     """Return a key's sentence, its allowed values, and an example where nothing is the default."""
     kind = unwrap(wrapped)
-    choices = allowed(unwrap(kind.type.item_type).type if isinstance(kind.type, model.VarTupleType) else kind.type)
+    choices = _choices(_something(kind.type))
     if len(choices) > 1:
         return f"{kind.description} Allowed: {', '.join(choices)}."
     if isinstance(kind.type, model.UnionType) and kind.type.includes_none:
-        examples = [unwrap(each).example for each in kind.type.types if unwrap(each).example]
-        return f"{kind.description} For example {json.dumps(examples[0])}."
+        examples = [unwrap(each).example for each in kind.type.types]
+        examples = [each for each in examples if each and "\n" not in each]
+        return kind.description + "".join(f" For example {json.dumps(each)}." for each in examples[:1])
     return kind.description
 
 
-def _comment(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+def _choices(kind: model.Type) -> list[str]:
+    return allowed(unwrap(kind.item_type).type if isinstance(kind, model.VarTupleType) else kind)
+
+
+def _something(kind: model.Type) -> model.Type:
+    """Return the type of a value that may be nothing, for when it is something."""
+    if not (isinstance(kind, model.UnionType) and kind.includes_none):
+        return kind
+    members = [each for each in kind.types if not isinstance(each, model.NoneType)]
+    return unwrap(members[0]).type if len(members) == 1 else kind
+
+
+def _comment(text: str, indent: str, *, hanging: str = "") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# {hanging}")
 
 
 def _flow(value: Any) -> str:  # noqa: ANN401 - whatever a key may hold

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from msgspec import inspect as model
 
 from provision.spec.document import UNREADABLE
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
+from provision.spec.kinds import WORDS, Kind, allowed, fits, matches, may_be_nothing, unwrap, word
 from provision.spec.model import GpuStack, StackSpec
 
 if TYPE_CHECKING:
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", GpuStack, StackSpec)
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|\{#")
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)\Z")
-_WORDS: Final[dict[type, str]] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a mapping",
-    list: "a list",
-    type(None): "nothing",
-}
 
 
 class Source(Protocol):
@@ -81,34 +73,6 @@ def nearest(word: str, words: Sequence[str]) -> str | None:
     return folded[near[0]] if near else None
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A type of the model without its wrapping, and what the wrapping said in words."""
-
-    type: model.Type
-    description: str = ""
-    expected: str = ""
-    example: str = ""
-    fewest: int = 0
-    unique: bool = False
-
-
-def unwrap(wrapped: model.Type) -> Kind:
-    """Return a type without its wrapping."""
-    kind = Kind(wrapped)
-    while isinstance(kind.type, model.Metadata):
-        schema: Mapping[str, Any] = kind.type.extra_json_schema or {}
-        kind = Kind(
-            kind.type.type,
-            description=kind.description or schema.get("description", ""),
-            expected=(kind.type.extra or {}).get("expected", kind.expected),
-            example=next(iter(schema.get("examples", ())), kind.example),
-            fewest=schema.get("minItems", kind.fewest),
-            unique=schema.get("uniqueItems", kind.unique),
-        )
-    return kind
-
-
 class _Walk:
     """One walk over one value; gathers findings."""
 
@@ -126,16 +90,16 @@ class _Walk:
         kind = unwrap(wrapped)
         if value is UNREADABLE:
             self.is_incomplete = True
-        elif value is None and _may_be_nothing(kind.type):
+        elif value is None and may_be_nothing(kind.type):
             return
         elif isinstance(value, dict) and any(str(key).startswith("__ansible_") for key in value):
             self.report(path, "is encrypted or tagged for Ansible", "a declaration holds plain values only")
-        elif isinstance(value, str) and _TEMPLATE.search(value):
-            hint = "write the value out: it is read before Ansible renders anything"
-            self.report(path, f"'{value}' is a template", hint)
         elif isinstance(kind.type, model.UnionType):
             self._examine_union(value, kind, path)
-        elif not _fits(value, kind.type):
+        elif isinstance(value, str) and _TEMPLATE.search(value):
+            hint = "write the value out: it is read before Ansible renders anything"
+            self._report_value(value, kind, path, "is a template", hint)
+        elif not fits(value, kind.type):
             self._report_type(value, kind.type, path)
         else:
             self._examine_content(value, kind, path)
@@ -159,12 +123,12 @@ class _Walk:
 
     def _examine_union(self, value: object, kind: Kind, path: KeyPath) -> None:
         members = [each for each in kind.type.types if not isinstance(each, model.NoneType)]  # type: ignore[attr-defined]  # a UnionType, as the caller saw
-        fitting = [each for each in members if _fits(value, unwrap(each).type)]
+        fitting = [each for each in members if fits(value, unwrap(each).type)]
         if len(members) == 1 or fitting:
             self.examine(value, (fitting or members)[0], path)
             return
-        wanted = " or ".join(unwrap(each).expected.partition(":")[0] or _word(unwrap(each).type) for each in members)
-        self.report(path, f"should be {wanted}, not {_WORDS[type(value)]}")
+        wanted = " or ".join(unwrap(each).expected.partition(":")[0] or word(unwrap(each).type) for each in members)
+        self.report(path, f"should be {wanted}, not {WORDS[type(value)]}")
 
     def _examine_section(self, value: Mapping[str, object], kind: model.StructType, path: KeyPath) -> None:
         fields = {each.encode_name: each for each in kind.fields}
@@ -184,7 +148,7 @@ class _Walk:
 
     def _examine_key(self, key: str, wrapped: model.Type, path: KeyPath) -> None:
         kind = unwrap(wrapped)
-        if isinstance(kind.type, model.StrType) and not _matches(key, kind.type):
+        if isinstance(kind.type, model.StrType) and not matches(key, kind.type):
             self._report_text(key, kind, path, self.source.key_place(path))
 
     def _examine_list(self, value: Sequence[object], kind: Kind, path: KeyPath) -> None:
@@ -204,12 +168,23 @@ class _Walk:
         self.report(path, f"'{value}' is not a known value", f"{hint}{_one_of(choices)}")
 
     def _examine_text(self, value: str, kind: Kind, limits: model.StrType, path: KeyPath) -> None:
-        if not _matches(value, limits):
+        if not matches(value, limits):
             self._report_text(value, kind, path, self.source.value_place(path))
 
     def _report_text(self, value: str, kind: Kind, path: KeyPath, place: Place) -> None:
         what, _, how = kind.expected.partition(": ")
-        self.report(path, f"'{value}' is not {what}", f"{how}; for example {kind.example}", place=place)
+        example = "" if "\n" in kind.example else f"; for example {kind.example}"
+        self._report_value(value, kind, path, f"is not {what}", f"{how}{example}", place=place)
+
+    def _report_value(  # noqa: PLR0913 - what a finding is made of
+        self, value: str, kind: Kind, path: KeyPath, message: str, hint: str, *, place: Place | None = None
+    ) -> None:
+        """Report a text together with itself, unless it could be a secret: then neither it nor its line is shown."""
+        where = place or self.source.value_place(path)
+        if kind.may_hold_secret(value):
+            self.report(path, message, hint, place=replace(where, text=""))
+        else:
+            self.report(path, f"'{value}' {message}", hint, place=where)
 
     def _examine_number(self, value: int, limits: model.IntType, path: KeyPath) -> None:
         written = self.source.written(path)
@@ -221,11 +196,11 @@ class _Walk:
     def _report_type(self, value: object, kind: model.Type, path: KeyPath) -> None:
         choices = allowed(kind)
         hint = _one_of(choices) if choices else self._hint_for_type(value, kind, path)
-        found = f"not {_WORDS.get(type(value), 'something else')}"
+        found = f"not {WORDS.get(type(value), 'something else')}"
         written = self.source.written(path)
         if isinstance(value, bool) and written and written.lower() != str(value).lower():
             found = f"but YAML reads {written} as {json.dumps(value)}"
-        self.report(path, "has no value" if value is None else f"should be {_word(kind)}, {found}", hint)
+        self.report(path, "has no value" if value is None else f"should be {word(kind)}, {found}", hint)
 
     def _hint_for_type(self, value: object, kind: model.Type, path: KeyPath) -> str:
         if value is None:
@@ -237,55 +212,6 @@ class _Walk:
             meant = plain.get(value.lower()) if isinstance(kind, model.BoolType) else value
             return f"write {meant} without quotes" if meant and (meant in plain or _DECIMAL.match(meant)) else ""
         return "write a '-' before each entry" if isinstance(kind, model.VarTupleType) else ""
-
-
-def _may_be_nothing(kind: model.Type) -> bool:
-    """Return whether a key may stand alone: a section then means its defaults."""
-    if isinstance(kind, model.UnionType):
-        return kind.includes_none
-    return isinstance(kind, model.StructType) and not any(each.required for each in kind.fields)
-
-
-def _fits(value: object, kind: model.Type) -> bool:
-    """Return whether the value has the type's shape; limits are looked at later."""
-    match kind:
-        case model.StructType() | model.DictType():
-            return isinstance(value, dict)
-        case model.VarTupleType():
-            return isinstance(value, list)
-        case model.BoolType():
-            return isinstance(value, bool)
-        case model.IntType():
-            return isinstance(value, int) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, str)
-
-
-def _word(kind: model.Type) -> str:
-    match kind:
-        case model.StructType() | model.DictType():
-            return _WORDS[dict]
-        case model.VarTupleType():
-            return _WORDS[list]
-        case model.BoolType():
-            return _WORDS[bool]
-        case model.IntType():
-            return _WORDS[int]
-        case _:
-            return _WORDS[str]
-
-
-def allowed(kind: model.Type) -> list[str]:
-    """Return the values of a closed set, nothing for other types."""
-    if isinstance(kind, model.EnumType):
-        return [str(each.value) for each in kind.cls]
-    return [str(each) for each in kind.values] if isinstance(kind, model.LiteralType) else []
-
-
-def _matches(value: str, limits: model.StrType) -> bool:
-    """Return whether the text is within its limits; unlike `$`, the end is the end, even before a line feed."""
-    longest = limits.max_length or len(value)
-    return len(value) <= longest and (limits.pattern is None or re.fullmatch(limits.pattern, value) is not None)
 
 
 def _one_of(choices: Sequence[str]) -> str:

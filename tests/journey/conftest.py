@@ -42,7 +42,8 @@ class Controller:
 
     def declare(self, version: str = VERSION) -> None:
         """Write the declaration; the module is the lab's."""
-        text = f'apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {{version: "{version}"}}\n'
+        driver = f'{{version: "{version}", kernelModule: none}}'  # the lab provides the module
+        text = f"apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {driver}\n"
         self.folder.joinpath("grapnel.yaml").write_text(text)
 
     def environment(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{{{version: "{VERSION}"}}}}
+  driver: {{{{version: "{VERSION}", kernelModule: none}}}}
   runtime: {{{{engine: {{engine}}, entitlement: env}}}}
   plugin: {{{{enabled: false}}}}
 """

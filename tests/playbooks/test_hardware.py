@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
+from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import read_installed, read_lock_holder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 def add_function(machine: Machine, address: str, vendor: str, pci_class: str, numa_node: str = "-1") -> None:
     folder = f"/sys/bus/pci/devices/{address}"
-    for name, text in (("vendor", vendor), ("device", "0x20B0"), ("class", pci_class), ("numa_node", numa_node)):
+    for name, text in (
+        ("vendor", vendor),
+        ("device", "0x20B0"),
+        ("class", pci_class),
+        ("numa_node", numa_node),
+        ("subsystem_vendor", "0x10de"),
+        ("subsystem_device", "0x1533"),
+    ):
         machine.write(f"{folder}/{name}", f"{text}\n")
 
 
@@ -34,7 +41,7 @@ def add_function(machine: Machine, address: str, vendor: str, pci_class: str, nu
 def test_a_numa_node_that_is_no_number_is_unknown(machine: Machine, number: str) -> None:
     add_function(machine, "0000:10:00.0", "0x10de", "0x030000", number)
 
-    assert [gpu["numa_node"] for gpu in read_gpus(machine.host)] == [None]
+    assert [gpu["numa_node"] for gpu in read_hardware(machine.host)["gpus"]] == [None]
 
 
 @pytest.mark.parametrize("number", ["", "²", "-1"])
@@ -50,7 +57,7 @@ def test_gpus_are_nvidias_functions_with_a_display_class(machine: Machine) -> No
     add_function(machine, "0000:10:00.1", "0x10de", "0x040300")  # the audio function of a graphics card
     add_function(machine, "0000:00:02.0", "0x8086", "0x030000")
 
-    gpus = read_gpus(machine.host)
+    gpus = read_hardware(machine.host)["gpus"]
 
     assert [gpu["address"] for gpu in gpus] == ["0000:10:00.0", "0000:11:00.0"]
     assert gpus[0]["numa_node"] is None
@@ -60,7 +67,22 @@ def test_gpus_are_nvidias_functions_with_a_display_class(machine: Machine) -> No
         "device": "20b0",
         "class": "030200",
         "numa_node": 1,
+        "subsystem_vendor": "10de",
+        "subsystem_device": "1533",
     }
+
+
+def test_switches_and_infiniband_are_told_by_the_bus(machine: Machine) -> None:
+    add_function(machine, "0000:85:00.0", "0x10de", "0x068000")
+    add_function(machine, "0000:86:00.0", "0x10de", "0x068000")
+    add_function(machine, "0000:10:00.0", "0x10de", "0x030200")
+    alone = read_hardware(machine.host)
+    add_function(machine, "0000:20:00.0", "0x15b3", "0x020700")
+
+    together = read_hardware(machine.host)
+
+    assert (alone["nvswitches"], alone["infiniband"], len(alone["gpus"])) == (2, False, 1)
+    assert (together["nvswitches"], together["infiniband"], len(together["gpus"])) == (2, True, 1)
 
 
 @pytest.mark.parametrize(

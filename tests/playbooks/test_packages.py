@@ -6,14 +6,18 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.apt import (
-    Freshness,
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import (
+    read_installed,
+    read_lock_holder,
+    wait_for_lock,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.lists import (
     lists_age_s,
     read_available,
     refresh_lists,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, read_lock_holder, wait_for_lock
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from provision.driver_change import DriverChange, change_id
+from provision.fleet.driver_facts import DriverRun, StagedChange
 from provision.fleet.facts import (
     AvailablePackage,
     Engine,
@@ -52,6 +54,7 @@ version = 2
 """
 PAYLOAD = Payload(
     hook=Artifact("/srv/payload/hook.tar", "a1" * 32),
+    driver=Artifact("/srv/payload/driver.tar", "d4" * 32),
     node={
         "3.11": Artifact("/srv/payload/node-cp311.tar", "b2" * 32),
         "3.13": Artifact("/srv/payload/node-cp313.tar", "c3" * 32),
@@ -71,8 +74,8 @@ def available(codename: str = "trixie") -> dict[str, tuple[AvailablePackage, ...
 
 
 def make_stack(**sections: dict[str, object]) -> StackSpec:
-    """Return an effective declaration: driver 550.163.01 unless ``driver`` says something else."""
-    driver = {"version": "550.163.01"} | sections.pop("driver", {})
+    """Return an effective declaration: driver 550.163.01 without its module, unless ``driver`` says something else."""
+    driver = {"version": "550.163.01", "kernelModule": "none"} | sections.pop("driver", {})
     return msgspec.convert({"driver": driver} | sections, StackSpec)
 
 
@@ -151,6 +154,13 @@ def plan(facts: NodeFacts, stack: StackSpec | None = None) -> NodePlan:
     return plan_node(facts, stack or make_stack(), PAYLOAD)
 
 
+def staged(facts: NodeFacts, stack: StackSpec | None = None) -> NodeFacts:
+    """Return the facts of a node after the driver of its plan was staged, and nothing else was done."""
+    variables = plan(facts, stack).roles.driver
+    assert variables is not None
+    return _apply_driver(facts, replace(variables, driver_swap=False))
+
+
 def configured(stack: StackSpec | None = None) -> NodeFacts:
     """Return the facts of a node that is as declared."""
     facts = make_facts()
@@ -178,19 +188,35 @@ def simulate_apply(facts: NodeFacts, plan: NodePlan) -> NodeFacts:
 
 
 def _apply_driver(facts: NodeFacts, variables: DriverVariables) -> NodeFacts:
-    packages = {name: each for name, each in facts.packages.items() if name not in variables.driver_remove_packages}
-    for package in variables.driver_packages:
+    if variables.driver_archive:
+        installed = {**facts.installed, "driver": Installation(digest=variables.driver_digest)}
+        facts = replace(facts, installed=installed)
+    for source in variables.driver_sources:
+        facts = edit_file(facts, source.path, source.content)
+    change = variables.driver_change
+    if change is not None and variables.driver_stage:
+        staged = StagedChange(id=variables.driver_change_id, version=change.version, complete=True)
+        facts = replace(facts, driver=replace(facts.driver, staged=(*facts.driver.staged, staged)))
+    return _swap(facts, change) if change is not None and variables.driver_swap else facts
+
+
+def _swap(facts: NodeFacts, change: DriverChange) -> NodeFacts:
+    assert change_id(change) in {each.id for each in facts.driver.staged}
+    packages = {name: each for name, each in facts.packages.items() if name not in change.remove}
+    for package in change.packages:
         version = next(each for each in facts.available[package.name] if each.version == package.version)
-        packages[package.name] = InstalledPackage(
-            version=package.version, source=version.source, hold=variables.driver_hold
-        )
+        packages[package.name] = InstalledPackage(version=package.version, source=version.source, hold=change.hold)
     manager = replace(facts.package_manager, interrupted=False)
-    facts = replace(facts, packages=packages, package_manager=manager)
-    if variables.driver_module_reload:
-        assert facts.module.on_disk == variables.driver_module_version
-        facts = replace(facts, module=make_module(facts.module.on_disk, facts.module.on_disk))
+    on_disk = facts.module.on_disk if change.flavour == "none" else change.version
+    facts = replace(facts, packages=packages, package_manager=manager, module=replace(facts.module, on_disk=on_disk))
+    if change.module is not None and on_disk is not None:
+        assert on_disk == change.module.version
+        flavour = None if change.flavour == "none" else change.flavour
+        facts = replace(facts, module=replace(make_module(on_disk, on_disk), flavour=flavour))
         facts = edit_file(facts, RELOAD_MARK, None)
-    return edit_file(facts, variables.driver_pin_path, variables.driver_pin_content)
+    files = {file.path: make_file(file.content, file.mode) for file in change.files}
+    state = replace(facts.driver, current=change_id(change), run=DriverRun(state="done", change=change_id(change)))
+    return replace(facts, files=facts.files | files, driver=state)
 
 
 def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:

@@ -16,7 +16,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import require_grapnel
 
 _ARGUMENTS = {
-    "part": {"type": "str", "required": True, "choices": ["hook", "node"]},
+    "part": {"type": "str", "required": True, "choices": ["driver", "hook", "node"]},
     "digest": {"type": "str", "required": True},
     "archive": {"type": "path", "required": True},
     "unit": {"type": "str", "default": ""},
@@ -52,8 +52,8 @@ def _require_archive(path: Path, part: str, digest: str) -> Path:
         payload = load_payload(path.parent)
     except GrapnelError as error:
         raise AnsibleActionFail(f"{path} is not an archive of a payload: {error}") from None
-    artifacts = [payload.hook] if part == "hook" else list(payload.node.values())
-    if not any(Path(one.path) == path.absolute() and one.digest == digest for one in artifacts):
+    parts = {"hook": [payload.hook], "driver": [payload.driver], "node": list(payload.node.values())}
+    if not any(Path(one.path) == path.absolute() and one.digest == digest for one in parts[part]):
         raise AnsibleActionFail(f"the payload in {path.parent} has no {part} {digest[:12]} named {path.name}")
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Reads the GPUs on the PCI bus, and the NVIDIA kernel module as the kernel reports it.
+"""Reads the GPUs and what connects them on the PCI bus, and the NVIDIA kernel module as the kernel reports it.
 
 Nothing here asks the driver: a node without one has facts too.
 """
@@ -10,29 +10,54 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import version_on_disk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _PCI_DEVICES = "/sys/bus/pci/devices"
 _MODULE = "/sys/module/nvidia"
 _NVRM = "/proc/driver/nvidia/version"
 _NVIDIA = "10de"
+_MELLANOX = "15b3"
 _DISPLAY_CLASS = "03"
+_NVSWITCH_CLASS = "0680"  # "bridge, other"
+_INFINIBAND = "/sys/class/infiniband"
 
 
-def read_gpus(host: Host) -> list[dict[str, Any]]:
-    """Return the facts ``gpus``: PCI functions of NVIDIA with a display class, in order of their address."""
-    functions = (_read_function(host, address) for address in host.names(_PCI_DEVICES))
-    return [one for one in functions if one["vendor"] == _NVIDIA and one["class"].startswith(_DISPLAY_CLASS)]
+def read_hardware(host: Host) -> dict[str, Any]:
+    """Return the facts ``gpus``, ``nvswitches`` and ``infiniband``, by one look at every function of the PCI bus.
+
+    GPUs are NVIDIA's functions with a display class, in order of their address.
+    """
+    functions = {address: _identify(host, address) for address in host.names(_PCI_DEVICES)}
+    ours = {address: pci_class for address, (vendor, pci_class) in functions.items() if vendor == _NVIDIA}
+    return {
+        "gpus": [_describe(host, each, pci_class) for each, pci_class in ours.items() if _is_gpu(pci_class)],
+        "nvswitches": sum(pci_class.startswith(_NVSWITCH_CLASS) for pci_class in ours.values()),
+        "infiniband": bool(host.names(_INFINIBAND)) or any(vendor == _MELLANOX for vendor, _ in functions.values()),
+    }
 
 
-def _read_function(host: Host, address: str) -> dict[str, Any]:
+def _is_gpu(pci_class: str) -> bool:
+    return pci_class.startswith(_DISPLAY_CLASS)
+
+
+def _identify(host: Host, address: str) -> tuple[str, str]:
+    """Return vendor and class."""
+    folder = f"{_PCI_DEVICES}/{address}"
+    return _hexadecimal(host.read_text(f"{folder}/vendor")), _hexadecimal(host.read_text(f"{folder}/class"))
+
+
+def _describe(host: Host, address: str, pci_class: str) -> dict[str, Any]:
     folder = f"{_PCI_DEVICES}/{address}"
     return {
         "address": address,
-        "vendor": _hexadecimal(host.read_text(f"{folder}/vendor")),
+        "vendor": _NVIDIA,
         "device": _hexadecimal(host.read_text(f"{folder}/device")),
-        "class": _hexadecimal(host.read_text(f"{folder}/class")),
+        "class": pci_class,
         "numa_node": _numa_node(host.read_text(f"{folder}/numa_node")),
+        "subsystem_vendor": _hexadecimal(host.read_text(f"{folder}/subsystem_vendor")),
+        "subsystem_device": _hexadecimal(host.read_text(f"{folder}/subsystem_device")),
     }
 
 
@@ -45,8 +70,9 @@ def _numa_node(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
 
 
-def read_module(host: Host) -> dict[str, Any]:
-    """Return the facts ``module``."""
+def read_module(host: Host, kernels: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return the facts ``module``; a file that the facts ``kernels`` tell about is not looked into a second time."""
+    known = {file["path"]: file["version"] for kernel in kernels for file in kernel["modules"]}
     loaded = host.path(_MODULE).is_dir()
     banner = host.read_text(_NVRM) if loaded else None
     return {
@@ -55,7 +81,7 @@ def read_module(host: Host) -> dict[str, Any]:
         "flavour": _flavour(banner),
         "refcount": int(host.read_text(f"{_MODULE}/refcnt") or 0),
         "holders": host.names(f"{_MODULE}/holders"),
-        "on_disk": version_on_disk(host, "nvidia"),
+        "on_disk": version_on_disk(host, "nvidia", known),
     }
 
 

@@ -12,7 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.printable import prin
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_FIELDS = ("ID", "VERSION_ID", "VERSION_CODENAME")
+_FIELDS = ("ID", "ID_LIKE", "VERSION_ID", "VERSION_CODENAME")
 _MAX_VALUE = 128  # characters
 
 
@@ -27,7 +27,7 @@ def read_identity(host: Host) -> dict[str, Any]:
         "kernel": kernel.release,
         "architecture": kernel.machine,
         "python": f"{version[0]}.{version[1]}",
-        "os": parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or ""),
+        "os": _describe(read_os_release(host)),
     }
 
 
@@ -35,10 +35,23 @@ def _word(host: Host, path: str) -> str:
     return printable(host.read_text(path) or "")
 
 
+def read_os_release(host: Host) -> dict[str, str]:
+    """Return the fields of os-release(5) that say which distribution this is."""
+    return _parse(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
+
+
 def parse_os_release(text: str) -> dict[str, str]:
     """Pick the distribution out of os-release(5); what is not written as it says counts as missing."""
+    return _describe(_parse(text))
+
+
+def _parse(text: str) -> dict[str, str]:
     lines = (line.strip().partition("=") for line in text.split("\n"))
-    fields = {name: _value(written) for name, is_set, written in lines if is_set and name in _FIELDS}
+    return {name: _value(written) for name, is_set, written in lines if is_set and name in _FIELDS}
+
+
+def _describe(fields: dict[str, str]) -> dict[str, str]:
+    """Return the facts ``node.os``."""
     return {
         "id": fields.get("ID") or "linux",  # the default of os-release(5)
         "version_id": fields.get("VERSION_ID", ""),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOME = "/usr/lib/grapnel"
 _RELEASES = f"{_HOME}/releases"
 _INVENTORY = "/run/grapnel/inventory.json"
-_PARTS = ("hook", "node")
+_PARTS = ("driver", "hook", "node")
 _HOOK = "grapnel-hook"
 _DIGEST_LENGTH = 12
 _UNPACK_TIMEOUT_S = 120.0

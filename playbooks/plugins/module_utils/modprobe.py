@@ -7,22 +7,31 @@ A distribution may rename the file of a module and give modprobe an install comm
 from __future__ import annotations
 
 import shlex
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 MODULES = "/sys/module"
+NOTHING: Mapping[str, str | None] = MappingProxyType({})
 _QUERY_TIMEOUT_S = 20.0
 _CHANGE_TIMEOUT_S = 300.0  # initialising many GPUs takes its time
 _MAX_INDIRECTIONS = 3
 
 
-def version_on_disk(host: Host, name: str) -> str | None:
-    """Version of the file that ``modprobe name`` would load for the running kernel, None when there is none."""
+def version_on_disk(host: Host, name: str, known: Mapping[str, str | None] = NOTHING) -> str | None:
+    """Version of the file that ``modprobe name`` would load for the running kernel, None when there is none.
+
+    ``known`` are versions by file that were read before: a compressed module is a second of work.
+    """
     file = module_file(host, name)
     if file is None:
         return None
+    if known.get(file):
+        return known[file]
     shown = host.run(["modinfo", "--field", "version", file], _QUERY_TIMEOUT_S)
     return shown.stdout.strip() or None if shown.return_code == 0 else None
 

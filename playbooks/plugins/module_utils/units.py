@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.preflight import unattended
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -40,6 +42,7 @@ _UNITS = (
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",
+    *unattended.UNITS,
 )
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic"
 _TIMEOUT_S = 20.0

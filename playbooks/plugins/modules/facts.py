@@ -11,21 +11,21 @@ version_added: 0.1.0
 description:
   - Returns operating system, GPUs, kernel module, packages, available driver versions, configuration files, services,
     container engines and processes that hold a GPU, in one round trip.
-  - Changes nothing, in check mode or not, with one exception. The lists of apt are refreshed when they are missing or
-    older than O(max_age_s). A refresh that fails is reported in the facts and is no error.
+  - Changes nothing, in check mode or not, with one exception. The lists of the package manager are refreshed when they
+    are missing or older than O(max_age_s). A refresh that fails is reported in the facts and is no error.
 author:
   - The grapnel authors (@grapnel)
 options:
   max_age_s:
-    description: Age in seconds from which the lists of apt are refreshed.
+    description: Age in seconds from which the package manager's lists are refreshed.
     type: int
     default: 3600
   refresh_timeout_s:
-    description: Longest time in seconds that a refresh may take, the wait for apt's lock included.
+    description: Longest time in seconds that a refresh may take, the wait for the package manager's lock included.
     type: int
     default: 120
   lock_timeout_s:
-    description: Longest time in seconds to wait for another process that uses dpkg. The facts name it.
+    description: Longest time in seconds to wait for another process that uses the package manager. The facts name it.
     type: int
     default: 60
   files:
@@ -56,24 +56,32 @@ facts:
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.apt import (
-    Freshness,
-    read_available,
-    refresh_lists,
-)
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
-from ansible_collections.grapnel.node.plugins.module_utils.dpkg import read_installed, wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus, read_module
+from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
+from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
+from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.initramfs import read_initramfs
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import read_kernels
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.nouveau import read_nouveau
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
 from ansible_collections.grapnel.node.plugins.module_utils.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.watched_files import read_files
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import PackageFacts
 
 SCHEMA = "grapnel.dev/facts/v1alpha1"
 
@@ -88,28 +96,50 @@ class Waits:
 
 def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str, Any]:
     """Return all facts of a node."""
-    lists = refresh_lists(host, waits.lists, clock)
-    locked_by = wait_for_lock(host, waits.lock_timeout_s, clock)
-    packages, is_halfway = read_installed(host)
+    manager = find_facts(host)
+    packages = _read_packages(host, manager, waits, clock)  # first: it waits for a transaction that changes the rest
+    services = read_units(host)
+    kernels = read_kernels(host)
     return {
         "schema": SCHEMA,
         "node": read_identity(host),
-        "gpus": read_gpus(host),
-        "module": read_module(host),
-        "packages": packages,
-        "available": read_available(host),
-        "package_manager": {
-            "name": "apt",
-            "interrupted": is_halfway and locked_by is None,  # at work is not interrupted
-            "locked_by": locked_by,
-            **lists,
-        },
+        **read_hardware(host),
+        **packages,
+        "module": read_module(host, kernels),
         "files": read_files(host, files),
-        "services": read_units(host),
+        "services": services,
         "engines": read_engines(host),
         "installed": read_installations(host),
         "inventory": read_inventory(host),
         "device_holders": read_device_holders(host),
+        "kernels": kernels,
+        "dkms": read_dkms(host),
+        "build_tools": read_build_tools(host),
+        "secure_boot": read_secure_boot(host),
+        "nouveau": read_nouveau(host),
+        "disk_free": read_disk_free(host),
+        "foreign_driver": read_foreign_driver(host, manager.is_owned),
+        "unattended": read_unattended(host, services),
+        "initramfs": read_initramfs(host),
+        "driver": read_driver_state(host),
+    }
+
+
+def _read_packages(host: Host, manager: PackageFacts, waits: Waits, clock: Clock) -> dict[str, Any]:
+    """Return the facts that the package manager tells."""
+    lists = manager.refresh_lists(host, waits.lists, clock)
+    locked_by = manager.wait_for_lock(host, waits.lock_timeout_s, clock)
+    packages, is_halfway = manager.read_installed(host)
+    return {
+        "packages": packages,
+        "available": manager.read_available(host),
+        "package_manager": {
+            "name": manager.NAME,
+            "interrupted": is_halfway and locked_by is None,  # at work is not interrupted
+            "locked_by": locked_by,
+            **lists,
+            **manager.read_state(host),
+        },
     }
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Installs a part of grapnel (hook or node daemon) from an archive of the payload."""
+"""Installs a part of grapnel (hook, node daemon or driver's program) from an archive of the payload."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: installation
-short_description: Install the hook or the node daemon
+short_description: Install the hook, the node daemon or the driver's program
 version_added: 0.1.0
 description:
   - Sends an archive of the payload, unpacks it beside the installed version, and switches to it by renaming a link. A
@@ -18,7 +18,7 @@ options:
     description: What is installed.
     type: str
     required: true
-    choices: [hook, node]
+    choices: [driver, hook, node]
   digest:
     description: SHA-256 of the archive, as the node plan names it.
     type: str
@@ -71,7 +71,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.units import mark_res
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "part": {"type": "str", "required": True, "choices": ["hook", "node"]},
+            "part": {"type": "str", "required": True, "choices": ["driver", "hook", "node"]},
             "digest": {"type": "str", "required": True},
             "archive": {"type": "path", "required": True},
             "unit": {"type": "str", "default": ""},

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from provision.apply.gate import find_obstacle, needs_drain
+from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.decide import in_order
@@ -26,13 +26,15 @@ class Prepared:
     """An apply before it begins.
 
     ``states`` are all nodes that the cluster knows, in the inventory's order; ``rollout`` those that go through the
-    rollout, in the order in which they do; ``in_place`` those that are changed where they stand. ``refusals``
-    are nodes that would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks.
+    rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
+    the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
+    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks.
     """
 
     states: tuple[NodeState, ...] = ()
     rollout: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
+    staging: tuple[str, ...] = ()
     refusals: Mapping[str, Failure] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ def prepare(
         states=tuple(states),
         rollout=rollout,
         in_place=in_place,
+        staging=tuple(name for name in rollout if _needs_staging(answers[name])),
         refusals=refusals,
         policy=strictest([stacks[state.name].rollout for state in states], len(states)),
     )
@@ -87,7 +90,11 @@ def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
 
 
 def _needs_drain(answer: Assessment | Failure) -> bool:
-    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and needs_drain(answer.plan)
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and will_need_drain(answer.plan)
+
+
+def _needs_staging(answer: Assessment | Failure) -> bool:
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None and needs_staging(answer.plan)
 
 
 def _is_changed(answer: Assessment | Failure) -> bool:
@@ -105,7 +112,7 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         target=target,
         origin=(module.version or "") if module.loaded else "",
         drain_timeout=timeout,
-        is_disruptive=needs_drain(answer.plan),
+        is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
     )

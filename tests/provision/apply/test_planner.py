@@ -37,15 +37,12 @@ class SimulatedFleet:
 
     def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
         for name in request.nodes:
-            if request.playbook.stem == "facts":
-                yield TaskDone(
-                    name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])}
-                )
-            else:
+            if request.playbook.stem != "facts":
                 plan = msgspec.json.decode(json.dumps(request.extra_vars["grapnel_plan"]), type=NodePlan)
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)
                 self.applied += 1
                 yield TaskDone(name, "carry the plan out", Outcome.CHANGED)
+            yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(self.nodes[name])})
         yield RunFinished(RunStatus.SUCCESSFUL)
 
 

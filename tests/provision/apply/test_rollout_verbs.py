@@ -80,7 +80,7 @@ def test_apply_takes_nodes_out_of_service_and_back(
     output = capsys.readouterr().out
     assert cluster.evicted == ["web-1", "alone"]
     assert list(dict.fromkeys(node for node, _, _ in cluster.writes)) == ["n1", "n3"]
-    assert fleet.nodes["n1"].verbs == ["release", "release", "verify", "resume"]
+    assert fleet.nodes["n1"].verbs == ["release", "release", "verified", "resume"]
     assert "n1  drain: pods with a GPU leave" in output
     assert "n1  waits: a GPU is held by train (7)" in output
     assert "n3  waits for n1: cordon" in output

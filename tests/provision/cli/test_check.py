@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,6 +97,64 @@ def test_explain_shows_who_set_a_value_and_what_it_overrode(folder: Path, capsys
     assert rows["plugin.enabled"] == ["plugin.enabled", "true", "grapnel.yaml:7:21"]
     assert rows["driver.hold"] == ["driver.hold", "true", "default"]
     assert rows["node.labels.a"] == ["node.labels.a", "b", "group", "gpu_nodes"]
+
+
+def test_a_file_alone_is_explained_with_what_each_node_decides(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace('version: "550.163.01"', 'branch: "570"'))
+    assert main(["check", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("grapnel.yaml: ok\n  driver branch 570; ")
+    assert "\nevery node: declared in grapnel.yaml\n" in out
+    assert re.search(r"^driver\.branch +\"570\" +grapnel\.yaml:5:13$", out, re.MULTILINE)
+    assert re.search(
+        r"^  driver\.kernelModule +from the node's GPUs: open where all of them support it", out, re.MULTILINE
+    )
+    assert re.search(r"^  driver\.version +the newest of branch 570 that all nodes", out, re.MULTILINE)
+
+
+def test_a_declaration_that_is_wrong_is_not_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "grapnel.yaml").write_text(DECLARATION.replace("version", "verzion"))
+    assert main(["check", "--explain"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "unknown key" in err
+
+
+@pytest.mark.slow
+def test_nodes_that_differ_are_explained_by_what_is_different(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    (folder / "host_vars").mkdir()
+    (folder / "host_vars/n2").write_text("grapnel_stack: {driver: {kernelModule: none, branch: '570'}}\n")
+    assert main(["check", "--explain"]) == 0
+    first, second = capsys.readouterr().out.split("\n\nn2: ")
+    assert "\nn1: declared in grapnel.yaml, group gpu_nodes\n" in first
+    heading, _, *rows = second.splitlines()
+    assert heading == "declared in grapnel.yaml, group gpu_nodes, host n2; what is different:"
+    assert [row.split() for row in rows[1:4]] == [
+        [
+            "driver.version", "null", "host", "n2",
+            '"550.135"', "(group", "gpu_nodes);", '"550.163.01"', "(grapnel.yaml:5:14)",
+        ],
+        ["driver.branch", '"570"', "host", "n2"],
+        ["driver.kernelModule", "none", "host", "n2", "auto", "(default)"],
+    ]  # fmt: skip
+    assert [row.split()[0] for row in rows[6:]] == ["driver.version"]
+
+
+@pytest.mark.slow
+def test_json_holds_the_explanation_of_every_set_of_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inventory(folder)
+    assert main(["check", "--explain", "--json"]) == 0
+    content = read_json(capsys)
+    (explained,) = content["explained"]
+    assert (content["ok"], explained["nodes"]) == (True, ["n1", "n2"])
+    assert explained["levels"] == ["grapnel.yaml", "group gpu_nodes"]
+    assert {"key": "driver.version", "value": "550.135"}.items() <= explained["keys"][3].items()
+    assert [each["key"] for each in explained["derived"]] == [
+        "driver.kernelModule", "driver.companions", "driver.signing",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -12,9 +12,8 @@ import pytest
 from provision.fleet.errors import FactsError
 from provision.fleet.facts import parse_facts
 from provision.node_plan import NodePlan
-from provision.spec.model import StackSpec
 from tests.provision.contracts.schemas import CONTRACTS, TYPES, render_schema
-from tests.provision.samples import as_json, configured, make_facts, plan
+from tests.provision.samples import as_json, configured, make_facts, make_stack, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +53,7 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
     facts = parse_facts(sample.read_bytes())
 
     version = "535.309.01" if "bookworm" in sample.stem else "550.163.01"
-    assert plan(facts, msgspec.convert({"driver": {"version": version}}, StackSpec)).problems == ()
+    assert plan(facts, make_stack(driver={"version": version})).problems == ()
 
 
 @samples(BAD, "node-facts")
@@ -74,7 +73,8 @@ def test_bad_facts_name_node_and_path(sample: Path) -> None:
         "process-without-a-number": "expected `int` >= 1 - at `$.device_holders[0].pid`",
         "schema-of-the-future": "invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
         "size-of-a-user-id": 'expected `int` <= 4294967295 - at `$.files["/etc/docker/daemon.json"].uid`',
-        "version-of-two-lines": r"expected `str` matching regex '^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~-]*)?$(?!\\n)'"
+        "version-of-two-lines": "expected `str` matching regex "
+        r"'^(([0-9]{1,9}:)?[A-Za-z0-9][A-Za-z0-9.+~_^-]*)?$(?!\\n)'"
         ' - at `$.packages["libcuda1"].version`',
         "without-node": "object missing required field `node`",
     }

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from provision.driver.pin import render_pin
 
 from provision.driver.catalogue import DISTRIBUTIONS, root_packages
 from provision.driver.closure import DriverPackages, resolve_driver
-from provision.driver.pin import render_pin
+from provision.driver_change import PackageVersion
 from provision.fleet.facts import AvailablePackage, InstalledPackage
-from provision.node_plan import PackageVersion, Problem
+from provision.node_plan import Problem
 from provision.spec.model import Capability, KernelModule
 from tests.provision.samples import DATA, available
 

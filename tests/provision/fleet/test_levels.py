@@ -7,7 +7,7 @@ from provision.fleet.inventory import Host
 from provision.fleet.levels import Contribution, Variable, merge_node, said
 from provision.fleet.model import FleetNode, Level, Origin
 from provision.spec.document import read_document
-from provision.spec.model import Capability, StackSpec
+from provision.spec.model import Capability, Repository, StackSpec
 
 
 def group(name: str, content: object) -> Contribution:
@@ -84,3 +84,47 @@ def test_merging_changes_no_level() -> None:
     content = {"node": {"labels": {"a": "1"}}}
     merged(group("all", content), group("gpu", {"node": {"labels": {"b": "2"}}}))
     assert content == {"node": {"labels": {"a": "1"}}}
+
+
+def test_a_level_that_declares_a_version_takes_back_the_branch_of_a_weaker_one() -> None:
+    node = merged(group("all", {"driver": {"branch": "550"}}), group("gpu", {"driver": {"version": "535.309.01"}}))
+    assert (node.stack.driver.version, node.stack.driver.branch) == ("535.309.01", None)
+    assert told(node.origins["driver.branch"]) == [("group gpu", None), ("group all", "550"), ("built in", None)]
+
+
+def test_the_strongest_of_several_alternatives_counts() -> None:
+    node = merged(
+        group("all", {"driver": {"version": "535.309.01"}}),
+        group("gpu", {"driver": {"branch": "550"}}),
+        group("canary", {"driver": {"version": "550.163.01"}}),
+    )
+    assert (node.stack.driver.version, node.stack.driver.branch) == ("550.163.01", None)
+
+
+def test_a_level_that_declares_both_alternatives_is_left_to_the_rules() -> None:
+    node = merged(
+        group("all", {"driver": {"version": "535.309.01"}}),
+        group("gpu", {"driver": {"branch": "550", "version": "550.163.01"}}),
+    )
+    assert (node.stack.driver.version, node.stack.driver.branch) == ("550.163.01", "550")
+
+
+def test_alternatives_inside_a_section_are_taken_back_alike() -> None:
+    url = {"driver": {"repository": {"url": "https://mirror.example.com/cuda"}}}
+    node = merged(group("all", url), group("gpu", {"driver": {"repository": {"folder": "/srv/bundle"}}}))
+    assert node.stack.driver.repository == Repository(folder="/srv/bundle")
+    assert "driver.repository" not in node.origins
+
+
+def test_a_key_without_a_value_takes_nothing_back() -> None:
+    node = merged(group("all", {"driver": {"branch": "550"}}), group("gpu", {"driver": {"version": None}}))
+    assert node.stack.driver.branch == "550"
+
+
+def test_keys_below_a_mapping_stand_where_the_model_has_the_mapping() -> None:
+    said = {"labels": {"b": "1", "a": "2"}}
+    keys = list(merged(group("all", {"node": said, "driver": {"signing": {"key": "/k", "certificate": "/c"}}})).origins)
+    assert keys[keys.index("node.labels.b") :][:3] == ["node.labels.b", "node.labels.a", "node.taints"]
+    assert keys[keys.index("driver.signing.key") :][:3] == [
+        "driver.signing.key", "driver.signing.certificate", "driver.compile",
+    ]  # fmt: skip

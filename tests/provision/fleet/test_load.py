@@ -164,12 +164,36 @@ grapnel.yaml:3:1: error: spec.runtime.entitlement: podman does not work with a k
       = nodes: n1
       = hint: write entitlement: env
 
-grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is enabled
+grapnel.yaml:4:3: error: spec.driver.version: is required while the driver is enabled, unless a branch is declared
     4 |   driver:
       |   ^^^^^^
       = nodes: n2, n3
-      = hint: write one, for example version: "550.163.01", or driver.enabled: false"""
+      = hint: write one, for example version: "550.163.01"; or branch: "550"; or driver.enabled: false"""
     )
+
+
+def test_a_builder_must_be_a_host_of_the_inventory(tmp_path: Path) -> None:
+    declared = {"driver": {"version": "550.163.01", "builder": "n2"}}
+    groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": declared}}}
+    other = {"driver": {"builder": "build-n2"}}
+    assert assembled(tmp_path, "spec: {}\n", groups).warnings == ()
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {}\n", groups, n1=other)
+    assert (
+        words(caught, tmp_path)
+        == """\
+host n1: error: grapnel_stack.driver.builder: no host of the inventory is named 'build-n2'
+      = nodes: n1
+      = hint: name a host of the same distribution, kernel and architecture"""
+    )
+
+
+def test_a_builder_that_a_limit_leaves_out_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "grapnel.yaml"
+    path.write_text(f'{HEAD}spec: {{driver: {{version: "550.163.01", builder: n9}}}}\n')
+    inventory = parse_inventory(json.dumps({"all": {"hosts": ["n1"]}}))
+    fleet = assemble(load_declaration(path), inventory, ["x"], is_whole=False)
+    assert fleet.nodes[0].stack.driver.builder == "n9"
 
 
 def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.driver.pin import PIN_PATH
+from provision.driver.pins.apt import PIN_PATH
 from provision.fleet.facts import (
     Installation,
 )

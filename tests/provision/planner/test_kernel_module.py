@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.driver_change import ModuleTarget
+from provision.fleet.driver_facts import DriverState
 from provision.fleet.facts import DeviceHolder
 from provision.node_plan import Action, Disruption, Role
 from provision.planner.kernel_module import RELOAD_MARK, TARGET
@@ -20,6 +22,7 @@ from tests.provision.samples import (
     plan,
     replace,
     simulate_apply,
+    staged,
     steps,
 )
 
@@ -36,6 +39,7 @@ TRAIN = DeviceHolder(pid=4711, command="train", devices=("/dev/nvidia0",))
 def node(loaded: str | None, on_disk: str | None, *, packages: str = OLD, gpus: int = 1) -> NodeFacts:
     """Return a node that works with a driver, and whose module is at these versions."""
     facts = configured(make_stack(driver={"version": packages}))
+    facts = replace(facts, driver=DriverState(), installed={**facts.installed, "driver": None})
     return replace(facts, module=make_module(loaded, on_disk), gpus=(GPU,) * gpus)
 
 
@@ -46,7 +50,8 @@ def module_items(facts: NodeFacts) -> list[Item]:
 
 
 def test_an_upgrade_exchanges_packages_then_the_module_then_restarts_the_daemon_once() -> None:
-    result = plan(node(OLD, NEW), NEW_STACK)
+    facts = staged(node(OLD, NEW), NEW_STACK)
+    result = plan(facts, NEW_STACK)
 
     kinds = [item.action for item in result.items]
     assert kinds[0] is Action.WRITE
@@ -57,9 +62,32 @@ def test_an_upgrade_exchanges_packages_then_the_module_then_restarts_the_daemon_
     assert (reload.role, reload.from_, reload.to) == (Role.DRIVER, OLD, NEW)
     assert "the loaded kernel module is 535.309.01" in reload.reason
     assert result.roles.driver is not None
-    assert result.roles.driver.driver_module_reload
-    assert result.roles.driver.driver_module_version == NEW
-    assert plan(simulate_apply(node(OLD, NEW), result), NEW_STACK).is_empty
+    assert (result.roles.driver.driver_stage, result.roles.driver.driver_swap) == (False, True)
+    assert result.roles.driver.driver_change is not None
+    assert result.roles.driver.driver_change.module == ModuleTarget(version=NEW)
+    assert plan(simulate_apply(facts, result), NEW_STACK).is_empty
+
+
+def test_a_driver_is_staged_before_the_gpus_are_taken_out_of_service() -> None:
+    facts = node(OLD, NEW)
+
+    result = plan(facts, NEW_STACK)
+    after = plan(staged(facts, NEW_STACK), NEW_STACK)
+
+    assert steps(result.items)[:2] == [("deploy", "driver"), ("stage", "driver 550.163.01")]
+    assert {item.deferred for item in result.items[2:]} == {True}
+    assert result.roles.driver is not None
+    assert (result.roles.driver.driver_stage, result.roles.driver.driver_swap) == (True, False)
+    assert DAEMON not in steps(result.items)
+    assert {item.deferred for item in after.items} == {False}
+
+
+def test_what_was_staged_for_another_version_is_not_used() -> None:
+    facts = staged(node(OLD, NEW), NEW_STACK)
+
+    result = plan(replace(facts, module=make_module(OLD, OLD)), make_stack(driver={"version": OLD, "hold": False}))
+
+    assert ("stage", f"driver {OLD}") in steps(result.items)
 
 
 def test_holds_come_after_the_module() -> None:
@@ -77,26 +105,27 @@ def test_who_holds_a_gpu_is_in_the_reload_s_reason() -> None:
 
 
 def test_a_run_that_was_killed_before_the_reload_goes_on_with_it() -> None:
-    facts = node(OLD, NEW, packages=NEW)
+    facts = staged(node(OLD, NEW, packages=NEW), NEW_STACK)
 
     assert steps(plan(facts, NEW_STACK).items) == [("reload", TARGET), DAEMON]
     assert plan(facts, NEW_STACK).disruption is Disruption.DRAIN
 
 
 def test_a_run_that_was_killed_between_unload_and_load_goes_on_with_the_load() -> None:
-    facts = node(None, NEW, packages=NEW)
+    facts = staged(node(None, NEW, packages=NEW), NEW_STACK)
 
     result = plan(facts, NEW_STACK)
 
     assert steps(result.items) == [("load", TARGET)]
     assert result.disruption is Disruption.NONE
     assert result.roles.driver is not None
-    assert result.roles.driver.driver_module_reload
+    assert result.roles.driver.driver_swap
     assert plan(simulate_apply(facts, result), NEW_STACK).is_empty
 
 
 def test_a_run_that_was_killed_after_the_load_starts_what_it_had_stopped() -> None:
     facts = edit_file(node(NEW, NEW, packages=NEW), RELOAD_MARK, "{}")
+    facts = staged(facts, NEW_STACK)
 
     result = plan(facts, NEW_STACK)
 
@@ -108,10 +137,11 @@ def test_a_run_that_was_killed_after_the_load_starts_what_it_had_stopped() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("loaded", "on_disk", "gpus"),
-    [(NEW, NEW, 1), (NEW, None, 1), (None, None, 1), (None, None, 0), (None, NEW, 0), (None, OLD, 0)],
+    [(NEW, NEW, 1), (NEW, None, 1), (NEW, OLD, 1), (None, None, 1), (None, None, 0), (None, NEW, 0), (None, OLD, 0)],
     ids=[
         "loaded and on disk",
         "loaded from elsewhere",
+        "another version prepared on disk",
         "no module at all",
         "no module and no GPU",
         "a module for no GPU",
@@ -127,11 +157,6 @@ WRONG = {
     "neither loaded nor on disk": (OLD, OLD, "n1 has 535.309.01 on disk, and 535.309.01 loaded"),
     "loaded of another version and gone from disk": (OLD, None, "n1 has none on disk, and 535.309.01 loaded"),
     "on disk of another version": (None, OLD, "n1 has 535.309.01 on disk, and none loaded"),
-    "lost at the next start": (
-        NEW,
-        OLD,
-        "n1 has 535.309.01 on disk, which the next boot would load, and 550.163.01 loaded",
-    ),
 }
 
 
@@ -164,18 +189,16 @@ def test_a_loaded_module_without_a_version_is_exchanged_too() -> None:
 def test_another_revision_of_the_loaded_driver_drains_and_needs_no_reload() -> None:
     facts = node(NEW, NEW, packages=NEW)
     libcuda = replace(facts.packages["libcuda1"], version="550.163.01-1")
-    facts = replace(facts, packages=facts.packages | {"libcuda1": libcuda})
+    facts = staged(replace(facts, packages=facts.packages | {"libcuda1": libcuda}), NEW_STACK)
 
     result = plan(facts, NEW_STACK)
 
     assert steps(result.items) == [("upgrade", "libcuda1"), DAEMON]
     assert result.disruption is Disruption.DRAIN
-    assert result.roles.driver is not None
-    assert not result.roles.driver.driver_module_reload
 
 
 def test_an_interrupted_dpkg_is_mended_before_the_module() -> None:
-    facts = edit_package_manager(node(OLD, NEW, packages=NEW), interrupted=True)
+    facts = staged(edit_package_manager(node(OLD, NEW, packages=NEW), interrupted=True), NEW_STACK)
 
     assert steps(plan(facts, NEW_STACK).items) == [("repair", "dpkg"), ("reload", TARGET), DAEMON]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from provision.driver.pin import PIN_PATH
+from provision.driver.pins.apt import PIN_PATH
+from provision.driver_change import change_id
 from provision.fleet.facts import (
     DeviceHolder,
     Engine,
@@ -36,8 +37,11 @@ DAEMON_HOLDER = DeviceHolder(pid=12, command="grapnel-node", devices=("/dev/nvid
 def test_a_bare_machine_gets_everything_in_order_and_nothing_that_runs_is_touched() -> None:
     result = plan(make_facts())
 
-    closure = [package.name for package in result.roles.driver.driver_packages] if result.roles.driver else []
+    change = result.roles.driver.driver_change if result.roles.driver else None
+    closure = [package.name for package in change.packages] if change else []
     assert steps(result.items) == [
+        ("deploy", "driver"),
+        ("stage", "driver 550.163.01"),
         ("write", PIN_PATH),
         *(("install", name) for name in closure),
         ("hold", "driver packages"),
@@ -63,8 +67,14 @@ def test_the_first_pass_has_the_variables_of_every_role() -> None:
 
     assert roles.driver is not None
     assert roles.driver.driver_version == "550.163.01"
-    assert {package.version for package in roles.driver.driver_packages} == {"550.163.01-2"}
-    assert roles.driver.driver_remove_packages == ()
+    assert roles.driver.driver_archive == PAYLOAD.driver.path
+    assert (roles.driver.driver_stage, roles.driver.driver_swap) == (True, True)  # nobody can use a GPU
+    change = roles.driver.driver_change
+    assert change is not None
+    assert roles.driver.driver_change_id == change_id(change)
+    assert {package.version for package in change.packages} == {"550.163.01-2"}
+    assert change.remove == ()
+    assert [file.path for file in change.files] == [PIN_PATH]
     assert roles.runtime is not None
     assert roles.runtime.runtime_packages == ("containerd",)
     assert [file.path for file in roles.runtime.runtime_files] == [HOOK_CONFIG_PATH, BASE_SPEC_PATH]
@@ -104,7 +114,7 @@ def test_a_change_of_driver_names_every_package_and_restarts_the_daemon() -> Non
     assert [item.target for item in downgrades] == sorted(facts.packages)
     assert {(item.from_, item.to) for item in downgrades} == {("550.163.01-2", "535.309.01-0+deb12u1")}
     assert {item.reason for item in downgrades} == {"declared driver is 535.309.01"}
-    assert steps(result.items)[0] == ("write", PIN_PATH)
+    assert steps(result.items)[:2] == [("stage", "driver 535.309.01"), ("write", PIN_PATH)]
     assert steps(result.items)[-1] == ("restart", "grapnel-node.service")
     assert result.disruption is Disruption.NONE  # no module is loaded: nobody can use a GPU
 
@@ -145,13 +155,14 @@ def test_what_else_is_installed_of_the_driver_moves_with_it_or_goes() -> None:
     assert ("remove", "libnvidia-gpucomp") in steps(result.items)
     assert ("downgrade", "nvidia-opencl-icd") in steps(result.items)
     assert result.roles.driver is not None
-    assert result.roles.driver.driver_remove_packages == ("libnvidia-gpucomp",)
+    assert result.roles.driver.driver_change is not None
+    assert result.roles.driver.driver_change.remove == ("libnvidia-gpucomp",)
 
 
 def test_a_hold_that_is_not_wanted_is_taken_off() -> None:
     result = plan(configured(), make_stack(driver={"hold": False}))
 
-    assert steps(result.items) == [("unhold", "driver packages")]
+    assert steps(result.items) == [("stage", "driver 550.163.01"), ("unhold", "driver packages")]
 
 
 def test_a_driver_that_is_not_managed_is_left_alone() -> None:

@@ -16,6 +16,7 @@ from provision.fleet.facts import (
 from provision.node_plan import Role, Roles
 from provision.render.containerd import MAIN_PATH
 from tests.provision.samples import (
+    GPU,
     available,
     configured,
     edit_file,
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     Change = Callable[[NodeFacts], NodeFacts]
 
 PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
-    "ubuntu": (
+    "an old ubuntu": (
         lambda facts: replace(
-            facts, node=replace(facts.node, os=OperatingSystem(id="ubuntu", version_id="24.04", codename="noble"))
+            facts, node=replace(facts.node, os=OperatingSystem(id="ubuntu", version_id="20.04", codename="focal"))
         ),
         {},
         "unsupported-os",
-        "n1 runs ubuntu 24.04, which is not supported yet",
+        "n1 runs ubuntu 20.04, which is not supported yet",
     ),
     "another architecture": (
         lambda facts: replace(facts, node=replace(facts.node, architecture="aarch64")),
@@ -49,17 +50,23 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "unsupported-os",
         "n1 has architecture aarch64, which is not supported yet",
     ),
-    "a kernel module": (
-        lambda facts: facts,
+    "a flavour that the GPU cannot run": (
+        lambda facts: replace(facts, gpus=(replace(GPU, device="1b38"),)),  # Tesla P40
         {"driver": {"kernelModule": "open"}},
-        "unsupported-kernel-module",
-        "driver.kernelModule is open, and installing a module is not supported yet",
+        "flavour-not-supported",
+        "driver.kernelModule is open, which does not support Tesla P40",
+    ),
+    "a branch that the GPU cannot run": (
+        lambda facts: replace(facts, gpus=(replace(GPU, device="1b38"),)),
+        {"driver": {"version": "595.58.03", "kernelModule": "auto"}},
+        "branch-too-new",
+        "driver 595.58.03 does not support Tesla P40: branch 580 is the last one that does",
     ),
     "a capability without packages": (
         lambda facts: facts,
         {"driver": {"capabilities": ["compute", "compat32"]}},
         "unsupported-capability",
-        "driver.capabilities has compat32, which debian 13 has no packages for",
+        "driver.capabilities has compat32, which source distribution has no packages for on debian 13 (trixie)",
     ),
     "a version that does not exist": (
         lambda facts: facts,

@@ -7,14 +7,17 @@ import threading
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
-from provision.apply.model import Note, Status
+from provision.apply.converge import assess
+from provision.apply.model import Assessment, Note, Status
 from provision.fleet.errors import AnswerError
+from provision.fleet.facts import DeviceHolder
 from provision.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
-from provision.rollout.node_steps import NodeSteps, render_expectation
+from provision.rollout.node_steps import NodeSteps, is_verified, render_expectation
 from provision.rollout.step import StepOutcome
 from provision.runner import RunStatus
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, plan_drain
@@ -164,3 +167,43 @@ def test_names_of_holders_are_made_printable() -> None:
 def test_an_answer_that_is_no_document_is_an_error(answer: bytes | None) -> None:
     with pytest.raises(AnswerError, match="the node daemon's answer to release cannot be read"):
         parse_release_result(answer)
+
+
+def test_a_swap_starts_from_the_plan_that_was_shown_and_verifies_in_the_same_run() -> None:
+    node = FakeNode()
+    fleet = FakeFleet({"n1": node})
+    made, cancel = context(fleet, plan_drain), threading.Event()
+    seen = assess(made, ["n1"], Watcher(), cancel)["n1"]
+    assert isinstance(seen, Assessment)
+    held = Assessment(
+        msgspec.structs.replace(seen.facts, device_holders=(DeviceHolder(pid=7, command="x"),)), seen.plan
+    )
+    steps = NodeSteps(made, {"n1": make_stack(driver={"version": NEW})}, {"n1": held})
+    fleet.runs.clear()
+
+    outcomes = [steps.run("n1", phase, Watcher(), cancel) for phase in (Phase.SWAP, Phase.VERIFY)]
+
+    assert [outcome.failure for outcome in outcomes] == [None, None]
+    assert [playbook for playbook, _ in fleet.runs] == ["apply"]
+    assert fleet.requests[-1].extra_vars["grapnel_expectation"] == {
+        "schema": "grapnel.dev/expectation/v1alpha1",
+        "driverVersion": NEW,
+        "allocation": True,
+    }
+
+
+def test_a_driver_that_was_not_as_expected_after_the_swap_is_verified_again() -> None:
+    fleet = FakeFleet({"n1": FakeNode(broken="verify")})
+    steps = NodeSteps(context(fleet, plan_drain), {"n1": make_stack(driver={"version": NEW})})
+
+    swapped = steps.run("n1", Phase.SWAP, Watcher(), threading.Event())
+    verified = steps.run("n1", Phase.VERIFY, Watcher(), threading.Event())
+
+    assert swapped.failure is None
+    assert verified.failure is not None
+    assert verified.failure.message == "3 of 4 GPUs answer"
+
+
+@pytest.mark.parametrize("answer", [b"", b"null", b"[1]", b'{"ok": 1}', b'{"ok": false}', b"[" * 100_000])
+def test_only_a_clear_answer_is_taken_for_verified(answer: bytes) -> None:
+    assert not is_verified(answer)

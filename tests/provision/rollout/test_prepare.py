@@ -76,9 +76,10 @@ def test_what_cannot_be_done_is_left_alone_and_counts() -> None:
     assert [state.obstacle for state in prepared.states] == ["the node is cursed", "no route"]
 
 
-def test_a_plan_that_is_only_foreseen_needs_no_drain() -> None:
+def test_a_swap_that_staging_comes_before_goes_through_the_rollout() -> None:
     later = item("libcuda1", disruption=Disruption.DRAIN, deferred=True)
-    assert sort({"n1": assessed("n1", QUIET, later)}).in_place == ("n1",)
+    prepared = sort({"n1": assessed("n1", QUIET, later)})
+    assert (prepared.in_place, prepared.rollout, prepared.states[0].is_disruptive) == ((), ("n1",), True)
 
 
 def test_only_handlers_that_the_kubelet_reaches_need_a_class() -> None:

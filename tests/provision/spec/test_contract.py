@@ -24,8 +24,10 @@ STRICTER_SCHEMA = {"sections-that-say-nothing"}
 BEYOND_SCHEMA = {
     "alias-bomb",
     "anchors-and-merge-keys",
+    "bundle-without-repository",
     "control-character",
     "empty",
+    "folder-without-bundle",
     "foreign-tags",
     "indentation",
     "key-twice",
@@ -33,10 +35,15 @@ BEYOND_SCHEMA = {
     "only-comments",
     "open-bracket",
     "open-quote",
+    "repository-with-two-places",
+    "repository-without-place",
+    "source-none-with-a-flavour",
+    "source-runfile",
     "tab",
     "too-deep",
     "two-documents",
     "values-that-contradict",
+    "version-and-branch",
     "version-is-missing",
 }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
 from provision.spec.document import read_document
+from provision.spec.excerpt import render_findings
 from provision.spec.load import SPEC
 from provision.spec.model import API_VERSION, KIND, GpuStack, StackSpec
 from provision.spec.template import render_template
@@ -22,10 +25,30 @@ def complaints(key: str, value: object) -> list[str]:
     return [each.message for each in examine(content, StackSpec, document)]
 
 
-ACCEPTED = [
+PUBLIC_KEY = """\
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+Comment: a mirror
+
+mDMEZQAAABYJKwYBBAHaRw8BAQdA
+=AAAA
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+ACCEPTED: list[tuple[str, object]] = [
     ("driver.version", "550.163.01"),
     ("driver.version", "390.157"),
     ("driver.version", None),
+    ("driver.branch", "550"),
+    ("driver.companions", []),
+    ("driver.companions", None),
+    ("driver.moduleParameters", {"NVreg_EnableMSI": 1, "NVreg_RegistryDwords": "A=0x1;B=2"}),
+    ("driver.signing", {"key": "/root/module.key", "certificate": "/root/module.der"}),
+    ("driver.repository.url", "https://mirror.example.com"),
+    ("driver.repository.url", "https://[2001:db8::1]:8443/cuda/repos/rhel9/x86_64/"),
+    ("driver.repository.url", "file:///srv/mirror"),
+    ("driver.repository.folder", "/srv/bundle"),
+    ("driver.repository.key", PUBLIC_KEY),
+    ("driver.repository.key", PUBLIC_KEY.removesuffix("\n")),
+    ("driver.builder", "build_1.example.com"),
     ("runtime.handler", "n"),
     ("runtime.handler", "nvidia-cdi-2"),
     ("plugin.resource", "gpu.example.co.uk/a100_80G.x"),
@@ -39,12 +62,51 @@ ACCEPTED = [
     ("rollout.maxUnavailable", 3),
     ("rollout.maxUnavailable", "100%"),
 ]
-REFUSED = [
+REFUSED: list[tuple[str, object]] = [
     ("driver.version", "550"),
     ("driver.version", "550.163.1"),
     ("driver.version", "v550.163.01"),
     ("driver.version", "550.163.01\n"),
     ("driver.version", ""),
+    ("driver.branch", "550.163"),
+    ("driver.branch", "50"),
+    ("driver.branch", "550\n"),
+    ("driver.companions", ["nscq", "nscq"]),
+    ("driver.moduleParameters", {"NVreg_": "1"}),
+    ("driver.moduleParameters", {"nvreg_EnableMSI": "1"}),
+    ("driver.moduleParameters", {"NVreg_A b": "1"}),
+    ("driver.moduleParameters", {"NVreg_A": ""}),
+    ("driver.moduleParameters", {"NVreg_A": "1\ninstall nvidia /bin/sh"}),
+    ("driver.moduleParameters", {"NVreg_A": '"1"'}),
+    ("driver.moduleParameters", {"NVreg_A": "\\"}),
+    ("driver.moduleParameters", {"NVreg_A": "#"}),
+    ("driver.moduleParameters", {"NVreg_A": "1" * 256}),
+    ("driver.moduleParameters", {"NVreg_A": None}),
+    ("driver.moduleParameters", {"NVreg_A": 4_294_967_296}),
+    ("driver.signing", {"key": "/root/module.key"}),
+    ("driver.signing", {"key": "module.key", "certificate": "/root/module.der"}),
+    ("driver.repository.url", "http://mirror.example.com/cuda"),
+    ("driver.repository.url", "ftp://mirror.example.com/cuda"),
+    ("driver.repository.url", "https://"),
+    ("driver.repository.url", "https:///cuda"),
+    ("driver.repository.url", "https://user@mirror.example.com/cuda"),
+    ("driver.repository.url", "https://user:password@mirror.example.com/cuda"),
+    ("driver.repository.url", "https://mirror.example.com/cuda?token=1"),
+    ("driver.repository.url", "https://mirror.example.com/cuda#a"),
+    ("driver.repository.url", "https://mirror.example.com/$releasever"),
+    ("driver.repository.url", "https://mirror.example.com/a b"),
+    ("driver.repository.url", "https://mirror.example.com/a\nb"),
+    ("driver.repository.url", "https://mirror.example.com/../cuda"),
+    ("driver.repository.url", "file://server/share"),
+    ("driver.repository.url", "file:///"),
+    ("driver.repository.folder", "srv/bundle"),
+    ("driver.repository.folder", "/srv/../bundle"),
+    ("driver.repository.key", "/srv/mirror.asc"),
+    ("driver.repository.key", PUBLIC_KEY.replace("PUBLIC", "PRIVATE")),
+    ("driver.repository.key", PUBLIC_KEY + PUBLIC_KEY),
+    ("driver.repository.key", PUBLIC_KEY.replace("mDME", "mDM$")),
+    ("driver.builder", "-o"),
+    ("driver.builder", "a/b"),
     ("runtime.handler", "-nvidia"),
     ("runtime.handler", "a" * 64),
     ("plugin.resource", "nvidia/gpu"),
@@ -80,6 +142,22 @@ def test_accepted_values(key: str, value: object) -> None:
 @pytest.mark.parametrize(("key", "value"), REFUSED)
 def test_refused_values_are_told_once(key: str, value: object) -> None:
     assert len(complaints(key, value)) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("url", "https://user:hunter2@mirror.example.com/cuda"),
+        ("url", "https://user:hunter2@{{ mirror }}/cuda"),
+        ("key", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nhunter2\n-----END PGP PRIVATE KEY BLOCK-----"),
+    ],
+)
+def test_what_may_be_a_secret_is_in_no_message_and_no_excerpt(key: str, value: str) -> None:
+    text = f"driver: {{repository: {{{key}: {json.dumps(value)}}}}}"
+    document = read_document(text.encode(), "x.yaml")
+    findings = examine(document.content, StackSpec, document)
+    assert findings
+    assert "hunter2" not in render_findings(findings)
 
 
 @pytest.mark.parametrize(

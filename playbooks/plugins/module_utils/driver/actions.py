@@ -42,7 +42,7 @@ def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
     if verb == BACK:
         return _back(node, former)
     _require_no_other(former, verb, "")
-    return _remove(node)
+    return _remove(node, is_continued=former is not None and former.is_open)
 
 
 def _require_no_other(former: RunRecord | None, verb: str, identifier: str) -> None:
@@ -100,9 +100,9 @@ def _back(node: Node, former: RunRecord | None) -> Work:
     return Work(BACK, identifier, target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
 
 
-def _remove(node: Node) -> Work:
+def _remove(node: Node, *, is_continued: bool) -> Work:
     host = node.host
-    target = removal_target(host, node.manager.name)
+    target = removal_target(host, node.manager.name, is_continued=is_continued)
 
     def adopt(direction: str) -> str:  # noqa: ARG001 - there is one
         forget(host)

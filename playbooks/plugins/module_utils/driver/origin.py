@@ -66,10 +66,13 @@ def remember_origin(host: Host, folder: str) -> None:
     write_durably(host.path(_PACKAGES), json.dumps({"added": sorted(added)}).encode())
 
 
-def removal_target(host: Host, manager: str) -> Target:
-    """Return a node without a driver of grapnel's, as it was before the first one; raises `StoreError`."""
+def removal_target(host: Host, manager: str, *, is_continued: bool) -> Target:
+    """Return a node without a driver of grapnel's, as it was before the first one; raises `StoreError`.
+
+    A removal that was cut short at its very end has nothing left to remember.
+    """
     origin = read_origin(host)
-    if not origin.added:
+    if not origin.added and not is_continued:
         raise StoreError("there is nothing to remove: no driver change was swapped in on this node")
     none = DriverChange(
         version=NO_DRIVER, flavour="none", manager=manager, packages=(), remove=tuple(sorted(origin.added)), files=(),

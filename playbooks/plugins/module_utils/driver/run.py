@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
-from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
     BEGIN,
     DONE,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 UNIT = "grapnel-driver.service"
 SWAP, BACK, REMOVE = "swap", "back", "remove"
-RUN, CHECK, ADOPT, INITRAMFS, FINISH = "run", "check", "adopt", "initramfs", "finish"
+RUN, REPAIR, CHECK, ADOPT, INITRAMFS, FINISH = "run", "repair", "check", "adopt", "initramfs", "finish"
 BACKWARD_PREFIX = "back-"
 OUT_OF_SERVICE, IN_SERVICE = "stop-services", "verify"
 
@@ -107,10 +107,11 @@ class _Run:
         self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
-        problem = self._try(CHECK, self._check)
-        if problem:
-            state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
-            return self._end(state, CHECK, problem)
+        for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
+            problem = self._try(name, prepare)
+            if problem:
+                state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
+                return self._end(state, name, problem)
         step, problem = self._bring_to(self.work.target, "")
         if not problem:
             return self._succeed(record_of.FORWARD)
@@ -172,7 +173,7 @@ class _Run:
         problem = self._try(ADOPT, lambda: self.work.adopt(direction))
         if problem:
             return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
-        steps.clear_mark(self.node)
+        restore.forget(self.node.host)
         warning = ""
         if self.record.changed:
             problem = self._try(INITRAMFS, self.work.settle)

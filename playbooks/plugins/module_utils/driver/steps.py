@@ -6,11 +6,12 @@ In what order, what is written down about them and what follows a failure is dec
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
+from ansible_collections.grapnel.node.plugins.module_utils.driver import restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
     allow_builds,
@@ -29,7 +30,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
-from ansible_collections.grapnel.node.plugins.module_utils.units import RELOAD_MARK
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
@@ -83,9 +83,9 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
 
 def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
     """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
-    state = kernel_module.read_loaded(node.host)
+    state = replace(kernel_module.read_loaded(node.host), unfinished=restore.remembered(node.host))
     before = kernel_module.merge(state, driver_services.running_services(node.host))
-    kernel_module.write_mark(node.host, before)
+    restore.remember(node.host, before)
     return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
 
 
@@ -105,12 +105,8 @@ def unload(node: Node, target: Target) -> str:
 
 def install_packages(node: Node, target: Target) -> str:
     """Carry out the transaction, and see that every kernel has its module then."""
-    done = []
+    done = [repair(node)]
     try:
-        if node.manager.is_interrupted(node.host):
-            forbid_builds(node.host)
-            node.manager.repair(node.host, node.clock)
-            done.append("finished what an interrupted run of the package manager left")
         transaction = transaction_of(node, target)
         if transaction is not None:
             if not missing_archives(target):
@@ -121,7 +117,7 @@ def install_packages(node: Node, target: Target) -> str:
         done += [f"module for {kernel}" for kernel in kernels]
     finally:
         allow_builds(node.host)
-    return "; ".join(done)
+    return "; ".join(filter(None, done))
 
 
 def write_files(node: Node, target: Target) -> str:
@@ -155,7 +151,7 @@ def load(node: Node, target: Target) -> str:
     if not version:
         return ""
     before = kernel_module.read_loaded(node.host)
-    kernel_module.load_all(node.host, before.unfinished or kernel_module.Before(), version)
+    kernel_module.load_all(node.host, restore.remembered(node.host), version)
     after = kernel_module.read_loaded(node.host)
     return ", ".join(name for name in after.loaded if name not in before.loaded)
 
@@ -168,7 +164,7 @@ def make_device_nodes(node: Node, target: Target) -> str:
 
 def start_services(node: Node, target: Target) -> str:
     """Start what ran before, and enable and start the companions that the change brings."""
-    before = kernel_module.read_loaded(node.host).unfinished or kernel_module.Before()
+    before = restore.remembered(node.host)
     named = target.change.services
     if named:
         _systemctl(node.host, ["enable", *named])
@@ -196,9 +192,16 @@ def verify(node: Node, target: Target) -> str:
     return target.change.version or "no driver"
 
 
-def clear_mark(node: Node) -> None:
-    """Say that nothing is left to be restored."""
-    node.host.path(RELOAD_MARK).unlink(missing_ok=True)
+def repair(node: Node) -> str:
+    """Finish what an interrupted run of the package manager left: nothing can be rehearsed before that."""
+    if not node.manager.is_interrupted(node.host):
+        return ""
+    try:
+        forbid_builds(node.host)
+        node.manager.repair(node.host, node.clock)
+    finally:
+        allow_builds(node.host)
+    return "finished what an interrupted run of the package manager left"
 
 
 def require_free(node: Node, target: Target) -> None:
@@ -222,7 +225,7 @@ def require_prebuilt(target: Target) -> None:
 def rehearse(node: Node, target: Target) -> None:
     """Raise `StepError` if the transaction would change more than the target names."""
     transaction = transaction_of(node, target)
-    if transaction is None:
+    if transaction is None or node.manager.is_interrupted(node.host):
         return
     try:
         found = node.manager.rehearse(node.host, transaction)

@@ -17,7 +17,7 @@ from provision.apply.errors import CanceledError
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.limits import DEFAULT, Limits
-from provision.fleet.facts import AvailablePackage, InstalledPackage, parse_facts
+from provision.fleet.facts import AvailablePackage, parse_facts
 from provision.planner.plan import plan_node
 from tests.provision.samples import PAYLOAD, as_json, configured, make_facts, make_stack, replace
 
@@ -39,15 +39,18 @@ def plan(made: BoundedPlanner, node: str, facts: NodeFacts) -> NodePlan:
 
 
 def laborious() -> NodeFacts:
-    """Return facts within all limits that are planned for minutes: every package needs many others."""
-    names = ["libcuda1", "libnvidia-ml1", "nvidia-smi", *(f"p{number}" for number in range(1200))]
-    available = {
-        name: (AvailablePackage(version=VERSION, source=SOURCE, depends=tuple(names[:300])),) for name in names
-    }
+    """Return facts within all limits that are planned for minutes: many revisions, of which none is complete."""
+    roots = [f"550.163.01-{number}" for number in range(512)]
+    names = [f"p{number}" for number in range(1000)]
+    needs = AvailablePackage(version=VERSION, source="nvidia-open-gpu-kernel-modules", depends=(*names[:300], "last"))
+    of_root = tuple(AvailablePackage(version=each, source=SOURCE, depends=("p0",)) for each in roots)
     return replace(
         make_facts(),
-        available=available,
-        packages=dict.fromkeys(names, InstalledPackage(version=VERSION, source=SOURCE)),
+        available={
+            **dict.fromkeys(["libcuda1", "libnvidia-ml1", "nvidia-smi"], of_root),
+            **dict.fromkeys(names, (needs,)),
+            "last": (AvailablePackage(version="1-1", source=SOURCE),),
+        },
     )
 
 

@@ -9,8 +9,8 @@ import msgspec
 from provision.apply.planning.limits import DEFAULT
 from provision.apply.planning.wire import LENGTH, Answer, Question, Setup, encode_frame
 from provision.apply.planning.worker import answer_question, serve
-from provision.payload.model import Artifact, Payload
-from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack
+from provision.payload.model import Artifact
+from tests.provision.samples import PAYLOAD, configured, make_facts, make_stack, replace
 
 SETUP = Setup(payload=PAYLOAD, limits=DEFAULT)
 QUESTION = Question(node="n1", stack=make_stack(), facts=configured())
@@ -42,7 +42,7 @@ def test_half_a_question_is_the_end() -> None:
 
 
 def test_a_bug_is_answered_with_its_place_and_its_traceback() -> None:
-    broken = Payload(hook=Artifact("/hook.tar", 7), node={}, unit="")  # type: ignore[arg-type]  # no digest is a number
+    broken = replace(PAYLOAD, hook=Artifact("/hook.tar", 7))  # type: ignore[arg-type]  # no digest is a number
     answer = answer_question(QUESTION, Setup(payload=broken, limits=DEFAULT))
     bug = "a bug while planning n1: TypeError: 'int' object is not subscriptable (provision/planner/"
     assert answer.error.startswith(bug)

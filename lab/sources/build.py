@@ -1,0 +1,126 @@
+"""Provides a system's package sources, built once: signed repositories in the cache, and the layer its nodes start from."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import bundle, kmod, trees
+from lab.bundle.contents import DNF_PACKAGES, ZYPPER_PACKAGES
+from lab.bundle.repository import PUBLIC_KEY, publish
+from lab.machine.command import CONTAINED, run
+from lab.machine.folders import cache_dir, content_key, write_atomic
+from lab.machine.lock import locked
+from lab.sources import deb, rpm
+from lab.sources.content import write_content
+from lab.sources.systems import BASE_SUITE, System, find_system
+from lab.sources.tables import Package, base_packages, driver_packages, first_packages
+
+HERE = Path(__file__).parent
+BUILD_TIMEOUT_S = 900.0
+LAYERS = {"dnf": DNF_PACKAGES, "zypper": ZYPPER_PACKAGES}
+# What goes into the packages besides the tables; a change of any of them makes other packages.
+INPUTS = ("inside.py", "rpm.py", "deb.py", "content.py", "nvidia_smi.py", "tables.py", "systems.py", "build.py")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The package sources of ``system``: ``repositories`` is bound at ``/srv/bundle``, ``layers`` are above the tree."""
+
+    system: System
+    folder: Path
+    layers: tuple[Path, ...]
+
+    @property
+    def repositories(self) -> Path:
+        """The folder with the repositories and their public key."""
+        return self.folder / "repositories"
+
+    @property
+    def public_key(self) -> Path:
+        """The key that signs everything in it."""
+        return self.repositories / PUBLIC_KEY
+
+
+def ensure(name: str) -> Sources:
+    """Return the package sources of the system ``name``, building them unless the cache has them."""
+    system = find_system(name)
+    tree, packages = trees.ensure(BASE_SUITE), bundle.ensure(BASE_SUITE)
+    texts = [(HERE / file).read_bytes() for file in (*INPUTS, f"tables/{system.table}.toml")]
+    key = content_key(repr(system), tree.name, packages.folder.name, kmod.source_key(), *texts)
+    folder = cache_dir() / "sources" / f"{name}-{key}"
+    if not folder.is_dir():
+        with locked(folder.parent / f"{name}.lock", wait_s=BUILD_TIMEOUT_S):
+            if not folder.is_dir():
+                _build(system, folder)
+    if system.manager == "apt":
+        return Sources(system, folder, ())
+    return Sources(system, folder, (folder / "system", bundle.ensure_layer(BASE_SUITE, LAYERS[system.manager])))
+
+
+def _build(system: System, folder: Path) -> None:
+    partial = folder.with_name(f".{system.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "stage").mkdir(parents=True)
+    if system.manager == "apt":
+        _build_debs(system, partial)
+    else:
+        _build_rpms(system, partial)
+    for name in ("stage", "build", "build.work", "system.work", "root"):
+        shutil.rmtree(partial / name, ignore_errors=True)
+    partial.rename(folder)
+
+
+def _build_debs(system: System, partial: Path) -> None:
+    """Put the system's driver packages beside Debian's other packages, into one flat source."""
+    repositories = partial / "repositories"
+    repositories.mkdir()
+    for package in bundle.ensure(BASE_SUITE).packages():
+        if "nvidia" not in package.path.name and not package.name.startswith("libcuda"):
+            os.link(package.path, repositories / package.path.name)
+    for index, built in enumerate(driver_packages(system)):
+        staged = partial / "stage" / str(index)
+        staged.mkdir()
+        write_content(built, system, staged)
+        deb.build(built, system, staged, repositories)
+    publish(repositories, system.repository, cache_dir() / "bundle" / "key")
+
+
+def _build_rpms(system: System, partial: Path) -> None:
+    stage = partial / "stage"
+    (stage / "out").mkdir()
+    repositories = {"base": base_packages(system), system.repository: driver_packages(system)}
+    for name, packages in repositories.items():
+        (stage / "out" / name).mkdir()
+        _write_specs(name, packages, system, stage)
+    if system.is_modular:
+        modules = rpm.render_modules(repositories[system.repository], system)
+        (stage / "specs" / f"{system.repository}.modules.yaml").write_text(modules)
+    config = {
+        "folder": str(partial),
+        "lower": [str(bundle.ensure_layer(BASE_SUITE, LAYERS[system.manager])), str(trees.ensure(BASE_SUITE))],
+        "repositories": list(repositories),
+        "first": first_packages(system),
+    }
+    path = partial / "stage" / "build.json"
+    write_atomic(path, json.dumps(config))
+    run([*CONTAINED, sys.executable, "-I", str(HERE / "inside.py"), str(path)], timeout_s=BUILD_TIMEOUT_S)
+    (stage / "out").rename(partial / "repositories")
+
+
+def _write_specs(repository: str, packages: list[Package], system: System, stage: Path) -> None:
+    """Write the files of all packages, and the spec files that pack them; ``/work`` is the stage inside the build."""
+    (stage / "specs" / repository).mkdir(parents=True)
+    for index, group in enumerate(rpm.sort_by_source(packages)):
+        staged = {}
+        for package in group:
+            place = stage / "files" / repository / str(index) / package.name
+            place.mkdir(parents=True)
+            write_content(package, system, place)
+            staged[package.name] = place
+        spec = rpm.render_spec(group, system, staged).replace(str(stage), "/work")
+        (stage / "specs" / repository / f"{index}.spec").write_text(spec)

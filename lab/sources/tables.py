@@ -1,0 +1,103 @@
+"""Reads the tables of published driver packages and fills in a system's values: plain values, nothing is built here."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.sources.systems import System
+
+TABLES = Path(__file__).with_name("tables")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package to build: every text is final. ``upstream`` is the driver version that its content has."""
+
+    name: str
+    source: str
+    version: str
+    release: str
+    epoch: int = 0
+    upstream: str = ""
+    arch: str = "x86_64"
+    requires: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
+
+    @property
+    def evr(self) -> str:
+        """Epoch (unless it is 0), version and release."""
+        return f"{f'{self.epoch}:' if self.epoch else ''}{self.version}-{self.release}"
+
+    @property
+    def nevra(self) -> str:
+        """The full name in a module's list of packages, where the epoch is always said."""
+        return f"{self.name}-{self.epoch}:{self.version}-{self.release}.{self.arch}"
+
+
+def driver_packages(system: System) -> list[Package]:
+    """Return the driver packages of every version that ``system`` offers."""
+    table = tomllib.loads((TABLES / f"{system.table}.toml").read_text())
+    return [_package(row, table, system, version) for version in system.versions for row in table["package"]]
+
+
+def _package(row: dict[str, Any], table: dict[str, Any], system: System, version: str) -> Package:
+    release = table["release"].format(dist=system.dist)
+    epoch = table["epoch"]
+    values = {
+        "version": version,
+        "branch": version.partition(".")[0],
+        "epoch": epoch,
+        "evr": f"{f'{epoch}:' if epoch else ''}{version}-{release}",
+        "kernel": system.kernel_release,
+        "kernel_version": system.kernel_version,
+    }
+    lists = ("requires", "provides", "conflicts", "content")
+    return Package(
+        name=row["name"].format(**values),
+        source=row.get("source", row["name"]).format(**values),
+        version=row.get("version", "{version}").format(**values),
+        release=release,
+        epoch=epoch,
+        upstream=version,
+        arch=row.get("arch", "x86_64"),
+        **{key: tuple(text.format(**values) for text in row.get(key, ())) for key in lists},
+    )
+
+
+def first_packages(system: System) -> list[str]:
+    """Return the names of the packages that a node has from the start."""
+    return [] if system.manager == "apt" else [*system.kernel_packages, *(each.name for each in _identity(system))]
+
+
+def base_packages(system: System) -> list[Package]:
+    """Return what of the system itself the driver needs: packages without a content, but for the kernel's own."""
+    if system.manager == "apt":
+        return []
+    kernel, _, release = system.kernel_release.removesuffix(".x86_64").removesuffix("-default").partition("-")
+    kernels = [
+        Package(name, "kernel", kernel, release, content=("kernel",) if name == system.kernel_packages[-1] else ())
+        for name in system.kernel_packages
+    ]
+    devel = Package("kernel-devel", "kernel", kernel, release, content=("headers",))
+    names = ("grubby", "ocl-icd", "gcc", "make")
+    rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
+    # EPEL's wants the headers of the kernel and a compiler to be there before it.
+    dkms = Package("dkms", "dkms", "3.2.1", f"1.{system.dist}".rstrip("."), requires=("kernel-devel", "gcc", "make"))
+    return [*kernels, devel, *_identity(system), dkms, *rest]
+
+
+def _identity(system: System) -> list[Package]:
+    """Return the packages that a system has from the start besides its kernel: its release, and a shell."""
+    values = dict(system.os_release)
+    major = values["VERSION_ID"].partition(".")[0]
+    release = (f"system-release = {values['VERSION_ID']}", f"system-release(releasever) = {major}")
+    return [
+        Package(f"{values['ID']}-release", f"{values['ID']}-release", values["VERSION_ID"], "1", provides=release),
+        Package("bash", "bash", "5.1.8", f"9.{system.dist}".rstrip("."), provides=("/bin/sh",)),
+    ]

@@ -1,0 +1,48 @@
+"""Defines what every package manager says about itself and its packages, and finds the one of a machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages import family
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt import facts as apt
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
+
+
+class PackageFacts(Protocol):
+    """A package manager's module ``facts``."""
+
+    NAME: str
+
+    def refresh_lists(self, host: Host, freshness: Freshness, clock: Clock) -> dict[str, Any]:
+        """Bring the lists up to date if they are missing or old; returns their age, and the error if there was one."""
+
+    def wait_for_lock(self, host: Host, timeout_s: float, clock: Clock) -> dict[str, Any] | None:
+        """Return the lock's holder, None as soon as there is none."""
+
+    def read_installed(self, host: Host) -> tuple[dict[str, Any], bool]:
+        """Return the facts ``packages``, and whether a transaction was interrupted; raises HostError."""
+
+    def read_available(self, host: Host) -> dict[str, Any]:
+        """Return the facts ``available``."""
+
+    def read_state(self, host: Host) -> dict[str, Any]:
+        """Return ``module_streams``, which are dnf's."""
+
+    def is_owned(self, host: Host, path: str) -> bool:
+        """Tell whether a package has a file."""
+
+
+_FACTS: Mapping[str, PackageFacts] = {family.APT: apt, family.DNF: dnf, family.ZYPPER: zypper}
+
+
+def find_facts(host: Host) -> PackageFacts:
+    """Return the facts of the machine's package manager."""
+    return _FACTS[family.find_manager(host)]

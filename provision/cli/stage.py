@@ -1,0 +1,60 @@
+"""`grapnel stage`: prepares drivers on nodes while their GPUs are in use."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.lock import lock_machines
+from provision.cli.apply import PARALLEL, claim_of, exit_code, positive
+from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.options import common_arguments, load_fleet
+from provision.cli.plan import assess_fleet, build_context, run_arguments
+from provision.fleet.resolve import resolve_nodes
+from provision.report import make_console, open_view, render_results, show
+from provision.rollout.engine import Adapters
+from provision.rollout.execution import Job, stage_nodes
+from provision.rollout.node_steps import NodeSteps
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.apply.context import ApplyContext
+    from provision.cli.cluster import Scope
+
+SUMMARY: Final = "download and build drivers on nodes, so that a later apply only swaps them"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    common_arguments(parser)
+    run_arguments(parser)
+    cluster_arguments(parser)
+    parser.add_argument(
+        "--parallel", type=positive, metavar="N", help=f"how many nodes to stage at once (default: {PARALLEL})"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Stage what differs, and show the result of every node. Nothing that runs is changed, so nobody is asked."""
+    fleet = load_fleet(args)
+    addresses = resolve_nodes(fleet.nodes)
+    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
+        context = build_context(args, fleet, environment=environment)
+        scope = open_scope(args, fleet, addresses)
+        return stage_fleet(context, scope, parallel=args.parallel or min(PARALLEL, len(scope.stacks)))
+
+
+def stage_fleet(context: ApplyContext, scope: Scope, *, parallel: int) -> int:
+    """Gather facts, stage, show the results; return the exit code."""
+    console, began = make_console(sys.stdout), time.monotonic()
+    with cancel_on_signals() as cancel:
+        answers, prepared = assess_fleet(context, scope, cancel)
+    adapters = Adapters(cluster=scope.cluster, steps=NodeSteps(context, scope.stacks))
+    job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks)
+    with cancel_on_signals() as cancel, open_view(console, prepared.staging, time.monotonic) as view:
+        results = stage_nodes(job, view, parallel=parallel, cancel=cancel)
+    show(console, render_results(results, time.monotonic() - began))
+    return exit_code(results)

@@ -1,0 +1,97 @@
+"""Names the driver's packages on Ubuntu 22.04, 24.04 and 26.04."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provision.driver.distribution import Distribution
+from provision.driver.distributions import nvidia_apt
+from provision.driver.members import Members
+from provision.driver.package_set import ModulePackages, PackageSet
+from provision.driver.terms import WITHOUT_PROPRIETARY, Flavour, Manager
+from provision.spec.model import DriverSource
+
+_EVIDENCE: Final = (
+    "NVIDIA/gpu-driver-container, ubuntu24.04/precompiled/nvidia-driver and local-repo.sh; "
+    "debian/templates of NVIDIA/ubuntu-packaging-nvidia-driver"
+)
+
+
+def _archive(branch: int) -> PackageSet:
+    """Return what Ubuntu's archive has of a server branch, the modules built by DKMS."""
+    flavour, end = f"{branch}-server", f"-{branch}-server"
+    main = f"nvidia-graphics-drivers-{flavour}"
+    modules = {
+        # DKMS calls the module of a server branch nvidia-srv (`dkms status` on Ubuntu 24.04 with 580.178.04).
+        Flavour.OPEN: ModulePackages(built=(f"nvidia-dkms-{flavour}-open",), dkms="nvidia-srv"),
+        Flavour.PROPRIETARY: ModulePackages(built=(f"nvidia-dkms-{flavour}",), dkms="nvidia-srv"),
+    }
+    return PackageSet(
+        evidence=_EVIDENCE,
+        members=Members(
+            sources=(main,),
+            exact=(main,),
+            names=(f"nvidia-fabricmanager-{branch}", f"libnvidia-nscq-{branch}", f"nvidia-imex-{branch}"),
+            # Every branch has package names of its own, and conflicts with the others.
+            replaced=("*nvidia*-[1-9][0-9][0-9]", "*nvidia*-[1-9][0-9][0-9]-*"),
+        ),
+        user_space=nvidia_apt.ubuntu_user_space(end),
+        modules={key: value for key, value in modules.items() if key is Flavour.OPEN or branch < WITHOUT_PROPRIETARY},
+        companions=nvidia_apt.companions(f"-{branch}", persistenced=f"nvidia-compute-utils{end}"),
+    )
+
+
+def _canonical(branch: int) -> PackageSet:
+    """Return the same with Canonical's compiled and signed modules, one package for each kernel.
+
+    These have the kernel's version, not the driver's. Signatures are apart from objects, so that the archive can be
+    rebuilt by others.
+    """
+    archive = _archive(branch)
+    ready = {
+        Flavour.OPEN: ModulePackages(
+            built=archive.modules[Flavour.OPEN].built,
+            dkms=archive.modules[Flavour.OPEN].dkms,
+            ready=(f"nvidia-headless-no-dkms-{branch}-server-open",),
+            ready_loose=(
+                f"linux-modules-nvidia-{branch}-server-open-{{kernel}}",
+                "linux-signatures-nvidia-{kernel}",
+            ),
+        )
+    }
+    if Flavour.PROPRIETARY in archive.modules:
+        ready[Flavour.PROPRIETARY] = ModulePackages(
+            built=archive.modules[Flavour.PROPRIETARY].built,
+            dkms=archive.modules[Flavour.PROPRIETARY].dkms,
+            ready=(f"nvidia-headless-no-dkms-{branch}-server",),
+            ready_loose=(
+                f"linux-modules-nvidia-{branch}-server-{{kernel}}",
+                f"linux-objects-nvidia-{branch}-server-{{kernel}}",
+                "linux-signatures-nvidia-{kernel}",
+            ),
+        )
+    return PackageSet(
+        evidence=archive.evidence,
+        members=archive.members,
+        user_space=archive.user_space,
+        modules=ready,
+        companions=archive.companions,
+    )
+
+
+def _release(version_id: str, codename: str) -> Distribution:
+    return Distribution(
+        id="ubuntu",
+        version_id=version_id,
+        codename=codename,
+        manager=Manager.APT,
+        repository=f"ubuntu{version_id.replace('.', '')}",
+        offers={
+            DriverSource.DISTRIBUTION: _archive,
+            DriverSource.CANONICAL: _canonical,
+            DriverSource.NVIDIA: nvidia_apt.ubuntu,
+        },
+    )
+
+
+RELEASES: Final = (_release("22.04", "jammy"), _release("24.04", "noble"), _release("26.04", "resolute"))

@@ -1,0 +1,1 @@
+"""Compares versions as each package manager does, and finds the driver's own version in them."""

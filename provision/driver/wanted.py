@@ -1,0 +1,127 @@
+"""Chooses the version of a declared branch: the newest that all nodes with the same declaration can have.
+
+Pure. One version for all of them, so that a fleet is not of as many versions as its package sources are old. A node
+can thereby hold the others back, on purpose too: the reason says which one does, and from what.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.node_plan import Problem
+from provision.spec.excerpt import few
+from provision.spec.model import DriverSource
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from provision.spec.model import Driver
+
+_VERSION: Final = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{2})?")
+
+
+@dataclass(frozen=True)
+class BranchNode:
+    """A node by its name in the inventory, its declaration, and the upstream versions that it can have."""
+
+    name: str
+    driver: Driver
+    versions: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ChosenVersion:
+    """The version that stands for a branch, and why it is this one."""
+
+    version: str
+    reason: str
+
+
+def follows_branch(driver: Driver) -> bool:
+    """Tell whether a version has to be chosen for a declaration."""
+    declares_it = driver.branch is not None and driver.version is None
+    return driver.enabled and declares_it and driver.source is not DriverSource.NONE
+
+
+def resolve_branches(nodes: Iterable[BranchNode]) -> dict[str, ChosenVersion | Problem]:
+    """Return what every node that declares a branch should have, by its name.
+
+    Nodes with the same section `driver` form a group. A version that is none of NVIDIA's is passed over: it came
+    from a node.
+    """
+    groups: dict[bytes, list[BranchNode]] = {}
+    for node in nodes:
+        if follows_branch(node.driver):
+            groups.setdefault(msgspec.json.encode(node.driver, order="sorted"), []).append(node)
+    return {node.name: chosen for group in groups.values() for chosen in [_choose(group)] for node in group}
+
+
+def _choose(group: Sequence[BranchNode]) -> ChosenVersion | Problem:
+    branch = str(group[0].driver.branch)
+    having = {node.name: _of_branch(node.versions, branch) for node in group}
+    common = frozenset.intersection(*having.values())
+    if not common:
+        return _nothing_in_common(group, branch, having)
+    version, newest = _newest(common), _newest(frozenset.union(*having.values()))
+    reason = f"the newest version of branch {branch}"
+    if len(group) > 1:
+        reason += f" that all {len(group)} nodes with the same declaration can have"
+    if version != newest:
+        behind = [name for name, versions in having.items() if newest not in versions]
+        reason += f"; {newest} is not available to {few(behind)}"
+    return ChosenVersion(version, reason)
+
+
+def _nothing_in_common(group: Sequence[BranchNode], branch: str, having: Mapping[str, frozenset[str]]) -> Problem:
+    without = [node for node in group if not having[node.name]]
+    if without:
+        return _not_available(without, branch)
+    return Problem(
+        code="branch-without-common-version",
+        message=f"no version of driver branch {branch} is available to every node that declares the same; "
+        f"the newest for each: {_newest_of_each(having)}",
+        hint="give the nodes the same package sources, or declare driver.version for those that differ",
+    )
+
+
+def _not_available(without: Sequence[BranchNode], branch: str) -> Problem:
+    others = sorted({_branch(version) for node in without for version in _known(node.versions)})
+    instead = f"another branch ({', '.join(others)})" if others else "another branch"
+    return Problem(
+        code="branch-not-available",
+        message=f"no version of driver branch {branch} is available to {few([node.name for node in without])}",
+        hint=f"give them a package source that has the branch, or declare {instead} for them: "
+        "one version is chosen for all nodes that declare the same",
+    )
+
+
+def _newest_of_each(having: Mapping[str, frozenset[str]]) -> str:
+    """Return who could have what, newest first."""
+    alike: dict[str, list[str]] = {}
+    for name, versions in having.items():
+        alike.setdefault(_newest(versions), []).append(name)
+    return "; ".join(f"{version} ({few(alike[version])})" for version in sorted(alike, key=_parts, reverse=True))
+
+
+def _of_branch(versions: Collection[str], branch: str) -> frozenset[str]:
+    return frozenset(each for each in _known(versions) if _branch(each) == branch)
+
+
+def _known(versions: Iterable[str]) -> list[str]:
+    return [each for each in versions if _VERSION.fullmatch(each)]
+
+
+def _branch(version: str) -> str:
+    return version.partition(".")[0]
+
+
+def _newest(versions: Collection[str]) -> str:
+    return max(versions, key=_parts)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

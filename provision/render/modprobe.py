@@ -1,0 +1,30 @@
+"""Renders what the kernel is told about modules: modprobe.d(5) and modules-load.d(5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+OPTIONS_PATH = "/etc/modprobe.d/grapnel-nvidia.conf"
+LOAD_PATH = "/etc/modules-load.d/grapnel-nvidia.conf"
+_HEAD = "# managed by grapnel: the next apply puts back what is changed here"
+
+
+def render_options(modules: Collection[str], parameters: Mapping[str, int | str]) -> str:
+    """Return the file that keeps nouveau away from the GPUs, and gives the driver its parameters.
+
+    ``modules`` are the names under which modprobe knows the driver's module: options go with the name of the file, and
+    Debian calls it ``nvidia-current``.
+    """
+    lines = [_HEAD, "blacklist nouveau", "options nouveau modeset=0"]
+    words = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+    if words:
+        lines += [f"options {module} {words}" for module in sorted(modules)]
+    return "\n".join([*lines, ""])
+
+
+def render_load(modules: Sequence[str]) -> str:
+    """Return the list of modules that are loaded at boot."""
+    return "\n".join([_HEAD, *modules, ""])

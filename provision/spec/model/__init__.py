@@ -1,0 +1,60 @@
+"""Defines what can be declared: GpuStack, its sections, their defaults and their limits.
+
+The one truth: the JSON schema, the file that `grapnel init` writes, the checks of the loader and their
+messages are all derived from these types. Every key is described in one sentence; `extra["expected"]` says in
+words what a pattern says in signs. No reading, no merging and no rule across keys here.
+"""
+
+from provision.spec.model.driver import (
+    ALTERNATIVES,
+    Capability,
+    Companion,
+    Compile,
+    Driver,
+    DriverSource,
+    KernelModule,
+    Repository,
+    Signing,
+)
+from provision.spec.model.stack import (
+    API_VERSION,
+    KIND,
+    Engine,
+    Entitlement,
+    GpuStack,
+    Metadata,
+    Node,
+    Plugin,
+    Rollout,
+    Runtime,
+    StackSpec,
+    Taint,
+    TaintEffect,
+    Tenancy,
+)
+
+__all__ = [
+    "ALTERNATIVES",
+    "API_VERSION",
+    "KIND",
+    "Capability",
+    "Companion",
+    "Compile",
+    "Driver",
+    "DriverSource",
+    "Engine",
+    "Entitlement",
+    "GpuStack",
+    "KernelModule",
+    "Metadata",
+    "Node",
+    "Plugin",
+    "Repository",
+    "Rollout",
+    "Runtime",
+    "Signing",
+    "StackSpec",
+    "Taint",
+    "TaintEffect",
+    "Tenancy",
+]

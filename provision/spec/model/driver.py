@@ -1,0 +1,168 @@
+"""Defines the section `driver`: which NVIDIA driver a node has, where it comes from, and how it gets there."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from provision.spec.model.section import Section, doc
+from provision.spec.model.texts import (
+    CertificatePath,
+    DriverBranch,
+    DriverVersion,
+    FolderPath,
+    HostName,
+    ParameterName,
+    ParameterText,
+    PublicKey,
+    RepositoryUrl,
+    SigningKeyPath,
+)
+
+# Of each pair one key is declared. A level that declares one of them takes back the other, from weaker levels.
+ALTERNATIVES: Final = (
+    (("driver", "version"), ("driver", "branch")),
+    (("driver", "repository", "url"), ("driver", "repository", "folder")),
+)
+ParameterNumber = Annotated[int, Meta(ge=0, le=4_294_967_295)]
+
+
+class DriverSource(Enum):
+    """Where the driver's packages come from."""
+
+    DISTRIBUTION = "distribution"
+    NVIDIA = "nvidia"
+    CANONICAL = "canonical"
+    BUNDLE = "bundle"
+    RUNFILE = "runfile"
+    NONE = "none"
+
+
+class KernelModule(Enum):
+    """Which flavour of the kernel module a node has, and whether grapnel provides it."""
+
+    AUTO = "auto"
+    OPEN = "open"
+    PROPRIETARY = "proprietary"
+    NONE = "none"
+
+
+class Capability(Enum):
+    """A set of the driver's user-space libraries and tools, in NVIDIA's words."""
+
+    COMPUTE = "compute"
+    UTILITY = "utility"
+    GRAPHICS = "graphics"
+    VIDEO = "video"
+    DISPLAY = "display"
+    NGX = "ngx"
+    COMPAT32 = "compat32"
+
+
+class Companion(Enum):
+    """A service, library or kernel module beside the driver that some hardware needs."""
+
+    FABRICMANAGER = "fabricmanager"
+    NSCQ = "nscq"
+    IMEX = "imex"
+    PERSISTENCED = "persistenced"
+    GDRCOPY = "gdrcopy"
+    PEERMEM = "peermem"
+
+
+class Compile(Enum):
+    """When a node may compile a kernel module."""
+
+    STAGE = "stage"
+    ANYWHERE = "anywhere"
+
+
+class Repository(Section, frozen=True, kw_only=True):
+    """A repository instead of the source's own: one of `url` and `folder`."""
+
+    url: Annotated[
+        RepositoryUrl | None,
+        doc(
+            "URL under which the node itself reads the repository, https or file; for nvidia the folder of the "
+            "node's distribution and architecture, for canonical the archive's root."
+        ),
+    ] = None
+    folder: Annotated[
+        FolderPath | None,
+        doc("Folder with a bundle on the machine that runs grapnel; nodes get what they need from it."),
+    ] = None
+    key: Annotated[
+        PublicKey | None,
+        doc(
+            "Key that signs the repository, as armored text; null: the key of the source that is mirrored, which "
+            "grapnel knows."
+        ),
+    ] = None
+
+
+class Signing(Section, frozen=True, kw_only=True):
+    """The key that signs kernel modules which a node builds."""
+
+    key: Annotated[SigningKeyPath, doc("The private key: a file on the node that only root may read.")]
+    certificate: Annotated[CertificatePath, doc("The key's certificate, DER: a file on the node.")]
+
+
+class Driver(Section, frozen=True, kw_only=True):
+    """The NVIDIA driver on the node, kernel module included, as exact packages."""
+
+    enabled: Annotated[bool, doc("Whether grapnel manages the driver; false leaves the node's driver alone.")] = True
+    source: Annotated[
+        DriverSource,
+        doc(
+            "Where packages come from; distribution: the node's own system; nvidia: NVIDIA's repository; canonical: "
+            "Ubuntu's archive with its signed modules; bundle: what was gathered for nodes without a network; "
+            "runfile: not supported yet; none: grapnel installs no packages."
+        ),
+    ] = DriverSource.DISTRIBUTION
+    repository: Annotated[Repository | None, doc("Mirror of the source, or the bundle; null: the source itself.")] = (
+        None
+    )
+    version: Annotated[
+        DriverVersion | None,
+        doc("Upstream version of the driver, quoted; either version or branch, while the driver is enabled."),
+    ] = None
+    branch: Annotated[
+        DriverBranch | None,
+        doc("Branch of the driver, quoted: the newest version of it that every node which declares the same can have."),
+    ] = None
+    kernel_module: Annotated[
+        KernelModule,
+        doc("Flavour of the kernel module; auto: what the node's GPUs need; none: something else provides the module."),
+    ] = KernelModule.AUTO
+    capabilities: Annotated[
+        tuple[Capability, ...],
+        doc("Which of the driver's libraries and tools to install.", minItems=1, uniqueItems=True),
+    ] = (Capability.COMPUTE, Capability.UTILITY)
+    companions: Annotated[
+        Annotated[tuple[Companion, ...], doc("", uniqueItems=True)] | None,
+        doc("What to install beside the driver; an empty list: nothing; null: what the node's hardware needs."),
+    ] = None
+    module_parameters: Annotated[
+        dict[ParameterName, ParameterNumber | ParameterText],
+        doc("Parameters of the kernel module nvidia."),
+    ] = msgspec.field(default_factory=dict)
+    signing: Annotated[
+        Signing | None,
+        doc("Key that signs the modules which a node builds; null: the one that its DKMS uses."),
+    ] = None
+    compile: Annotated[
+        Compile,
+        doc("When a node may compile the module; stage: only beforehand, in service; anywhere: out of service too."),
+    ] = Compile.STAGE
+    builder: Annotated[
+        HostName | None,
+        doc(
+            "Host of the inventory that builds the module for the others of its kind, whose kernels then run what "
+            "root of that host gives them; null: every node builds its own."
+        ),
+    ] = None
+    reboot: Annotated[bool, doc("Whether grapnel may reboot a node where a driver change needs it.")] = False
+    hold: Annotated[bool, doc("Whether packages are held, so that no other upgrade moves them.")] = True

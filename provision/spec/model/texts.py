@@ -1,0 +1,135 @@
+"""Defines the texts that keys of the declaration hold: what each may look like."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from provision.spec.model.section import text
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_DOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_PATH = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]+)+"
+_PATH_RULE = "an absolute path: below '/', without '..', spaces or a trailing '/'"
+_FOLDERS = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+~-]+)*/?"
+_ARMOR = "PGP PUBLIC KEY BLOCK-----"
+
+DriverVersion = Annotated[
+    str,
+    text(
+        r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{2})?",
+        "a driver version: all parts of the upstream version, without the distribution's revision",
+        "550.163.01",
+        longest=12,
+    ),
+]
+DriverBranch = Annotated[
+    str,
+    text("[1-9][0-9]{2}", "a driver branch: the first number of its versions", "550", longest=3),
+]
+# No user, query or fragment: no password or token ends up in a declaration, and in the files that are made from it.
+RepositoryUrl = Annotated[
+    str,
+    text(
+        rf"(https://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?|file://(?=/[A-Za-z0-9]))" + _FOLDERS,
+        "a repository's URL: https://HOST/FOLDER or file:///FOLDER, without a user, a password, '..', '?' or '#'",
+        "https://mirror.example.com/cuda/debian13/x86_64/",
+        longest=255,
+        hides="@",  # what stands before it may be a password
+    ),
+]
+PublicKey = Annotated[
+    str,
+    text(
+        rf"-----BEGIN {_ARMOR}\n([A-Za-z]+: [ -~]*\n)*\n([A-Za-z0-9+/=]{{1,76}}\n)+-----END {_ARMOR}\n?",
+        f"a public key: what `gpg --armor --export KEY` prints, from -----BEGIN {_ARMOR} to its end",
+        f"-----BEGIN {_ARMOR}\n\nmDMEZQAAABYJKwYBBAHaRw8BAQdA\n=AAAA\n-----END {_ARMOR}\n",
+        longest=65_536,
+        hides="",  # a private key that was taken for a public one
+    ),
+]
+# Names and values are written to modprobe.d(5), where a line of its own can run commands.
+ParameterName = Annotated[
+    str,
+    text(
+        "NVreg_[A-Za-z0-9_]+",
+        "a parameter of the module nvidia: NVreg_ and its name",
+        "NVreg_OpenRmEnableUnsupportedGpus",
+        longest=64,
+    ),
+]
+ParameterText = Annotated[
+    str,
+    text(
+        r"[A-Za-z0-9_.:,;=/@%+-]+",
+        "a parameter's value: letters, digits and _ . : , ; = / @ % + -, without spaces and quotes",
+        "RMIntrLockingMode=1",
+        longest=255,
+    ),
+]
+HostName = Annotated[
+    str,
+    text(
+        "[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?",
+        "a host's name: as it stands in the inventory",
+        "build1",
+        longest=253,
+    ),
+]
+# RFC 1123 label: names of namespaces and of runtime class handlers.
+DnsLabel = Annotated[
+    str,
+    text(_LABEL, "a DNS label: lower-case letters, digits and '-', 63 at most", "nvidia", longest=63),
+]
+# Kubernetes wants a domain in an extended resource's name; a name without one is a resource of its own.
+ResourceName = Annotated[
+    str,
+    text(
+        rf"{_DOMAIN}\.{_LABEL}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?",
+        "a qualified name: a domain, '/', and a name of 63 letters, digits, '-', '_' or '.' at most",
+        "nvidia.com/gpu",
+        longest=253,
+    ),
+]
+LabelKey = Annotated[
+    str,
+    text(
+        rf"({_DOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?",
+        "a label key: 63 letters, digits, '-', '_' or '.' at most, which a domain and '/' may precede",
+        "example.com/pool",
+        longest=317,
+    ),
+]
+LabelValue = Annotated[
+    str,
+    text(
+        f"({_NAME})?",
+        "a label value: 63 letters, digits, '-', '_' or '.' at most, or nothing",
+        "training",
+        longest=63,
+    ),
+]
+# One for all nodes of a fleet, so it is every address of a node or none but its own.
+ListenAddress = Annotated[
+    str,
+    text(
+        r"(0\.0\.0\.0|127\.0\.0\.1|\[::1?\]):"
+        r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
+        "an address and a port: 0.0.0.0, [::], 127.0.0.1 or [::1], ':' and a number up to 65535",
+        "0.0.0.0:9400",
+    ),
+]
+FolderPath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver-550.163.01", longest=255)]
+SigningKeyPath = Annotated[str, text(_PATH, _PATH_RULE, "/var/lib/dkms/mok.key", longest=255)]
+CertificatePath = Annotated[str, text(_PATH, _PATH_RULE, "/var/lib/dkms/mok.pub", longest=255)]
+KubeconfigPath = Annotated[str, text(_PATH, _PATH_RULE, "/etc/kubernetes/kubelet.conf", longest=255)]
+AbsolutePath = Annotated[
+    str,
+    text(
+        _PATH,
+        _PATH_RULE,
+        "/var/lib/kubelet",
+        longest=255,
+    ),
+]
+Percent = Annotated[str, text("(100|[1-9][0-9]?)%", "a percentage: 1% to 100%", "25%")]

@@ -1,0 +1,189 @@
+"""A node with one driver, and a set for another one staged on it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.playbooks.driver.machines import (
+    DKMS,
+    KERNEL,
+    LIBRARIES,
+    MODULES,
+    REVISION,
+    SERVICE,
+    FakeMachine,
+    Killer,
+    Package,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
+
+OLD, NEW = "535.309.01", "550.163.01"
+NAMES = ("libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced")
+SETTINGS = "/etc/modprobe.d/grapnel.conf"
+
+
+def make_change(version: str, **changes: object) -> DriverChange:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (  # noqa: PLC0415 - see conftest
+        ChangedFile,
+        DriverChange,
+        PackageVersion,
+    )
+
+    change = DriverChange(
+        version=version,
+        flavour="proprietary",
+        manager="apt",
+        packages=tuple(PackageVersion(name, f"{version}{REVISION}") for name in NAMES),
+        remove=(),
+        files=(ChangedFile(SETTINGS, f"# {version}\n", "0644"),),
+        hold=True,
+        kernels=(KERNEL,),
+        dkms=DKMS,
+        services=(SERVICE,),
+        sign=None,
+        compile="stage",
+        reboot=False,
+        module=version,
+    )
+    return replace(change, **changes)  # type: ignore[arg-type] # a test's own words
+
+
+@dataclass
+class Staged:
+    """A machine, and the change that is staged on it."""
+
+    machine: FakeMachine
+    change: DriverChange
+    id: str
+
+    def node(self, killer: Killer | None = None) -> Node:
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node  # noqa: PLC0415 - see above
+        from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import (  # noqa: PLC0415
+            Apt,
+        )
+
+        def mknod(path: Path, *_: object) -> None:
+            path.touch()
+
+        return Node(self.machine.host(killer), Apt(), self.machine.clock(killer), mknod)
+
+    def run(self, verb: str, killer: Killer | None = None) -> RunRecord:
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import (  # noqa: PLC0415 - see above
+            plan_work,
+        )
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.run import carry_out  # noqa: PLC0415 - same
+
+        node = self.node(killer)
+        return carry_out(node, plan_work(node, verb, self.id if verb == "swap" else ""))
+
+    def steps(self) -> list[tuple[str, str]]:
+        """Return the journal of the last run, without the beginnings."""
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (  # noqa: PLC0415 - see above
+            read_journal,
+        )
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (  # noqa: PLC0415 - same
+            read_run,
+        )
+
+        host = self.machine.host()
+        run = read_run(host)
+        assert run is not None
+        return [(each["step"], each["state"]) for each in read_journal(host, run.run) if each["state"] != "begin"]
+
+    def assert_has(self, version: str, *, held: bool) -> None:
+        """Hold the machine to a driver of one version, whole, with nothing of a run left over."""
+        machine = self.machine
+        assert {name: one.version for name, one in machine.packages.items()} == (
+            dict.fromkeys(NAMES, f"{version}{REVISION}") if version else {}
+        )
+        assert all(one.state == "installed" and one.held == held for one in machine.packages.values())
+        assert set(machine.loaded.values()) == ({version} if version else set())
+        assert (SERVICE in machine.running) == bool(version)
+        if version:
+            assert {*machine.loaded} >= {"nvidia", "nvidia_uvm"}
+            assert machine.on_disk[KERNEL][0] == version
+            assert (machine.root / LIBRARIES / "libcuda.so.1").readlink().name == f"libcuda.so.{version}"
+        assert not machine.has("/etc/dkms/no-autoinstall")
+        assert not machine.has("/run/grapnel/kernel-module.json")
+        assert machine.compiled == []
+
+
+def put_driver(machine: FakeMachine, version: str, flavour: str = "proprietary") -> None:
+    """Let the machine run a driver that somebody has installed."""
+    for name in NAMES:
+        machine.packages[name] = Package(f"{version}{REVISION}")
+    machine._postinst("libcuda1", version)
+    machine.on_disk[KERNEL] = (version, flavour)
+    machine.loaded = dict.fromkeys(MODULES, version)
+    machine.flavour_loaded = flavour
+    machine.running = {SERVICE}
+    machine.show()
+
+
+def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | None = None) -> Staged:
+    """Put a set on the machine as staging leaves it; without ``before`` there was no driver."""
+    from ansible_collections.grapnel.node.plugins.module_utils.driver import (  # noqa: PLC0415 - see conftest
+        seal,
+        store,
+        way_back,
+    )
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (  # noqa: PLC0415 - see conftest
+        NO_DRIVER,
+        change_id,
+    )
+
+    host, identifier = machine.host(), change_id(change)
+    store.open_store(host)
+    folder = store.staged_folder(identifier)
+    none = replace(
+        change, version=NO_DRIVER, flavour="none", packages=(), remove=change.names, files=(), kernels=(), dkms=None,
+        services=(), module=NO_DRIVER,
+    )  # fmt: skip
+    for place, each in ((folder, change), (store.before_folder(folder), before or none)):
+        fill(machine, place, each)
+    back = store.before_folder(folder)
+    way_back.write_files(host, back, way_back.find_files(host, [file.path for file in change.files]))
+    way_back.write_holds(host, back, [name for name, one in machine.packages.items() if one.held])
+    seal.seal(host, folder)
+    return Staged(machine, change, identifier)
+
+
+def fill(machine: FakeMachine, folder: str, change: DriverChange) -> None:
+    """Write packages and built modules of a set."""
+    from ansible_collections.grapnel.node.plugins.module_utils.driver import store  # noqa: PLC0415 - see conftest
+
+    for one in change.packages:
+        machine.write(f"{folder}/{store.PACKAGES}/{one.name}_{one.version}_amd64.deb", f"{one.name} {one.version}")
+    for kernel in change.kernels:
+        made = {"version": change.version, "kernel": kernel, "flavour": change.flavour}
+        machine.write(store.module_archive(folder, kernel), json.dumps(made))
+    machine.root.joinpath(folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    store.write_change(machine.host(), folder, change)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+@pytest.fixture
+def upgrade(fake: FakeMachine) -> Staged:
+    """A node with the older driver, and the newer one staged."""
+    put_driver(fake, OLD)
+    return stage(fake, make_change(NEW), make_change(OLD, files=(), services=()))
+
+
+@pytest.fixture
+def first(fake: FakeMachine) -> Staged:
+    """A node without a driver, and one staged."""
+    return stage(fake, make_change(NEW))

@@ -1,0 +1,170 @@
+"""A run that is killed at any moment, with or without a reboot, is brought to its end by the next one."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+
+from tests.playbooks.driver.conftest import NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
+from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord
+
+pytestmark = pytest.mark.slow
+
+CHUNKS = 8  # of the moments of a run, for workers to share
+MEMORY = "/dev/shm"  # thousands of fsyncs wait for no disk there
+TRIES = 3
+
+
+@contextmanager
+def a_node(*, driver: bool = True) -> Iterator[Staged]:
+    """Make a node with the older driver, or none, and the newer one staged on it."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
+        machine = FakeMachine(Path(folder))
+        if driver:
+            put_driver(machine, OLD)
+        before = make_change(OLD, files=(), services=()) if driver else None
+        yield stage(machine, make_change(NEW), before)
+
+
+def kill(staged: Staged, verb: str, at: int) -> bool:
+    """Run a verb and kill it; tells whether it came to its end before."""
+    try:
+        staged.run(verb, Killer(at, files=True))
+    except KilledError:
+        return False
+    return True
+
+
+def continue_(staged: Staged, verb: str, *, reboots: bool) -> RunRecord:
+    """Do what the controller does after a kill: call the verb again until there is a result."""
+    if reboots:
+        staged.machine.reboot()
+    for _ in range(TRIES):
+        try:
+            return staged.run(verb)
+        except StoreError as error:
+            assert "there is nothing to" in str(error)  # noqa: PT017 - it had come to its end
+            found = read_run(staged.machine.host())
+            assert found is not None
+            return found
+    raise AssertionError("there is no end")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_swap_that_is_killed_ends_with_the_new_driver(chunk: int) -> None:
+    for at in count(chunk, CHUNKS):
+        with a_node() as staged:
+            is_over = kill(staged, "swap", at)
+
+            record = continue_(staged, "swap", reboots=at % 3 == 0)
+
+            assert (record.state, record.reason) == ("done", ""), f"killed at {at}"
+            staged.assert_has(NEW, held=True)
+        if is_over:
+            return
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_failing_swap_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
+    for at in count(chunk * 2, CHUNKS * 2):
+        with a_node() as staged:
+            staged.machine.unloadable = {NEW}
+            is_over = kill(staged, "swap", at)
+
+            record = continue_(staged, "swap", reboots=at % 3 == 0)
+
+            assert record.state == "returned", f"killed at {at}: {record.reason}"
+            assert "Key was rejected by service" in record.reason
+            staged.assert_has(OLD, held=False)
+            assert not staged.machine.has(SETTINGS)
+        if is_over:
+            return
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_way_back_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
+    for at in count(chunk * 2, CHUNKS * 2):
+        with a_node() as staged:
+            staged.run("swap")
+            is_over = kill(staged, "back", at)
+
+            record = continue_(staged, "back", reboots=at % 3 == 0)
+
+            assert (record.state, record.verb) == ("done", "back"), f"killed at {at}: {record.reason}"
+            staged.assert_has(OLD, held=False)
+            assert not staged.machine.has(SETTINGS)
+        if is_over:
+            return
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_failing_first_installation_that_is_killed_ends_with_a_clean_node(chunk: int) -> None:
+    for at in count(chunk * 3, CHUNKS * 3):
+        with a_node(driver=False) as staged:
+            staged.machine.broken_smi = {NEW}
+            is_over = kill(staged, "swap", at)
+
+            record = continue_(staged, "swap", reboots=at % 3 == 0)
+
+            assert record.state == "returned", f"killed at {at}: {record.reason}"
+            staged.assert_has("", held=False)
+            assert not staged.machine.has(SETTINGS)
+        if is_over:
+            return
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_removal_that_is_killed_ends_with_a_clean_node(chunk: int) -> None:
+    for at in count(chunk * 2, CHUNKS * 2):
+        with a_node(driver=False) as staged:
+            staged.run("swap")
+            is_over = kill(staged, "remove", at)
+
+            record = continue_(staged, "remove", reboots=at % 3 == 0)
+
+            assert (record.state, record.verb) == ("done", "remove"), f"killed at {at}: {record.reason}"
+            staged.assert_has("", held=False)
+            assert not staged.machine.has(SETTINGS)
+        if is_over:
+            return
+
+
+def test_a_run_may_be_killed_again_and_again() -> None:
+    with a_node() as staged:
+        for at in (40, 90, 150, 210, 250):
+            kill(staged, "swap", at)
+
+        assert staged.run("swap").state == "done"
+        staged.assert_has(NEW, held=True)
+
+
+def test_a_swap_that_was_cut_short_can_be_gone_back_from() -> None:
+    for at in (60, 120, 180, 240):
+        with a_node() as staged:
+            kill(staged, "swap", at)
+
+            record = staged.run("back")
+
+            assert record.state == "returned", f"killed at {at}: {record.reason}"
+            staged.assert_has(OLD, held=False)
+
+
+def test_another_change_waits_until_the_first_is_whole() -> None:
+    with a_node() as staged:
+        kill(staged, "swap", 150)
+        other = stage(staged.machine, make_change(NEW, hold=False), make_change(OLD, files=(), services=()))
+
+        with pytest.raises(StoreError, match=f"`swap {staged.id}` was cut short .* run `swap {staged.id}` again"):
+            other.run("swap")

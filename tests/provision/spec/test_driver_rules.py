@@ -1,0 +1,108 @@
+"""Rules across the keys of the driver, one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from provision.spec.driver_rules import judge_driver
+from provision.spec.findings import dotted
+from provision.spec.model import Driver
+
+SIGNING = {"key": "/root/module.key", "certificate": "/root/module.der"}
+URL = {"url": "https://mirror.example.com/cuda"}
+FOLDER = {"folder": "/srv/bundle"}
+
+
+def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return severity and key of each remark about a section that is fine but for these keys."""
+    driver = msgspec.convert({"version": "550.163.01"} | section, Driver)
+    return [(each.severity.value, dotted(each.path).removeprefix("driver.")) for each in judge_driver(driver)]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        pytest.param({"version": None}, [("error", "version")], id="neither version nor branch"),
+        pytest.param({"branch": "550"}, [("error", "branch")], id="version and branch"),
+        pytest.param({"source": "none", "branch": "550"}, [("error", "branch")], id="both, without packages"),
+        pytest.param(
+            {"enabled": False, "kernelModule": "proprietary"},
+            [("warning", "kernelModule")],
+            id="a flavour of a driver that is left alone",
+        ),
+        pytest.param({"source": "runfile"}, [("error", "source")], id="a runfile"),
+        pytest.param(
+            {"source": "none", "kernelModule": "open"}, [("error", "kernelModule")], id="a flavour from nowhere"
+        ),
+        pytest.param(
+            {"source": "none", "companions": ["nscq"]}, [("warning", "companions")], id="companions from nowhere"
+        ),
+        pytest.param(
+            {"source": "none", "version": None, "branch": "550"}, [("warning", "branch")], id="a branch of nothing"
+        ),
+        pytest.param({"source": "bundle"}, [("error", "repository")], id="a bundle without a place"),
+        pytest.param({"source": "nvidia", "repository": {}}, [("error", "repository")], id="a mirror without a place"),
+        pytest.param(
+            {"source": "bundle", "repository": URL | FOLDER}, [("error", "repository")], id="a bundle in two places"
+        ),
+        pytest.param(
+            {"source": "nvidia", "repository": FOLDER},
+            [("error", "repository.folder")],
+            id="a folder that is no bundle",
+        ),
+        pytest.param({"repository": URL}, [("warning", "repository")], id="a mirror of the distribution"),
+        pytest.param(
+            {"source": "none", "repository": URL}, [("warning", "repository")], id="a mirror that nobody reads"
+        ),
+        pytest.param(
+            {"kernelModule": "none", "moduleParameters": {"NVreg_EnableMSI": 1}, "signing": SIGNING},
+            [("warning", "moduleParameters"), ("warning", "signing")],
+            id="parameters and a key for a module from elsewhere",
+        ),
+        pytest.param(
+            {"source": "none", "compile": "anywhere", "builder": "n1"},
+            [("warning", "compile"), ("warning", "builder")],
+            id="building a module that is not installed",
+        ),
+    ],
+)
+def test_each_rule_names_the_key_to_change(section: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert remarks(section) == expected
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param({}, id="a version alone"),
+        pytest.param({"version": None, "branch": "550"}, id="a branch alone"),
+        pytest.param({"enabled": False, "version": None}, id="a driver that is left alone"),
+        pytest.param({"enabled": False, "kernelModule": "none"}, id="and its module, too"),
+        pytest.param(
+            {"enabled": False, "source": "runfile", "branch": "550"}, id="nothing is judged that has no effect"
+        ),
+        pytest.param({"source": "none", "version": None}, id="a driver of the image"),
+        pytest.param(
+            {"source": "none", "kernelModule": "none", "companions": []}, id="a driver of the image, in words"
+        ),
+        pytest.param({"source": "bundle", "repository": FOLDER}, id="a bundle here"),
+        pytest.param({"source": "bundle", "repository": URL}, id="a bundle on a server"),
+        pytest.param({"source": "canonical", "repository": URL}, id="a mirror of Ubuntu"),
+        pytest.param({"kernelModule": "none"}, id="a module from elsewhere"),
+        pytest.param(
+            {
+                "kernelModule": "open",
+                "moduleParameters": {"NVreg_EnableMSI": 1},
+                "signing": SIGNING,
+                "compile": "anywhere",
+                "builder": "n1",
+                "reboot": True,
+            },
+            id="a module with all that goes with it",
+        ),
+    ],
+)
+def test_what_is_beyond_doubt(section: dict[str, Any]) -> None:
+    assert remarks(section) == []

@@ -82,6 +82,9 @@ class PackageSource(Protocol):
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         """Return the file of a package that the manager keeps in its own cache, None when it has none."""
 
+    def is_newer(self, host: Host, version: str, than: str) -> bool:
+        """Tell whether a version of a package is newer than another one."""
+
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the absolute paths of what a package file holds; raises `SourceError`."""
 

@@ -18,7 +18,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     DriverChange,
     PackageVersion,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import SEAL
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import installed_modules
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import flavour_of, read_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import (
@@ -30,10 +32,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.tools im
 from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import find_files, write_files, write_holds
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, has_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
@@ -121,12 +123,17 @@ def _collect(work: Work, former: Mapping[str, str]) -> list[str]:
 def _files_at_hand(host: Host, suffix: str) -> list[str]:
     """Return the package files of all sets, the current one's last, so that its files win."""
     names = sorted(store.staged_changes(host), key=lambda name: name == store.current_change(host))
-    folders = [each for name in names for each in _with_before(store.staged_folder(name))]
-    return [file for folder in folders for file in store.package_files(host, folder, suffix)]
+    return [file for name in names for file in _whole_files(host, store.staged_folder(name), suffix)]
 
 
-def _with_before(folder: str) -> tuple[str, str]:
-    return store.before_folder(folder), folder
+def _whole_files(host: Host, folder: str, suffix: str) -> Iterator[str]:
+    """Return the package files of a set that are as they were sealed."""
+    sealed = read_json(host, f"{folder}/{SEAL}") or {}
+    for each in (store.before_folder(folder), folder):
+        for file in store.package_files(host, each, suffix):
+            digest = sealed.get(file[len(folder) + 1 :], "")
+            if has_digest(host.path(file), f"sha256:{digest}"):
+                yield file
 
 
 def _try_download(work: Work, missing: Mapping[str, str], target: str) -> None:
@@ -145,7 +152,7 @@ def _try_download(work: Work, missing: Mapping[str, str], target: str) -> None:
 def _keep(work: Work, one: BuiltModule) -> bool:
     """Pack an installed module as it is; tells whether that was possible."""
     archive = store.module_archive(work.before, one.kernel)
-    module = ["-m", one.module, "-v", one.version, "-k", one.kernel]
+    module = ["-m", one.module, "-v", one.version, "-k", one.kernel, "-a", one.architecture]
     pack = ["env", f"TMPDIR={work.scratch}", "dkms", "mktarball", *module, "--binaries-only", "--archive", archive]
     return work.host.run(pack, _TIMEOUT_S).return_code == 0 and work.host.path(archive).is_file()
 

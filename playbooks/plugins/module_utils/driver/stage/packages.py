@@ -89,11 +89,33 @@ def link_or_copy(host: Host, file: str, target: str) -> str:
     return target
 
 
+def useful(work: Work, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files that a node needs of those handed over, which were collected on another one.
+
+    Packages beside the driver's count where the node has none, or an older one: nothing is taken back to an older
+    version for a driver.
+    """
+    try:
+        described = work.manager.describe(work.host, files)
+        present = work.manager.installed(work.host, [name for name, _ in described.values()])
+    except PackageError as error:
+        raise failure("damaged-package", str(error), "hand the bundle's files over again") from error
+
+    def is_useful(name: str, version: str) -> bool:
+        if name in work.change.names or name not in present:
+            return True
+        return work.source.is_newer(work.host, version, present[name].version)
+
+    return tuple(file for file, (name, version) in described.items() if is_useful(name, version))
+
+
 def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
     """Return what installing files without a network comes to; raises `StageError`."""
     host, change = work.host, work.change
     try:
-        described = {name for name, _ in work.manager.describe(host, files).values()}
+        given = set(work.manager.describe(host, files).values())
+        _require_all(work, given)
+        described = {name for name, _ in given}
         rehearsal = work.manager.rehearse(host, Transaction(files, change.remove, work.scratch))
         names = {*described, *change.names, *rehearsal.remove, *change.remove}
         before = {name: one.version for name, one in work.manager.installed(host, names).items()}
@@ -105,6 +127,19 @@ def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
         replaced={name: before.get(name, "") for name in rehearsal.install},
         remove={name: before.get(name, "") for name in rehearsal.remove},
     )
+
+
+def _require_all(work: Work, given: set[tuple[str, str]]) -> None:
+    """Raise `StageError` for packages of the change that were not handed over and are not installed either."""
+    present = work.manager.installed(work.host, work.change.names)
+    there = given | {(name, one.version) for name, one in present.items()}
+    missing = [f"{one.name} {one.version}" for one in work.change.packages if (one.name, one.version) not in there]
+    if missing:
+        raise failure(
+            "not-handed-over",
+            f"packages of the change are neither on this node nor among what was handed over: {', '.join(missing)}",
+            "make the bundle for this node's distribution and this driver, or stage with the package sources",
+        )
 
 
 def require_space(host: Host, folder: str, size_bytes: int, reserve_bytes: int) -> None:

@@ -81,9 +81,9 @@ def _stage(work: Work, identifier: str) -> None:
     host, folder, clock = work.host, work.folder, work.clock
     handed = packages.handed_over(host, identifier)
     store.write_change(host, folder, work.change)
-    start = clock.now()
+    start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
-    download_s = clock.now() - start
+    download_s = clock.monotonic() - start
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
@@ -102,7 +102,7 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
     if given or work.options.offline:
         for path in work.host.path(work.packages).iterdir():
             sets.remove(path)
-        files = packages.take_over(work.host, given, work.packages)
+        files = packages.take_over(work.host, packages.useful(work, tuple(given)), work.packages)
         return files, packages.resolve_handed_over(work, files)
     request = packages.request_of(work.change)
     try:
@@ -130,9 +130,9 @@ def _provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, st
     if not missing:
         return 0.0, 0.0
     tools.provide(work, missing)
-    start, used = work.clock.now(), _cpu_s()
+    start, used = work.clock.monotonic(), _cpu_s()
     build_missing(work, missing, files)
-    return work.clock.now() - start, _cpu_s() - used
+    return work.clock.monotonic() - start, _cpu_s() - used
 
 
 def _cpu_s() -> float:

@@ -97,6 +97,10 @@ class AptSource:
         found = [each for each in host.names(CACHE) if each.startswith(beginning) and each.endswith(".deb")]
         return f"{CACHE}/{found[0]}" if found else None
 
+    def is_newer(self, host: Host, version: str, than: str) -> bool:
+        """Compare as dpkg does."""
+        return host.run(["dpkg", "--compare-versions", version, "gt", than], _UNPACK_TIMEOUT_S).return_code == 0
+
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""
         done = host.run(["dpkg-deb", "--contents", file], _UNPACK_TIMEOUT_S)

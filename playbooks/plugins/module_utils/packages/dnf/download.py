@@ -16,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     unpack,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -75,6 +76,10 @@ class DnfSource:
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         """Return the file in dnf's cache, which keeps packages only with ``keepcache``."""
         return find_package(host, _CACHE, name, version)
+
+    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
+        """Compare as rpm does."""
+        return is_newer(version, than)
 
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""

@@ -14,6 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     unpack,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -68,6 +69,10 @@ class ZypperSource:
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         """Return the file in zypper's cache, which keeps packages only of repositories with ``keeppackages``."""
         return find_package(host, _CACHE, name, version)
+
+    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
+        """Compare as rpm does."""
+        return is_newer(version, than)
 
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""

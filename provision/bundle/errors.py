@@ -1,0 +1,13 @@
+"""What can go wrong with a bundle.
+
+GrapnelError
+└── BundleError      1   it cannot be written, is damaged, or lacks what a change needs
+"""
+
+from __future__ import annotations
+
+from provision.errors import GrapnelError
+
+
+class BundleError(GrapnelError):
+    """A bundle cannot be written, is damaged, or lacks what a change needs."""

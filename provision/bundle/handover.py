@@ -1,0 +1,77 @@
+"""Chooses what of a bundle a node needs for its change, and describes it as the node's incoming folder has it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.bundle.errors import BundleError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.bundle.model import BundledModule, Driver
+    from provision.bundle.read import Bundle
+    from provision.driver_change import DriverChange
+
+LIST = "list.json"
+
+
+@dataclass(frozen=True)
+class HandedFile:
+    """One file for a node: where it lies here, its place below the incoming folder, its digest."""
+
+    source: Path
+    place: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Handover:
+    """The files for one node's change, and the list that goes with them, written last."""
+
+    files: tuple[HandedFile, ...]
+
+    def list_text(self) -> str:
+        """Return the list that the node checks the files by."""
+        return json.dumps({file.place: file.sha256 for file in self.files}, indent=1, sort_keys=True) + "\n"
+
+
+def choose_files(bundle: Bundle, distribution: str, change: DriverChange) -> Handover:
+    """Return what a node of a distribution needs for a change; raises `BundleError` that names what is missing."""
+    wanted = (change.version, change.flavour)
+    drivers = [one for one in bundle.listing.drivers if one.distribution == distribution]
+    driver = next((one for one in drivers if (one.version, one.flavour) == wanted), None)
+    if driver is None:
+        has = ", ".join(sorted(f"{one.version} ({one.flavour})" for one in drivers)) or "none"
+        raise BundleError(
+            f"the bundle has no driver {change.version} ({change.flavour}) for {distribution}; it has {has}",
+            hint="stage that driver on a node with a network, and make the bundle with its set",
+        )
+    _require_packages(driver, change)
+    digests = {file.place: file.sha256 for file in bundle.listing.files}
+    chosen = {one.place: f"packages/{one.place.rsplit('/', 1)[-1]}" for one in driver.packages}
+    chosen |= {one.place: f"modules/{one.kernel}.tar.gz" for one in _modules(driver, change)}
+    return Handover(
+        tuple(HandedFile(bundle.path(place), target, digests[place]) for place, target in sorted(chosen.items()))
+    )
+
+
+def _require_packages(driver: Driver, change: DriverChange) -> None:
+    has = {(one.name, one.version) for one in driver.packages}
+    missing = [
+        f"{one.name} {one.version}"
+        for one in change.packages
+        if (one.name, one.version) not in has and (one.name, one.version.partition(":")[2]) not in has
+    ]
+    if missing:
+        raise BundleError(
+            f"the bundle lacks packages for {driver.distribution}: {', '.join(missing)}",
+            hint="make the bundle with a set that was staged for this plan",
+        )
+
+
+def _modules(driver: Driver, change: DriverChange) -> list[BundledModule]:
+    """Return the modules that fit; a kernel without one is built for on the node, if it can."""
+    return [one for one in driver.modules if one.dkms == change.dkms and one.kernel in change.kernels]

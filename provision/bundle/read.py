@@ -1,0 +1,165 @@
+"""Reads a bundle: checks all of it first, and unpacks only what its list names.
+
+A bundle comes from wherever it was carried: a file in it that is cut, changed, missing or not listed is an error that
+names the file and its place, before anything of it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.bundle.errors import BundleError
+from provision.bundle.model import BundleList
+from provision.bundle.write import LIST
+from provision.printable import printable
+from provision.strict_json import MalformedError, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_LIST_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_HINT = "carry the bundle over again, or make it again with `grapnel bundle`"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose files lie unpacked and checked in a folder."""
+
+    folder: Path
+    listing: BundleList
+
+    def path(self, place: str) -> Path:
+        """Return where a listed file lies."""
+        return self.folder / place
+
+
+def verify_bundle(archive: Path) -> BundleList:
+    """Return the list of a bundle of which every byte is as listed; raises `BundleError`."""
+    with _opened(archive) as tar:
+        listing = _read_list(archive, tar)
+        for _ in _checked_members(archive, tar, listing, None):
+            pass
+    return listing
+
+
+def unpack_bundle(archive: Path, folder: Path) -> Bundle:
+    """Check a bundle and unpack it into a folder, which appears only when it is whole; raises `BundleError`.
+
+    A folder that is there already is taken for a bundle unpacked before, and checked.
+    """
+    if folder.is_dir():
+        return open_unpacked(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+        try:
+            with _opened(archive) as tar:
+                listing = _read_list(archive, tar)
+                for _ in _checked_members(archive, tar, listing, beside):
+                    pass
+                tar.extract(LIST, beside, filter="data")
+            beside.rename(folder)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BundleError(f"{error.filename or folder}: {reason}", hint="is there enough space?") from error
+    return Bundle(folder, listing)
+
+
+def open_unpacked(folder: Path) -> Bundle:
+    """Return a bundle that was unpacked before, checked again; raises `BundleError`."""
+    path = folder / LIST
+    try:
+        listing = _decode(str(path), path.read_bytes())
+        for file in listing.files:
+            place = folder / file.place
+            with place.open("rb") as stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
+                    raise BundleError(f"{place} is not as the bundle's list says", hint=f"remove {folder}")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BundleError(f"{error.filename}: {reason}", hint=f"remove {folder}") from error
+    return Bundle(folder, listing)
+
+
+def _opened(archive: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(archive, mode="r:")
+    except tarfile.TarError as error:
+        raise BundleError(f"{archive} is not a bundle: {printable(str(error))}", hint=_HINT) from error
+    except OSError as error:
+        raise BundleError(f"{archive}: {(error.strerror or str(error)).lower()}", hint=_HINT) from error
+
+
+def _read_list(archive: Path, tar: tarfile.TarFile) -> BundleList:
+    try:
+        member = tar.next()
+        if member is None or member.name != LIST or not member.isreg() or member.size > _MAX_LIST_BYTES:
+            raise BundleError(f"{archive} is not a bundle: it does not begin with {LIST}", hint=_HINT)
+        stream = tar.extractfile(member)
+        data = stream.read() if stream is not None else b""
+    except (tarfile.TarError, OSError) as error:
+        raise BundleError(f"{archive}: {LIST} cannot be read: {printable(str(error))}", hint=_HINT) from error
+    return _decode(f"{archive}: {LIST}", data)
+
+
+def _decode(where: str, data: bytes) -> BundleList:
+    try:
+        listing = decode(data, BundleList, limit_bytes=_MAX_LIST_BYTES)
+    except MalformedError as error:
+        raise BundleError(f"{where}: {error}", hint=_HINT) from error
+    places = [file.place for file in listing.files]
+    used = {package.place for driver in listing.drivers for package in driver.packages}
+    used |= {module.place for driver in listing.drivers for module in driver.modules}
+    if len(set(places)) < len(places):
+        raise BundleError(f"{where}: a file is listed twice", hint=_HINT)
+    missing = sorted(used - set(places))
+    if missing:
+        raise BundleError(f"{where}: {missing[0]} is used and not listed", hint=_HINT)
+    return listing
+
+
+def _checked_members(archive: Path, tar: tarfile.TarFile, listing: BundleList, target: Path | None) -> Iterator[str]:
+    """Check every file of the archive, and write it below ``target`` if there is one; all listed ones must be there."""
+    wanted = {file.place: file for file in listing.files}
+    seen: set[str] = set()
+    try:
+        while (member := tar.next()) is not None:
+            name, where = member.name, f"{archive}: {printable(member.name)} at byte {member.offset}"
+            if name not in wanted or name in seen or not member.isreg():
+                raise BundleError(f"{where} is not in the bundle's list, or is there twice", hint=_HINT)
+            if _copy(tar, member, target) != (wanted[name].sha256, wanted[name].size_bytes):
+                raise BundleError(f"{where} is damaged: it does not have the digest that is listed", hint=_HINT)
+            seen.add(name)
+            yield name
+    except tarfile.TarError as error:
+        raise BundleError(f"{archive} is cut or damaged at byte {tar.offset}: {error}", hint=_HINT) from error
+    missing = sorted(set(wanted) - seen)
+    if missing:
+        raise BundleError(f"{archive} is cut: {missing[0]} and {len(missing) - 1} more files are missing", hint=_HINT)
+
+
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path | None) -> tuple[str, int]:
+    """Read a file, and write it if there is a target; returns its digest and size."""
+    source = tar.extractfile(member)
+    found, size = hashlib.sha256(), 0
+    place = None if target is None else target / member.name
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.devnull if place is None else place, "wb") as out:  # noqa: PTH123 - a device or a path
+        while source is not None and (chunk := source.read(_CHUNK_BYTES)):
+            found.update(chunk)
+            size += len(chunk)
+            if place is not None:
+                out.write(chunk)
+    return found.hexdigest(), size

@@ -1,0 +1,134 @@
+"""What dnf, zypper and rpm say, read as downloads; versions compared as rpm's own test suite has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource, parse_table
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import ZypperSource, parse_summary
+
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
+
+DNF = """\
+================================================================================
+ Package              Arch    Version               Repository             Size
+================================================================================
+Installing:
+ kmod-nvidia-open-dkms noarch 3:570.133.20-1.el9    cuda-rhel9-x86_64      14 M
+Upgrading:
+ libnvidia-ml         x86_64  3:570.133.20-1.el9    cuda-rhel9-x86_64     642 k
+Removing:
+ nvidia-old           x86_64  3:550.163.01-1.el9    @cuda-rhel9-x86_64    1.2 M
+
+Transaction Summary
+================================================================================
+Install  1 Package
+"""
+ZYPPER = """\
+<?xml version='1.0'?>
+<stream>
+<message type="info">Loading repository data...</message>
+<install-summary download-size="15000000" space-usage-diff="40" packages-to-change="2">
+<to-upgrade><solvable type="package" name="nvidia-compute-G06" edition="570.133.20-1" arch="x86_64" edition-old="550.163.01-1"/></to-upgrade>
+<to-install><solvable type="package" name="libfoo" edition="1:2.0-3" arch="noarch"/></to-install>
+<to-remove><solvable type="package" name="nvidia-old" edition="1.0-1" arch="x86_64"/></to-remove>
+</install-summary>
+</stream>
+"""  # noqa: E501 - as zypper writes it
+
+
+def test_dnfs_table_tells_files_sizes_and_what_happens() -> None:
+    found = parse_table(DNF, {"libnvidia-ml": "3:550.163.01-1.el9"})
+
+    assert [(one.name, one.size_bytes) for one in found.downloads] == [
+        ("kmod-nvidia-open-dkms-570.133.20-1.el9.noarch.rpm", 14 * 1024**2),
+        ("libnvidia-ml-570.133.20-1.el9.x86_64.rpm", 642 * 1024),
+    ]
+    assert found.replaced == {"kmod-nvidia-open-dkms": "", "libnvidia-ml": "3:550.163.01-1.el9"}
+    assert found.remove == {"nvidia-old": "3:550.163.01-1.el9"}
+
+
+def test_zyppers_summary_tells_files_and_what_happens() -> None:
+    found = parse_summary(ZYPPER)
+
+    assert [one.name for one in found.downloads] == [
+        "nvidia-compute-G06-570.133.20-1.x86_64.rpm",
+        "libfoo-2.0-3.noarch.rpm",
+    ]
+    assert found.size_bytes == 15000000
+    assert found.replaced == {"nvidia-compute-G06": "550.163.01-1", "libfoo": ""}
+    assert found.remove == {"nvidia-old": "1.0-1"}
+
+
+def test_zyppers_answer_must_be_one_of_zypper() -> None:
+    with pytest.raises(SourceError, match="cannot be read"):
+        parse_summary("<stream>")
+    with pytest.raises(SourceError, match="not one that it writes"):
+        parse_summary("<!DOCTYPE x [<!ENTITY a 'b'>]><stream/>")
+
+
+def test_a_file_without_a_trusted_signature_is_refused(machine: Machine) -> None:
+    machine.teach("dnf")
+    machine.teach("rpmkeys --checksig", "/set/a.rpm: digests SIGNATURES NOT OK\n")
+    downloads = parse_table(DNF, {}).downloads[:1]
+    machine.write(f"/set/{downloads[0].name}")
+
+    with pytest.raises(SourceError) as raised:
+        DnfSource().fetch(machine.host, Request({"kmod-nvidia-open-dkms": "3:570.133.20-1.el9"}), downloads, "/set", 9)
+
+    assert raised.value.code == "not-authenticated"
+    assert "rpm --import" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "code"),
+    [
+        pytest.param(
+            DnfSource(), Finished(1, "", "No match for argument: a-1\n"), "package-not-found", id="dnf: unknown"
+        ),
+        pytest.param(DnfSource(), Finished(124), "download-timeout", id="dnf: a proxy that hangs"),
+        pytest.param(
+            DnfSource(),
+            Finished(1, "", "Curl error (28): Timeout was reached\n"),
+            "source-unreachable",
+            id="dnf: no route",
+        ),
+        pytest.param(
+            ZypperSource(),
+            Finished(104, "<message>No provider of 'a = 1' found.</message>"),
+            "package-not-found",
+            id="zypper",
+        ),
+    ],
+)
+def test_failures_have_names(machine: Machine, source: DnfSource | ZypperSource, answer: Finished, code: str) -> None:
+    machine.teach("dnf", lambda: answer)
+    machine.teach("zypper", lambda: answer)
+
+    with pytest.raises(SourceError) as raised:
+        source.resolve(machine.host, Request({"a": "1"}))
+
+    assert raised.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("1.0-1", "1.0-2"),
+        ("1.9-1", "1.10-1"),
+        ("1.0~rc1-1", "1.0-1"),
+        ("1.0-1", "1.0^git1-1"),
+        ("9.0-1", "1:1.0-1"),
+        ("1.0a-1", "1.0.1-1"),
+        ("550.163.01-1.el9", "570.133.20-1.el9"),
+    ],
+)
+def test_versions_are_compared_as_rpm_does(older: str, newer: str) -> None:
+    assert is_newer(newer, older)
+    assert not is_newer(older, newer)
+    assert not is_newer(newer, newer)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
-VERBS: Final = ("init", "check", "plan", "stage", "apply", "doctor")
+VERBS: Final = ("init", "check", "plan", "stage", "apply", "doctor", "bundle")
 
 
 class Verb(Protocol):

@@ -10,16 +10,18 @@ import msgspec
 from provision.driver.branches import check_branch
 from provision.driver.catalogue import packages
 from provision.driver.closure import DriverPackages, resolve_driver
+from provision.driver.companions import needed_companions
 from provision.driver.flavour import Flavour as ChosenFlavour
 from provision.driver.flavour import choose
 from provision.driver.gpus import support
 from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Derived, Problem
-from provision.spec.model import Companion, KernelModule
+from provision.spec.model import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from provision.driver.companions import NeededCompanion
     from provision.driver.distribution import Distribution
     from provision.driver.gpus import GpuSupport
     from provision.driver.package_request import PackageRequest
@@ -48,10 +50,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a node is to be asked for, whatever the version within a branch."""
+    """What a node is asked for, whatever the version within a branch; ``needed`` are derived companions."""
 
     flavour: ChosenFlavour
-    companions: tuple[Companion, ...]
+    needed: tuple[NeededCompanion, ...]
     kernels: tuple[str, ...]
     request: PackageRequest
 
@@ -72,9 +74,8 @@ def request_packages(facts: NodeFacts, declared: Driver, distribution: Distribut
     if isinstance(flavour, Problem):
         return flavour
     is_managed = flavour.value is not Flavour.NONE
-    companions = declared.companions
-    if companions is None:
-        companions = tuple(_companions(facts, declared, distribution, version)) if is_managed else ()
+    needed = _needed(facts, declared, distribution, version) if is_managed and declared.companions is None else ()
+    companions = tuple(each.companion for each in needed) if declared.companions is None else declared.companions
     kernels = kernels_of(facts) if is_managed else ()
     request = packages(
         distribution,
@@ -86,7 +87,7 @@ def request_packages(facts: NodeFacts, declared: Driver, distribution: Distribut
         kernels=kernels,
         known=facts.available.keys(),
     )
-    return request if isinstance(request, Problem) else Wanted(flavour, companions, kernels, request)
+    return request if isinstance(request, Problem) else Wanted(flavour, needed, kernels, request)
 
 
 def choose_driver(
@@ -124,9 +125,9 @@ def _derived(declared: Driver, wanted: Wanted, version_reason: str) -> Iterator[
         yield Derived(key="driver.version", value=declared.version or "", reason=version_reason)
     if declared.kernel_module is KernelModule.AUTO:
         yield Derived(key="driver.kernelModule", value=wanted.flavour.value.value, reason=wanted.flavour.reason)
-    if declared.companions is None and wanted.companions:
-        names = ", ".join(each.value for each in wanted.companions)
-        yield Derived(key="driver.companions", value=names, reason="the node has NVSwitches")
+    for reason in dict.fromkeys(each.reason for each in wanted.needed):
+        names = ", ".join(each.companion.value for each in wanted.needed if each.reason == reason)
+        yield Derived(key="driver.companions", value=names, reason=reason)
     if wanted.request.reason:
         source = "compiled on the node" if wanted.request.dkms_name else "compiled by the distribution"
         yield Derived(key="driver.module", value=source, reason=wanted.request.reason)
@@ -146,15 +147,19 @@ def kernels_of(facts: NodeFacts) -> tuple[str, ...]:
     return wanted or (facts.node.kernel,)
 
 
-def _companions(facts: NodeFacts, declared: Driver, distribution: Distribution, version: str) -> Iterator[Companion]:
-    """Yield what the node's hardware needs beside the driver, as far as the source of packages has it.
-
-    NVSwitches do nothing without a fabric manager of the driver's version (NVIDIA's Fabric Manager user guide).
-    """
+def _needed(
+    facts: NodeFacts, declared: Driver, distribution: Distribution, version: str
+) -> tuple[NeededCompanion, ...]:
+    """Return what the node's hardware needs beside the driver."""
     offer = distribution.offers.get(declared.source)
-    if offer is not None and facts.nvswitches:
-        offered = offer(branch_of(version)).companions
-        yield from (each for each in (Companion.FABRICMANAGER, Companion.NSCQ) if each in offered)
+    if offer is None:
+        return ()
+    return needed_companions(
+        has_gpus=bool(facts.gpus),
+        nvswitches=facts.nvswitches,
+        has_infiniband=facts.infiniband,
+        offered=offer(branch_of(version)).companions,
+    )
 
 
 def _with_lists_error(problem: Problem, facts: NodeFacts) -> Problem:

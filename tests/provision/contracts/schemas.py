@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from provision.bundle.model import BundleList
 from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
@@ -19,6 +20,7 @@ from provision.payload.store import Manifest
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {
+    "bundle": BundleList,
     "driver-change": DriverChange,
     "node-facts": NodeFacts,
     "node-plan": NodePlan,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SAMPLE = Path(__file__).parents[1] / "docs/contracts/node-facts/good/configured-trixie.json"
 PAYLOAD = Payload(
     hook=Artifact("/payload/hook.tar", "0" * 64),
+    driver=Artifact("/payload/driver.tar", "2" * 64),
     node={"3.13": Artifact("/payload/node.tar", "1" * 64)},
     unit="[Service]\n",
 )

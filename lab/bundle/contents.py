@@ -19,7 +19,7 @@ CRIO_PACKAGES = ("conmon", "skopeo")
 DOCKER_PACKAGES = ("docker.io", "docker-cli")
 PODMAN_PACKAGES = ("podman",)
 # What a node needs to build a module for its kernel: the layer of NodeSpec(builder=True).
-BUILDER_PACKAGES = ("dkms", "gcc", "make", "linux-headers-amd64", "initramfs-tools")
+BUILDER_PACKAGES = ("dkms", "gcc", "make", "linux-headers-amd64", "initramfs-tools", "zstd")
 # The driver's kernel modules as sources for dkms, with what Debian installs beside them.
 PROPRIETARY_PACKAGES = ("nvidia-kernel-dkms", "nvidia-kernel-support", *COMPANION_PACKAGES)
 OPEN_PACKAGES = ("nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *COMPANION_PACKAGES)

@@ -36,6 +36,18 @@ class Archive:
         return f"{DKMS_NAMES[self.flavour]}-{self.version}.dkms.tar.gz"
 
 
+# The open modules of Debian 13 do not compile for its kernels since 6.12.107, where a function has another argument; no
+# package of Debian's knows that yet. The archive is built from corrected sources, so that there are modules of both
+# flavours; a node that compiles the package itself fails, as its users' machines do.
+CORRECTIONS = {
+    "nvidia-open-kernel-dkms=550.163.01-2": {
+        "header": "include/linux/pci.h",
+        "if": "int exclude_bars);",
+        "file": "nvidia/nv-pci.c",
+        "old": "pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size)",
+        "new": "pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size, 0)",
+    }
+}
 # What `make lab` builds. Debian has no open modules of 535.309.01.
 ARCHIVES = (
     Archive("trixie", "550.163.01"),
@@ -67,13 +79,14 @@ def ensure(wanted: Archive) -> Path:
     package = _module_package(folder, wanted)
     kernel = folder.kernel_release
     versions = [f"{name}={folder.find(name).version}" for name in (*TOOLS, f"linux-headers-{kernel}")]
-    key = content_key(BUILDER.read_bytes(), package.name, package.version, *versions)
+    correction = CORRECTIONS.get(f"{package.name}={package.version}")
+    key = content_key(BUILDER.read_bytes(), package.name, package.version, repr(correction), *versions)
     home = cache_dir() / "modules"
     built = home / f"{wanted.version}-{wanted.flavour}-{kernel}-{key}"
     if not built.is_dir():
         with locked(home / "build.lock", wait_s=BUILD_TIMEOUT_S):
             if not built.is_dir():
-                _build(wanted, package.path, folder, built)
+                _build(wanted, package, folder, built)
     return built / wanted.file_name
 
 
@@ -86,9 +99,9 @@ def _module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
     return found[0]
 
 
-def _build(wanted: Archive, package: Path, folder: bundle.Bundle, built: Path) -> None:
+def _build(wanted: Archive, package: bundle.Package, folder: bundle.Bundle, built: Path) -> None:
     """Build in an overlay of a builder's tree, which is thrown away; only the archive is kept."""
-    partial = built.with_name(f".{built.name}.partial")
+    partial = built.with_name(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     for name in ("upper", "work", "root", "out"):
         (partial / name).mkdir(parents=True)
@@ -97,7 +110,8 @@ def _build(wanted: Archive, package: Path, folder: bundle.Bundle, built: Path) -
     config = {
         "lower": list(map(str, lower)),
         "folder": str(partial),
-        "package": str(package),
+        "package": str(package.path),
+        "correction": CORRECTIONS.get(f"{package.name}={package.version}"),
         "module": f"{DKMS_NAMES[wanted.flavour]}/{wanted.version}",
         "kernel": folder.kernel_release,
         "file": wanted.file_name,

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
 ARCHIVE = "/tmp/built.dkms.tar.gz"  # noqa: S108  # in a tree of this process's own
@@ -26,6 +27,7 @@ def main(config_path: str) -> int:
     _mount("--bind", "/dev", str(root / "dev"))
     _mount("-t", "proc", "proc", str(root / "proc"))
     subprocess.run(["dpkg-deb", "--extract", config["package"], str(root)], check=True)
+    _correct(root, config)
     of = (config["module"], "-k", config["kernel"], "-a", "x86_64")
     _dkms(root, "add", config["module"])
     try:
@@ -39,6 +41,22 @@ def main(config_path: str) -> int:
     for place in ("proc", "dev", ""):
         subprocess.run(["umount", str(root / place)], check=True)
     return 0
+
+
+def _correct(root: Path, config: dict[str, Any]) -> None:
+    """Apply the correction for these sources, if the kernel's headers are such that they need it."""
+    correction = config["correction"]
+    common = config["kernel"].rpartition("-")[0]
+    if not correction:
+        return
+    header = root / f"usr/src/linux-headers-{common}-common" / correction["header"]
+    if correction["if"] not in header.read_text():
+        return
+    source = root / "usr/src" / config["module"].replace("/", "-") / correction["file"]
+    text = source.read_text()
+    if correction["old"] not in text:
+        raise SystemExit(f"{source} has nothing to correct")
+    source.write_text(text.replace(correction["old"], correction["new"]))
 
 
 def _mount(*arguments: str) -> None:

@@ -103,7 +103,7 @@ def _request(  # noqa: PLR0913 - what was found, and for which kernels
         reason = f"no compiled module for every kernel: {', '.join(absent)} not available" if absent else ""
     chosen = _sorted(ready if is_ready else _expand(module.built, kernels))
     return PackageRequest(
-        roots=_sorted(chain.from_iterable(roots)),
+        roots=_sorted(_existing(name, known) for name in chain.from_iterable(roots)),
         members=names.members,
         scheme=distribution.scheme,
         module_roots=chosen,
@@ -135,6 +135,12 @@ def _expand(templates: Iterable[str], kernels: Sequence[str]) -> tuple[str, ...]
             for kernel in (kernels if "{" in template else ("",))
         )
     )
+
+
+def _existing(name: str, known: Collection[str] | None) -> str:
+    """Return the first of alternatives (``a|b``) that the package manager knows, or else the first."""
+    alternatives = name.split("|")
+    return next((each for each in alternatives if known is not None and each in known), alternatives[0])
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:

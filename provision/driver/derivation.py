@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.driver.terms import OPEN_BY_DEFAULT, WITHOUT_PROPRIETARY, branch_of
 from provision.driver.wanted import follows_branch
 from provision.spec.model import DriverSource, KernelModule, Repository
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from provision.spec.model import Driver
 
-OPEN_BY_DEFAULT: Final = 560
-WITHOUT_PROPRIETARY: Final = 620
 _REPOSITORIES: Final = {
     DriverSource.NVIDIA: "NVIDIA's own, for the node's distribution and architecture",
     DriverSource.CANONICAL: "Ubuntu's archive, as the node has it configured",
@@ -60,7 +59,7 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
 
 def _flavour(driver: Driver) -> str:
     """Say in one sentence what `provision.driver.flavour` does with the GPUs of a node."""
-    branch = int((driver.version or driver.branch or "0").partition(".")[0])
+    branch = branch_of(driver.version or driver.branch or "0")
     if branch >= WITHOUT_PROPRIETARY:
         return f"from the node's GPUs: open, as there is no other from branch {WITHOUT_PROPRIETARY} on; {_WITHOUT_GPU}"
     if branch >= OPEN_BY_DEFAULT:

@@ -47,9 +47,9 @@ class CompanionPackages:
 class PackageSet:
     """The packages of one driver branch in one source of packages.
 
+    A name in ``user_space`` may be two, ``first|second``: the first that the node's package manager knows.
     ``streams`` are dnf's module streams, one for each flavour (user space alone has one too: its packages are in
-    the module). ``loose`` are packages of a version line of their own that the module needs. ``evidence`` says where
-    the names were read.
+    the module). ``evidence`` says where the names were read.
     """
 
     evidence: str

@@ -49,7 +49,7 @@ def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> N
     install_part(node, "hook", digest("a"), make_archive(tmp_path, "one"))
 
     assert current(node) == "one"
-    assert read_installations(node) == {"hook": {"digest": digest("a")}, "node": None}
+    assert read_installations(node) == {"driver": None, "hook": {"digest": digest("a")}, "node": None}
     assert os.access(node.path(f"/{HOME}/hook/grapnel-hook"), os.X_OK)
     assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
 

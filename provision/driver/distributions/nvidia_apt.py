@@ -57,18 +57,24 @@ def debian(branch: int) -> PackageSet:
 
 def ubuntu(branch: int) -> PackageSet:
     """Return what NVIDIA's repositories ubuntu2204, ubuntu2404 and ubuntu2604 have."""
-    end = "" if branch >= _UNSUFFIXED_DRIVER else f"-{branch}"
+    renamed = branch >= _UNSUFFIXED_DRIVER
+    end = "" if renamed else f"-{branch}"
+    user_space = dict(ubuntu_user_space(end))
+    if renamed:
+        # Published lists of installed packages of 595 have libnvidia-compute, nvidia-persistenced, nvidia-firmware and
+        # nvidia-kernel-common; whether nvidia-smi is still in a package nvidia-utils none of them says.
+        user_space[Capability.UTILITY] = ("nvidia-utils|libnvidia-compute",)
     return PackageSet(
         evidence="Driver Installation Guide, Ubuntu, compute-only, and its table of packages renamed with 590; "
         "NVIDIA/gpu-driver-container, ubuntu26.04/install.sh",
         members=MEMBERS,
-        user_space=ubuntu_user_space(end),
+        user_space=user_space,
         modules=_both(
             branch,
             ModulePackages(built=(f"nvidia-dkms{end}-open",), dkms="nvidia", meta=OPEN_METAS),
             ModulePackages(built=(f"nvidia-dkms{end}",), dkms="nvidia", meta=PROPRIETARY_METAS),
         ),
-        companions=_companions(branch, persistenced=f"nvidia-compute-utils{end}"),
+        companions=_companions(branch, persistenced="nvidia-persistenced" if renamed else f"nvidia-compute-utils{end}"),
     )
 
 

@@ -146,12 +146,14 @@ class Node:
         self.interrupt(f"dkms {action}")
         given = dict(itertools.pairwise(options))
         if action == "status":
-            lines = (f"nvidia-current/{version}, {kernel}, x86_64: installed" for kernel, version in self.built.items())
+            lines = (f"nvidia-current/{version}, {kernel}, amd64: installed" for kernel, version in self.built.items())
             return Finished(0, "\n".join(lines))
         if action == "build" and self.compiler_fails:
             place = f"{given['--dkmstree']}/{given['-m']}/{given['-v']}/build/make.log"
             self.write(place, self.compiler_fails)
             return Finished(10, "", "Error! Bad return status for module build")
+        if action == "mktarball" and "--dkmstree" not in given and given.get("-a") != "amd64":
+            return Finished(6, "", "Error! No modules built for this architecture")
         if action == "mktarball":
             self.write_archive(given["--archive"], given["-k"], given["-v"])
         return Finished(0)

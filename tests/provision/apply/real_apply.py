@@ -50,6 +50,8 @@ APPLY_PLAY = """
     - name: install
       ansible.builtin.copy: {dest: "{{ state }}/{{ item.target }}", content: "", mode: "0644"}
       loop: "{{ grapnel_plan['items'] | rejectattr('deferred') }}"
+    - name: gather facts
+      grapnel.node.facts: {state: "{{ state }}"}
 """
 DAEMON_MODULE = """
 import os

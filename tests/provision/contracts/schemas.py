@@ -12,17 +12,20 @@ from typing import Any
 import msgspec
 
 from provision.cluster.record import RecordDocument
+from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.payload.store import Manifest
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {
+    "driver-change": DriverChange,
     "node-facts": NodeFacts,
     "node-plan": NodePlan,
     "node-state": RecordDocument,
     "payload": Manifest,
 }
+STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest
 
 
 def render_schema(name: str) -> dict[str, Any]:
@@ -30,6 +33,10 @@ def render_schema(name: str) -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(TYPES[name])
     top = schema["$defs"][TYPES[name].__name__]
     top["required"] = sorted({*top["required"], "schema"})
+    if name in STRICT:
+        for each in schema["$defs"].values():
+            each["required"] = sorted(each["properties"])
+            each["additionalProperties"] = False
     plain: dict[str, Any] = json.loads(json.dumps(schema))
     return plain
 

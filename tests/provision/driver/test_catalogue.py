@@ -209,6 +209,21 @@ def test_packages_have_the_names_that_are_published(published: str, flavour: Fla
     assert {*found.roots, *found.module_roots, *found.loose} <= set(PUBLISHED[published]["names"])
 
 
+@pytest.mark.parametrize(
+    ("known", "roots"),
+    [
+        (None, ("libnvidia-compute", "nvidia-utils")),
+        (("libnvidia-compute", "nvidia-utils"), ("libnvidia-compute", "nvidia-utils")),
+        (("libnvidia-compute",), ("libnvidia-compute",)),
+    ],
+    ids=["nothing is known", "a package of its own", "in another one"],
+)
+def test_of_two_names_the_one_that_exists_is_taken(known: Any, roots: tuple[str, ...]) -> None:  # noqa: ANN401
+    found = request("ubuntu 26.04", DriverSource.NVIDIA, "595.91.07", Flavour.OPEN, known=known)
+
+    assert found.roots == roots
+
+
 def test_canonical_s_modules_are_one_package_for_each_kernel() -> None:
     kernels = (UBUNTU_KERNEL, "6.8.0-140-generic")
 

@@ -3,7 +3,8 @@
 `data/available-*.json` are the packages that apt knew on real systems: Debian 12, and Debian 13 with Debian 12's
 sources beside its own at priority -1. `data/apt-simulation-trixie.json` is what `apt-get -s install` of apt 3.0.3 on
 the latter then installed of the driver's sources, asked for our closure by name=version: all of it and nothing else,
-with and without the pin.
+with and without the pin. `data/apt-simulation-modules.json` is the same with kernel modules, of apt 2.6.1 with Debian
+13's lists of November 2026.
 """
 
 from __future__ import annotations
@@ -88,6 +89,26 @@ def test_the_closure_is_what_apt_installs(case: Simulation) -> None:
 
     found = resolved(case.wanted, roots=list(request.roots))
 
+    assert {package.name: package.version for package in found.packages} == case.installs
+
+
+class ModuleSimulation(Simulation):
+    """One answer of apt with a kernel module."""
+
+    flavour: Flavour
+
+
+MODULES = msgspec.json.decode(DATA.joinpath("apt-simulation-modules.json").read_bytes(), type=list[ModuleSimulation])
+
+
+@pytest.mark.parametrize("case", MODULES, ids=lambda case: case.flavour.value)
+def test_the_closure_with_a_module_is_what_apt_installs(case: ModuleSimulation) -> None:
+    request = packages(TRIXIE, DriverSource.DISTRIBUTION, case.wanted, case.flavour, case.capabilities)
+    assert isinstance(request, PackageRequest)
+
+    found = resolve_driver(wanted=case.wanted, request=request, available=available("trixie"), installed={})
+
+    assert isinstance(found, DriverPackages)
     assert {package.name: package.version for package in found.packages} == case.installs
 
 

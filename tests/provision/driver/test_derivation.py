@@ -6,7 +6,10 @@ import msgspec
 import pytest
 
 from provision.driver.derivation import derive
-from provision.spec.model import Driver
+from provision.driver.flavour import choose
+from provision.driver.gpus import GpuSupport, support
+from provision.node_plan import Problem
+from provision.spec.model import Driver, KernelModule
 
 MIRROR = {"url": "https://mirror.example.com/cuda"}
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAAABYJKwYBBAHaRw8BAQdA\n-----END PGP PUBLIC KEY BLOCK-----\n"
@@ -76,3 +79,31 @@ def test_what_is_left_open(section: dict[str, object], keys: list[str]) -> None:
 )
 def test_the_flavour_depends_on_branch_and_gpus(section: dict[str, object], usual: str) -> None:
     assert rules(**section)["kernelModule"].startswith(f"from the node's GPUs: {usual}")
+
+
+BOTH = (support("1eb8", ""),)  # Turing
+PROPRIETARY_ONLY = (support("1b38", ""),)  # Pascal
+OPEN_ONLY = (support("2342", ""),)  # Grace Hopper
+
+
+@pytest.mark.parametrize(
+    ("version", "gpus", "part"),
+    [
+        pytest.param("550.163.01", BOTH, 0, id="usually, before the open module was the default"),
+        pytest.param("550.163.01", PROPRIETARY_ONLY, 0, id="an old GPU, before"),
+        pytest.param("550.163.01", OPEN_ONLY, 1, id="a GPU for the open module alone, before"),
+        pytest.param("550.163.01", (), 2, id="no GPU, before"),
+        pytest.param("560.35.05", BOTH, 0, id="usually, since"),
+        pytest.param("560.35.05", PROPRIETARY_ONLY, 1, id="an old GPU, since"),
+        pytest.param("560.35.05", OPEN_ONLY, 0, id="a GPU for the open module alone, since"),
+        pytest.param("560.35.05", (), 2, id="no GPU, since"),
+        pytest.param("620.10.01", BOTH, 0, id="usually, without a proprietary module"),
+        pytest.param("620.10.01", (), 1, id="no GPU, without a proprietary module"),
+    ],
+)
+def test_the_flavour_is_explained_as_it_is_chosen(version: str, gpus: tuple[GpuSupport, ...], part: int) -> None:
+    """`part` is the part of the sentence that is about such a node."""
+    parts = rules(version=version)["kernelModule"].removeprefix("from the node's GPUs: ").split("; ")
+    chosen = choose(gpus, version, KernelModule.AUTO)
+    assert not isinstance(chosen, Problem)
+    assert parts[part].replace(",", " ").split()[0] == chosen.value.value

@@ -18,6 +18,7 @@ from {package}.cli import main
 main()
 """
 
+PROGRAM = "ansible_collections.grapnel.node.plugins.module_utils.driver.program"
 
 # What an installer does, small: it notes its arguments and fills the folder after --target.
 INSTALLER = """\
@@ -49,6 +50,10 @@ def make_checkout(root: Path) -> Path:
     write(root / "requirements" / "node.txt", "grpcio==1\n")
     for unit in ("grapnel-node.service", "grapnel-inventory.path", "grapnel-inventory.service"):
         write(root / "deploy" / "systemd" / unit, "[Service]\n")
+    utilities = root / "playbooks" / "plugins" / "module_utils"
+    write(utilities / "host.py")
+    write(utilities / "driver" / "program.py", "def main() -> None:\n    print('this is the driver')\n")
+    write(utilities / "driver" / "launcher.py", LAUNCHER.format(package=PROGRAM).replace(".cli", ""))
     return root
 
 

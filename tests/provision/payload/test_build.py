@@ -82,6 +82,13 @@ def test_the_archives_hold_what_runs_and_nothing_else(
         "systemd/grapnel-inventory.path",
         "systemd/grapnel-inventory.service",
     ]
+    package = "ansible_collections/grapnel/node/plugins/module_utils"
+    assert names(payload.driver.path)[5:] == [
+        f"{package}/driver",
+        f"{package}/driver/program.py",
+        f"{package}/host.py",
+        "grapnel-driver",
+    ]
     assert names(payload.node["3.13"].path) == [
         "grapnel-node",
         "plugin",
@@ -164,6 +171,17 @@ def test_the_executable_runs_from_wherever_it_is_unpacked(
     assert printed == "this is runtime_hook\n"
 
 
+def test_the_driver_s_program_runs_from_wherever_it_is_unpacked(
+    checkout: Sources, libraries: FakeLibraries, tmp_path: Path
+) -> None:
+    build_payload(tmp_path / "out", checkout, libraries)
+    release = tmp_path / "driver-1"
+    release.mkdir()
+    run(["tar", "-xf", load_payload(tmp_path / "out").driver.path, "-C", str(release)])
+
+    assert run([str(release / "grapnel-driver")]) == "this is the driver\n"
+
+
 @pytest.mark.parametrize(
     "missing",
     [
@@ -198,11 +216,15 @@ def test_an_installed_grapnel_has_the_same_files_in_its_package(tmp_path: Path) 
     (root / "requirements" / "node.txt").rename(installed / "node.txt")
     for unit in (root / "deploy" / "systemd").iterdir():
         unit.rename(installed / unit.name)
+    collection = root / "provision" / "_collection" / "ansible_collections" / "grapnel" / "node" / "plugins"
+    collection.mkdir(parents=True)
+    (root / "playbooks" / "plugins" / "module_utils").rename(collection / "module_utils")
 
     sources = find_sources(root)
 
     assert (sources.requirements, sources.unit) == (installed / "node.txt", installed / "grapnel-node.service")
     assert {unit.parent for unit in sources.hook_units} == {installed}
+    assert sources.module_utils == collection / "module_utils"
 
 
 def test_a_folder_that_cannot_be_written_is_named(checkout: Sources, libraries: FakeLibraries, tmp_path: Path) -> None:

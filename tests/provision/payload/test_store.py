@@ -13,6 +13,7 @@ from provision.payload.store import load_payload, payload_folder
 MANIFEST = {
     "schema": "grapnel.dev/payload/v1alpha1",
     "hook": {"name": "hook-aa.tar", "digest": "aa" * 32, "size_bytes": 4},
+    "driver": {"name": "driver-cc.tar", "digest": "cc" * 32, "size_bytes": 3},
     "node": {"3.13": {"name": "node-cp313-bb.tar", "digest": "bb" * 32, "size_bytes": 5}},
     "unit": "[Unit]\n",
 }
@@ -22,6 +23,7 @@ MANIFEST = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
     (tmp_path / "hook-aa.tar").write_text("1234")
+    (tmp_path / "driver-cc.tar").write_text("123")
     (tmp_path / "node-cp313-bb.tar").write_text("12345")
     return tmp_path
 
@@ -31,6 +33,7 @@ def test_a_whole_payload_is_read(folder: Path) -> None:
 
     assert payload.hook.path == str(folder / "hook-aa.tar")
     assert payload.hook.digest[:12] == "aaaaaaaaaaaa"
+    assert payload.driver.digest == "cc" * 32
     assert payload.node["3.13"].digest == "bb" * 32
     assert payload.unit == "[Unit]\n"
 

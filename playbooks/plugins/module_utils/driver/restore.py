@@ -1,4 +1,4 @@
-"""Remembers which modules were loaded and which services ran before a run, until they are again, even after a reboot."""
+"""Remembers which modules were loaded and which services ran before a run, until they are again: after a reboot too."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ class _Run:
         self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
-        for name, step in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
-            problem = self._try(name, step)
+        for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
+            problem = self._try(name, prepare)
             if problem:
                 state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
                 return self._end(state, name, problem)

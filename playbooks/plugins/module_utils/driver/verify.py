@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
-from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_gpus
+from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import is_loaded, loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import loaded_modules
 
@@ -153,7 +153,9 @@ def _gpu_differences(host: Host, change: DriverChange) -> list[str]:
 def _own_gpus(host: Host) -> list[str]:
     """Return the addresses of the GPUs that the driver would serve: not those that are passed through to a guest."""
     return [
-        str(gpu["address"]) for gpu in read_gpus(host) if _bound_driver(host, str(gpu["address"])) != _PASSED_THROUGH
+        str(gpu["address"])
+        for gpu in read_hardware(host)["gpus"]
+        if _bound_driver(host, str(gpu["address"])) != _PASSED_THROUGH
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
@@ -11,12 +12,12 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
-_COMMANDS: dict[str, PackageManager] = {"apt-get": Apt()}  # where there are two, the first is the machine's own
+_MANAGERS: dict[str, PackageManager] = {family.APT: Apt()}
 
 
 def find_manager(host: Host) -> PackageManager:
-    """Return the package manager that a machine has; raises `PackageError`."""
-    for command, manager in _COMMANDS.items():
-        if host.find_command(command):
-            return manager
-    raise PackageError(f"this machine has none of the package managers that are known: {', '.join(_COMMANDS)}")
+    """Return the machine's own package manager; raises `PackageError`."""
+    name = family.find_manager(host)
+    if name not in _MANAGERS or not family.has_manager(host, name):
+        raise PackageError(f"no driver can be exchanged with {name} on this machine, only with {', '.join(_MANAGERS)}")
+    return _MANAGERS[name]

@@ -152,7 +152,7 @@ def _try_download(work: Work, missing: Mapping[str, str], target: str) -> None:
 def _keep(work: Work, one: BuiltModule) -> bool:
     """Pack an installed module as it is; tells whether that was possible."""
     archive = store.module_archive(work.before, one.kernel)
-    module = ["-m", one.module, "-v", one.version, "-k", one.kernel]
+    module = ["-m", one.module, "-v", one.version, "-k", one.kernel, "-a", one.architecture]
     pack = ["env", f"TMPDIR={work.scratch}", "dkms", "mktarball", *module, "--binaries-only", "--archive", archive]
     return work.host.run(pack, _TIMEOUT_S).return_code == 0 and work.host.path(archive).is_file()
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60.0
 # dkms 3 writes name/version, dkms 2 name, version.
 _LINE = re.compile(
-    r"^(?P<module>nvidia[^/,\s]*)(?:/|, )(?P<version>[^,\s]+), (?P<kernel>[^,\s]+), [^:,\s]+: installed", re.MULTILINE
+    r"^(?P<module>nvidia[^/,\s]*)(?:/|, )(?P<version>[^,\s]+), (?P<kernel>[^,\s]+), (?P<arch>[^:,\s]+): installed",
+    re.MULTILINE,
 )
 
 
@@ -23,9 +24,13 @@ class BuiltModule:
     module: str
     version: str
     kernel: str
+    architecture: str  # as dkms was told: not always the kernel's name for it
 
 
 def installed_modules(host: Host) -> list[BuiltModule]:
     """Return the driver's modules that dkms has installed; none where there is no dkms."""
     done = host.run(["dkms", "status"], _TIMEOUT_S)
-    return [BuiltModule(each["module"], each["version"], each["kernel"]) for each in _LINE.finditer(done.stdout)]
+    return [
+        BuiltModule(each["module"], each["version"], each["kernel"], each["arch"])
+        for each in _LINE.finditer(done.stdout)
+    ]

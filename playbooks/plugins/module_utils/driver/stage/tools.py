@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json, write_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import missing_tools, without_headers
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import download
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request
@@ -20,7 +20,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -41,7 +40,11 @@ def provide(work: Work, kernels: Sequence[str]) -> None:
         )
     target = f"{work.scratch}/tools"
     work.host.path(target).mkdir(exist_ok=True)
-    _install(work, download(work, Request(dict.fromkeys(wanted, "")), target))
+    try:
+        files = download(work, Request(dict.fromkeys(wanted, "")), target)
+    except StageError as error:
+        raise _refused(error.finding.message) from error
+    _install(work, files)
     left = _missing(work.host, work.manager.name, kernels)
     if left:
         raise failure(

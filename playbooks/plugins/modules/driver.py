@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""Stages, swaps, gives back or removes the GPU driver of a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: driver
+short_description: Stage a driver change, carry it out, go back from it, or remove the driver
+version_added: 0.1.0
+description:
+  - Calls C(grapnel-driver) on the node, which M(grapnel.node.installation) installs, and returns what it says.
+  - O(verb=stage) downloads and builds, and disturbs nothing.
+  - O(verb=swap), O(verb=back) and O(verb=remove) run in the unit C(grapnel-driver.service) of the node, and the module
+    waits for its end. If the connection is lost, the unit goes on, and the same task watches it when it is run again.
+  - A swap that fails goes back by itself. The task fails then, with the reason, and says which driver the node has.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  verb:
+    description: What is done.
+    type: str
+    required: true
+    choices: [stage, swap, back, remove, status]
+  change:
+    description: The driver change (docs/contracts/driver-change), for O(verb=stage) and O(verb=swap).
+    type: dict
+  offline:
+    description: Whether O(verb=stage) downloads nothing, and takes everything from what was handed over.
+    type: bool
+    default: false
+  tools:
+    description: Whether O(verb=stage) may install the compiler and its like where modules have to be built.
+    type: bool
+    default: true
+  timeout_s:
+    description: How long in seconds the module waits. A run goes on when time is up.
+    type: int
+    default: 7200
+attributes:
+  check_mode:
+    description: Tells what would be changed, and what is in the way of a swap. O(verb=status) never changes anything.
+    support: full
+  diff_mode:
+    description: Shows the packages and the kernel module.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Prepare the driver while the node is in use
+  grapnel.node.driver:
+    verb: stage
+    change: "{{ driver_change }}"
+
+- name: Exchange the driver
+  grapnel.node.driver:
+    verb: swap
+    change: "{{ driver_change }}"
+"""
+
+RETURN = r"""
+id:
+  description: Name of the change; empty without one.
+  returned: always
+  type: str
+status:
+  description: What C(grapnel-driver status) prints (docs/contracts/driver-run).
+  returned: success
+  type: dict
+staged:
+  description: What became of O(verb=stage); empty for other verbs.
+  returned: success
+  type: dict
+problems:
+  description: What is in the way of a swap, one line each; in check mode.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils import driver_program as program
+from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
+    ChangeError,
+    DriverChange,
+    change_id,
+    parse_change,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import is_complete
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "verb": {"type": "str", "required": True, "choices": ["stage", "swap", "back", "remove", "status"]},
+            "change": {"type": "dict"},
+            "offline": {"type": "bool", "default": False},
+            "tools": {"type": "bool", "default": True},
+            "timeout_s": {"type": "int", "default": 7200},
+        },
+        required_if=[("verb", "stage", ["change"]), ("verb", "swap", ["change"])],
+        supports_check_mode=True,
+    )
+    host, identifier = Host(), ""
+    try:
+        change = _change(module)
+        identifier = change_id(change) if change else ""
+        if module.check_mode and module.params["verb"] != "status":
+            _foresee(module, host, change, identifier)
+        if not program.is_installed(host):
+            module.fail_json(msg=f"this node has no grapnel-driver ({program.LAUNCHER}): site.yml installs it", id="")
+        _call(module, host, change, identifier)
+    except ChangeError as error:
+        module.fail_json(msg=f"the driver change is malformed: {error}", id=identifier)
+    except (OSError, PackageError, program.ProgramError) as error:
+        module.fail_json(msg=str(error), id=identifier)
+
+
+def _change(module: AnsibleModule) -> DriverChange | None:
+    given = module.params["change"]
+    is_wanted = module.params["verb"] in ("stage", "swap")
+    return parse_change(json.dumps(given, ensure_ascii=False).encode()) if is_wanted else None
+
+
+def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identifier: str) -> None:
+    verb, timeout_s = module.params["verb"], float(module.params["timeout_s"])
+    answer = {"id": identifier, "staged": {}, "problems": []}
+    if verb == "stage" and change is not None:
+        words = [
+            *(["--offline"] if module.params["offline"] else []),
+            *([] if module.params["tools"] else ["--no-tools"]),
+        ]
+        staged = program.stage(program.call_program, change, words, timeout_s)
+        findings = [one for one in staged.get("findings", []) if one.get("severity") == "error"]
+        if not staged.get("complete"):
+            said = "; ".join(f"{one.get('message')} ({one.get('remedy')})" for one in findings)
+            module.fail_json(msg=f"the driver cannot be staged: {said}", **{**answer, "staged": staged})
+        module.exit_json(changed=bool(staged.get("changed")), status={}, **{**answer, "staged": staged})
+    if verb == "status":
+        module.exit_json(changed=False, status=program.read_status(program.call_program), **answer)
+    diff = _diff(host, change)
+    status = program.carry_out(program.call_program, verb, identifier, timeout_s)
+    run = status.get("run") or {}
+    if run.get("state") != "done":
+        module.fail_json(msg=program.reason_of(status), status=status, changed=bool(run.get("changed")), **answer)
+    changed = bool(run.get("changed"))
+    module.exit_json(changed=changed, status=status, diff=diff if changed else {}, **answer)
+
+
+def _foresee(module: AnsibleModule, host: Host, change: DriverChange | None, identifier: str) -> None:
+    """Tell what would be done: on a node that has nothing of it yet, by the document alone."""
+    status = program.read_status(program.call_program) if program.is_installed(host) else {}
+    answer = {"id": identifier, "staged": {}, "status": status}
+    if module.params["verb"] == "stage":
+        module.exit_json(changed=not is_complete(host, identifier), problems=[], **answer)
+    is_staged = bool(status) and bool(identifier) and is_complete(host, identifier)
+    problems = program.check(program.call_program, identifier) if is_staged else []
+    diff = _diff(host, change)
+    changed = diff["before"] != diff["after"] if change else bool(status.get("current"))
+    module.exit_json(changed=changed, problems=problems, diff=diff if changed else {}, **answer)
+
+
+def _diff(host: Host, change: DriverChange | None) -> dict[str, str]:
+    if change is None:
+        return {}
+    installed = find_manager(host).installed(host, {*change.names, *change.remove})
+    return program.describe_difference(change, installed, loaded_version(host, "nvidia") or "")
+
+
+if __name__ == "__main__":
+    main()

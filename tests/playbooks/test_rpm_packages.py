@@ -266,7 +266,7 @@ def test_the_oldest_repository_tells_the_age_of_dnfs_metadata(machine: Machine) 
 
 
 def test_metadata_that_dnf_has_confirmed_is_fresh_although_it_was_not_written_again(machine: Machine) -> None:
-    """`dnf makecache` alone asks nobody before metadata_expire, and leaves the files as they are when nothing changed."""
+    """`dnf makecache` asks nobody before metadata_expire, and does not write again what has not changed."""
     os.utime(machine.write("/var/cache/dnf/cuda-2/repodata/repomd.xml"), (2000, 2000))
     machine.teach("dnf -q makecache --refresh")
     now = (machine.root / "var/cache/dnf").stat().st_mtime

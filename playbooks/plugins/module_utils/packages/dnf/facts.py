@@ -28,7 +28,8 @@ _CACHES = ("/var/cache/dnf", "/var/cache/libdnf5")
 _STAMP = "/run/grapnel/package-lists"
 _PID_FILES = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/run/dnf.pid", "/run/yum.pid")
 _QUERY_TIMEOUT_S = 60.0
-_PATTERNS = ("*nvidia*", "cuda-drivers*", "gdrcopy*", "gdrdrv*", "libcuda", "libnvsdm*", "nvlsm*", *ENGINE_PACKAGES)
+_NAMES = ("*nvidia*", "cuda-drivers*", "gdrcopy*", "gdrdrv*", "libcuda", "libnvsdm*", "nvlink5*", "nvlsm*")
+_PATTERNS = (*_NAMES, *ENGINE_PACKAGES)
 _PACKAGE, _PROVIDES = "grapnel-package:", "grapnel-provides:"  # no capability begins like that
 # dnf 4 ends each answer with a line feed of its own and dnf 5 does not.
 _FORMAT = (

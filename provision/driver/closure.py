@@ -79,13 +79,14 @@ class _Pool:
         self._scheme: VersionScheme = request.scheme
         self._levels: dict[str, dict[str, AvailablePackage]] = {}
         for name, versions in available.items():
-            for each in versions:
+            # Never a rival: nothing that is asked for, and nothing that is installed besides, may bring it.
+            for each in () if request.is_rival(name) else versions:
                 self._add(name, each, request)
 
     def _add(self, name: str, package: AvailablePackage, request: PackageRequest) -> None:
         version = self._scheme(package.version)
-        if package.module_stream not in {None, request.module_stream} or request.is_rival(name):
-            return
+        # A package is in several of dnf's streams (580, 580-dkms, 580-open, ...), and facts name one of them. Name and
+        # version say as much: the stream that is asked for has all versions of its branch.
         if not request.members.has(name, package.source, version):
             return
         level = request.members.level(package.source, version)

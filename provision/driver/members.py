@@ -7,6 +7,7 @@ nvidia-fs). There a package belongs when its name says so and its version is a d
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -36,7 +37,7 @@ class Members:
         """Tell whether a package at a version is part of a driver."""
         if source in self.sources:
             return True
-        if not any(fnmatchcase(name, pattern) for pattern in self.names):
+        if not _matches(name, self.names):
             return False
         return _DRIVER_VERSION.fullmatch(version.upstream) is not None
 
@@ -46,4 +47,9 @@ class Members:
 
     def replaces(self, name: str) -> bool:
         """Tell whether an installed package has to go unless this driver brings it too."""
-        return any(fnmatchcase(name, pattern) for pattern in self.replaced)
+        return _matches(name, self.replaced)
+
+
+@functools.lru_cache(maxsize=8192)  # asked for every version of a package, of which there may be many
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

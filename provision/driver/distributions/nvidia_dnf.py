@@ -21,6 +21,9 @@ EVIDENCE: Final = (
 _RENAMED_COMPANIONS: Final = 580
 # dkms.conf of 515 has nvidia-open, a log of Oracle Linux 8 has nvidia-open/570.86.10, one of Fedora nvidia/580.159.03.
 _DKMS_OPEN_RENAMED: Final = 580
+# Modules compiled for one kernel, in streams of their own (NVIDIA/yum-packaging-precompiled-kmod, DISTROS.md), which
+# conflict with those that DKMS compiles.
+_PRECOMPILED: Final = ("kmod-nvidia-[1-9]*", "kmod-nvidia-open-[1-9]*")
 
 
 def packages(branch: int, *, modular: bool) -> PackageSet:
@@ -28,12 +31,12 @@ def packages(branch: int, *, modular: bool) -> PackageSet:
     opened = ModulePackages(
         built=("kmod-nvidia-open-dkms",),
         dkms="nvidia" if branch >= _DKMS_OPEN_RENAMED else "nvidia-open",
-        meta=OPEN_METAS,
+        meta=(*OPEN_METAS, *_PRECOMPILED),
     )
     modules = {Flavour.OPEN: opened}
     if branch < WITHOUT_PROPRIETARY:
         modules[Flavour.PROPRIETARY] = ModulePackages(
-            built=("kmod-nvidia-latest-dkms",), dkms="nvidia", meta=PROPRIETARY_METAS
+            built=("kmod-nvidia-latest-dkms",), dkms="nvidia", meta=(*PROPRIETARY_METAS, *_PRECOMPILED)
         )
     return PackageSet(
         evidence=EVIDENCE,

@@ -284,21 +284,25 @@ def test_what_only_sounds_like_the_driver_stays() -> None:
     assert found.remove == ("nvidia-imex-570",)
 
 
+PRECOMPILED = "kmod-nvidia-580.126.09-6.12.0-124.20.1"
+
+
 @pytest.mark.parametrize(
     ("flavour", "removed"),
     [
-        (Flavour.OPEN, ("cuda-drivers-580", "kmod-nvidia-latest-dkms")),
-        (Flavour.PROPRIETARY, ("kmod-nvidia-open-dkms", "nvidia-open")),
+        (Flavour.OPEN, ("cuda-drivers-580", PRECOMPILED, "kmod-nvidia-latest-dkms")),
+        (Flavour.PROPRIETARY, (PRECOMPILED, "kmod-nvidia-open-dkms", "nvidia-open")),
         (Flavour.NONE, ()),
     ],
 )
 def test_the_other_flavour_s_module_goes_with_its_metapackage(flavour: Flavour, removed: tuple[str, ...]) -> None:
-    both = ("cuda-drivers-580", "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "nvidia-open")
+    both = ("cuda-drivers-580", "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "nvidia-open", PRECOMPILED)
     new, old = "3:580.126.09-1.amzn2023", InstalledPackage(version="3:580.95.05-1.amzn2023", source="-")
     known = AMAZON | {
         "cuda-drivers-580": (rpm(new, "kmod-nvidia-latest-dkms"),),
         "kmod-nvidia-latest-dkms": (rpm(new, "nvidia-kmod-common"),),
         "nvidia-open": (rpm(new, "kmod-nvidia-open-dkms"),),
+        PRECOMPILED: (rpm(new),),
     }
 
     found = amazon("580.126.09", flavour=flavour, available=known, installed=dict.fromkeys(both, old))
@@ -308,24 +312,21 @@ def test_the_other_flavour_s_module_goes_with_its_metapackage(flavour: Flavour, 
     assert not set(removed) & set(found.names)
 
 
-def test_packages_of_another_stream_are_passed_over() -> None:
+def test_a_package_of_several_streams_is_found_whichever_is_named() -> None:
     streams = {
         name: tuple(
             AvailablePackage(
                 version=each.version,
                 source=each.source,
                 depends=each.depends,
-                module_stream="nvidia-driver:latest-dkms",
+                module_stream="nvidia-driver:580-dkms",
             )
             for each in versions
         )
         for name, versions in AMAZON.items()
     }
 
-    found = amazon("580.126.09", available=streams)
-
-    assert isinstance(found, Problem)
-    assert found.code == "version-not-available"
+    assert amazon("580.126.09", available=streams) == amazon("580.126.09")
 
 
 def test_a_node_can_have_what_all_that_is_asked_for_exists_at() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.lists im
     read_available,
     refresh_lists,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import is_of_interest
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 
 if TYPE_CHECKING:
@@ -189,6 +191,39 @@ def test_lists_have_no_age_where_there_are_none(machine: Machine) -> None:
     machine.write(f"{LISTS}/lock")
 
     assert lists_age_s(machine.host, Clock()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "is_wanted"),
+    [
+        ("libcuda1", "nvidia-graphics-drivers", True),
+        ("libcuda1", "libcuda", True),  # NVIDIA's repositories have sources of names of their own
+        ("nvidia-open-kernel-dkms", "nvidia-open-gpu-kernel-modules", True),
+        ("cuda-drivers-580", "cuda-drivers", True),
+        ("linux-modules-nvidia-580-server-6.8.0-45-generic", "linux-restricted-modules", True),
+        ("linux-image-6.8.0-1012-nvidia", "linux-nvidia", False),
+        ("nvidia-container-toolkit", "nvidia-container-toolkit", False),
+        ("libnvidia-container1", "libnvidia-container", False),
+        ("nvidia-cuda-toolkit", "nvidia-cuda-toolkit", False),
+        ("kmod-nvidia-open-dkms", "kmod-nvidia-open-dkms", True),
+        ("nvidia-compute-G06", "nvidia-driver-G06", True),
+        ("docker.io", "docker.io", True),
+        ("docker-compose", "docker-compose", False),
+    ],
+)
+def test_the_drivers_packages_are_known_by_their_names(name: str, source: str, *, is_wanted: bool) -> None:
+    assert is_of_interest(name, source) is is_wanted
+
+
+def test_prebuilt_modules_are_asked_for_by_kernel(machine: Machine) -> None:
+    """An archive has one for each kernel that it ever had, branch and flavour: thousands."""
+    machine.write("/lib/modules/6.8.0-45-generic/modules.dep")
+    machine.teach("apt-cache show", "")
+
+    read_available(machine.host)
+
+    (call,) = machine.calls
+    assert re.search(r'\?name\("\^linux-[^"]*\(6\\\.8\\\.0\\-45\\-generic\)\$"\)', call)
 
 
 def test_packages_are_asked_for_by_their_plain_names(machine: Machine) -> None:

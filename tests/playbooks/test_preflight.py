@@ -42,7 +42,6 @@ vermagic:       6.12.117+deb13-amd64 SMP preempt mod_unload modversions
 sig_id:         PKCS#7
 signer:         DKMS module signing key
 sig_key:        05:AF:14:56
-parm:           NVreg_ResmanDebugLevel:int
 filename:       {0}/lib/modules/6.12.117+deb13-amd64/kernel/nvidia-550srv-open/nvidia.ko
 version:        550.144.03
 license:        Dual MIT/GPL

@@ -265,6 +265,19 @@ def test_the_oldest_repository_tells_the_age_of_dnfs_metadata(machine: Machine) 
     assert old == {"lists_age_s": 4000, "lists_error": "Error: Failed to download metadata for repo 'cuda'"}
 
 
+def test_metadata_that_dnf_has_confirmed_is_fresh_although_it_was_not_written_again(machine: Machine) -> None:
+    """`dnf makecache` asks nobody before metadata_expire, and does not write again what has not changed."""
+    os.utime(machine.write("/var/cache/dnf/cuda-2/repodata/repomd.xml"), (2000, 2000))
+    machine.teach("dnf -q makecache --refresh")
+    now = (machine.root / "var/cache/dnf").stat().st_mtime
+
+    refreshed = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: now + 10))
+    dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: now + 20))
+
+    assert refreshed["lists_age_s"] <= 10
+    assert len(machine.calls) == 1
+
+
 def test_zypper_metadata_that_did_not_change_counts_as_fresh_after_a_refresh(machine: Machine) -> None:
     folder = machine.root / "var/cache/zypp/raw/cuda/repodata"
     folder.mkdir(parents=True)

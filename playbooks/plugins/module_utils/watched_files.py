@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _CONTENT_LIMIT_BYTES = 256 * 1024
+# Where packages of the driver are found, what keeps their version, and what the kernel is told about the module.
+_DRIVER_FILES = (
+    "/etc/apt/keyrings/grapnel-nvidia.asc",
+    "/etc/apt/preferences.d/00-grapnel-nvidia",
+    "/etc/apt/sources.list.d/grapnel-nvidia.sources",
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/modprobe.d/grapnel-nvidia.conf",
+    "/etc/modules-load.d/grapnel-nvidia.conf",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-nvidia",
+    "/etc/yum.repos.d/grapnel-nvidia.repo",
+    "/etc/zypp/locks",
+    "/etc/zypp/repos.d/grapnel-nvidia.repo",
+)
 _FILES = (
     "/etc/apt/preferences",
     "/etc/containerd/config.toml",
@@ -29,7 +42,7 @@ _FILES = (
     "/etc/grapnel/hook.json",
     "/etc/grapnel/node.json",
     "/etc/systemd/system/grapnel-node.service",
-    "/etc/apt/preferences.d/00-grapnel-nvidia",
+    *_DRIVER_FILES,
     "/usr/share/containers/oci/hooks.d/99-grapnel.json",
     f"{RESTART_MARKS}/containerd.service",
     f"{RESTART_MARKS}/crio.service",

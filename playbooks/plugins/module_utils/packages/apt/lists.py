@@ -17,8 +17,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg imp
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import (
     ENGINE_PACKAGES,
+    NAME_PATTERN,
+    OTHERS_PATTERN,
     PREBUILT_PATTERN,
-    SOURCE_PATTERNS,
+    SOURCE_PATTERN,
 )
 
 if TYPE_CHECKING:
@@ -92,8 +94,8 @@ def _patterns(host: Host) -> list[str]:
     """Return what to ask for, a pattern or a name each; a name is taken as it is, with no pattern in it."""
     kernels = "|".join(re.escape(name) for name in host.names("/lib/modules") if _RELEASE.match(name))
     return [
-        "|".join(f'?source-package("{pattern}")' for pattern in SOURCE_PATTERNS),
-        *([f'?name("{PREBUILT_PATTERN}.*-({kernels})$")'] if kernels else []),
+        f'?or(?source-package("{SOURCE_PATTERN}"),?and(?name("{NAME_PATTERN}"),?not(?name("{OTHERS_PATTERN}"))))',
+        *([f'?name("{PREBUILT_PATTERN}.*({kernels})$")'] if kernels else []),
         *(f"?exact-name({name})" for name in ENGINE_PACKAGES),
     ]
 

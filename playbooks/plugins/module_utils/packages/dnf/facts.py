@@ -25,9 +25,11 @@ __all__ = ["NAME", "is_owned", "read_available", "read_installed", "read_state",
 
 NAME = "dnf"
 _CACHES = ("/var/cache/dnf", "/var/cache/libdnf5")
+_STAMP = "/run/grapnel/package-lists"
 _PID_FILES = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/run/dnf.pid", "/run/yum.pid")
 _QUERY_TIMEOUT_S = 60.0
-_PATTERNS = ("*nvidia*", "cuda-drivers*", "gdrcopy*", "gdrdrv*", "libcuda", "libnvsdm*", "nvlsm*", *ENGINE_PACKAGES)
+_NAMES = ("*nvidia*", "cuda-drivers*", "gdrcopy*", "gdrdrv*", "libcuda", "libnvsdm*", "nvlink5*", "nvlsm*")
+_PATTERNS = (*_NAMES, *ENGINE_PACKAGES)
 _PACKAGE, _PROVIDES = "grapnel-package:", "grapnel-provides:"  # no capability begins like that
 # dnf 4 ends each answer with a line feed of its own and dnf 5 does not.
 _FORMAT = (
@@ -45,21 +47,31 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     age_s = lists_age_s(host, clock)
     error = None
     if age_s is None or age_s > freshness.max_age_s:
-        done = host.run([_command(host), "-q", "makecache"], freshness.timeout_s)  # dnf waits for its lock by itself
+        done = host.run([_command(host), "-q", "makecache", "--refresh"], freshness.timeout_s)  # it waits for its lock
         error = None if done.return_code == 0 else _complaint(done)
+        if error is None:
+            host.path(_STAMP).parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            host.path(_STAMP).touch()  # metadata that has not changed is not written again
         age_s = lists_age_s(host, clock)
     return {"lists_age_s": age_s, "lists_error": error}
 
 
 def lists_age_s(host: Host, clock: Clock) -> int | None:
-    """Seconds since dnf last fetched or confirmed the oldest of its repositories' metadata, None when it has none."""
+    """Seconds since dnf last fetched the oldest of its repositories' metadata, or all of it was confirmed for grapnel.
+
+    None when there is none.
+    """
     times = [
         place.stat().st_mtime
         for cache in _CACHES
         for repository in host.names(cache)
         if (place := host.path(f"{cache}/{repository}/repodata/repomd.xml")).exists()
     ]
-    return max(0, int(clock.now() - min(times))) if times else None
+    if not times:
+        return None
+    stamp = host.path(_STAMP)
+    confirmed = stamp.stat().st_mtime if stamp.exists() else 0.0
+    return max(0, int(clock.now() - max(min(times), confirmed)))
 
 
 def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> dict[str, Any] | None:

@@ -54,7 +54,7 @@ class Rpm:
     @property
     def is_of_interest(self) -> bool:
         """Whether the planner decides about it."""
-        return self.is_native and interest.is_rpm_of_interest(self.name, self.source)
+        return self.is_native and interest.is_of_interest(self.name, self.source)
 
     @property
     def spellings(self) -> tuple[str, ...]:

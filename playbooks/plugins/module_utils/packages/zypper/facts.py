@@ -25,7 +25,7 @@ _PID_FILES = ("/run/zypp.pid", "/run/zypp-rpm.pid")
 _QUERY_TIMEOUT_S = 60.0
 _MAX_ANSWER = 32 << 20  # characters
 _ZYPPER = ["zypper", "--non-interactive", "--quiet"]
-_WORDS = ("nvidia", "cuda-drivers", "gdrcopy", "libnvsdm", "nvlsm", *ENGINE_PACKAGES)
+_WORDS = ("nvidia", "cuda-drivers", "gdrcopy", "libnvsdm", "nvlink5", "nvlsm", "nv-prefer", *ENGINE_PACKAGES)
 _SYSTEM = "(System Packages)"  # zypper's name for what is installed and in no repository
 
 

@@ -1,0 +1,24 @@
+"""The page for readers says what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from provision.driver.preflight import CODES, Severity
+
+PAGE = Path(__file__).parents[4] / "docs" / "drivers" / "preflight.md"
+
+
+def test_the_page_lists_every_code_with_its_text_and_remedy() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+
+    assert rows == [
+        f"| `{code.name}` | {code.severity.value} | {code.meaning} | {code.remedy} |"
+        for severity in Severity
+        for code in CODES
+        if code.severity is severity
+    ]
+
+
+def test_every_code_has_a_name_of_its_own() -> None:
+    assert len({code.name for code in CODES}) == len(CODES)

@@ -26,7 +26,14 @@ MACROS = """\
 %_gpg_sign_cmd_extra_args --pinentry-mode loopback
 """
 # A node of another system has no apt: what looks for one must not find Debian's.
-HIDDEN = ("usr/bin/apt*", "usr/bin/dpkg*", "usr/lib/python3/dist-packages/apt*", "var/lib/dpkg", "etc/apt", "etc/debian_version")
+HIDDEN = (
+    "usr/bin/apt*",
+    "usr/bin/dpkg*",
+    "usr/lib/python3/dist-packages/apt*",
+    "var/lib/dpkg",
+    "etc/apt",
+    "etc/debian_version",
+)
 
 
 def main(config_path: str) -> int:

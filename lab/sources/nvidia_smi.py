@@ -10,7 +10,7 @@ REASONS = {
 }
 
 
-def main():
+def main() -> int:
     """Print the GPUs; return NVML's error."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")

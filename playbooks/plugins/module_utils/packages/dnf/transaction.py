@@ -1,8 +1,8 @@
 """Carries out transactions with dnf: local files only, without repositories, version locks and exclusions.
 
 dnf orders what rpm does, checks dependencies and keeps its history and what was wished for. Its shell, which alone can
-install and remove in one transaction, goes on after an error and ends with 0: so everything is rehearsed first, and looked
-at afterwards.
+install and remove in one transaction, goes on after an error and ends with 0: so everything is rehearsed first, and
+looked at afterwards.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Instance:
 
 
 def read_installed(host: Host, names: Collection[str], is_held: Callable[[Rpm], bool]) -> dict[str, InstalledPackage]:
-    """Return those of the packages that are installed, at the version that was installed last; raises `PackageError`."""
+    """Return the packages that are installed, at the version that was installed last; raises `PackageError`."""
     found = defaultdict(list)
     for one in _query(host, sorted(names)):
         found[one.rpm.name].append(one)
@@ -67,7 +67,7 @@ def read_installed(host: Host, names: Collection[str], is_held: Callable[[Rpm], 
 
 
 def surplus(host: Host) -> list[Instance]:
-    """Return what a transaction that was ended has installed a successor of and not yet erased; raises `PackageError`."""
+    """Return what an interrupted transaction has replaced and not yet erased; raises `PackageError`."""
     found = defaultdict(list)
     for one in _query(host, ()):
         if not _may_be_many(one.rpm.name):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import unescape
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
@@ -40,7 +41,7 @@ gpgcheck=0
 _ZYPPER = ("zypper", "--non-interactive", "--no-gpg-checks")
 _INSTALL = ("install", "--no-recommends", "--oldpackage", "--auto-agree-with-licenses")
 _PROBLEM = re.compile(
-    r"<message type=\"(?:error|info)\">((?:Problem|No provider|Subprocess failed|Installation)[^<]*)<"
+    r"<(?:message type=\"(?:error|info)\"|description)>((?:Problem|No provider|Subprocess failed|Installation)[^<\n]*)"
 )
 _MAX_WORDS = 1500  # characters of an error
 
@@ -107,8 +108,8 @@ def _run(host: Host, transaction: Transaction, asked: Rehearsal, options: Sequen
     _prepare(host, scratch, transaction.files)
     names = [f"{name}={version}" for name, version in asked.install.items()]
     command = [
-        "env", f"ZYPP_CONF={host.path(scratch)}/zypp.conf", "ZYPP_SINGLE_RPMTRANS=1", *_ZYPPER, "--xmlout",
-        "--reposd-dir", f"{host.path(scratch)}/repositories", "--cache-dir", f"{host.path(scratch)}/cache",
+        "env", f"ZYPP_CONF={scratch}/zypp.conf", "ZYPP_SINGLE_RPMTRANS=1", *_ZYPPER, "--xmlout",
+        "--reposd-dir", f"{scratch}/repositories", "--cache-dir", f"{scratch}/cache",
         *_INSTALL, *options, *names, *(f"!{name}" for name in asked.remove),
     ]  # fmt: skip
     return host.run(command, common.TRANSACTION_TIMEOUT_S)
@@ -123,7 +124,7 @@ def _prepare(host: Host, scratch: str, files: Sequence[str]) -> None:
         text = _REPOSITORY.format(number=number, folder=folder)
         (repositories / f"staged-{number}.repo").write_text(text, encoding="utf-8")
     settings = _LOCKS_SETTING.sub("", host.read_text(_CONFIGURATION) or "[main]")
-    own = f"[main]\nlocksfile.path = {host.path(scratch)}/no-locks"
+    own = f"[main]\nlocksfile.path = {scratch}/no-locks"
     text = _SECTION.sub(lambda _: own, settings, count=1)
     host.path(f"{scratch}/zypp.conf").write_text(f"{text}\n", encoding="utf-8")
 
@@ -137,7 +138,7 @@ def _lock(host: Host, verb: str, names: Sequence[str]) -> None:
 
 
 def _reason(done: Finished) -> str:
-    found = [" ".join(text.split()) for text in _PROBLEM.findall(done.stdout)]
+    found = [" ".join(unescape(text, {"&apos;": "'"}).split()) for text in _PROBLEM.findall(done.stdout)]
     said = printable("; ".join(dict.fromkeys(found)) or done.complaint, _MAX_WORDS)
     if "Problem" in said or "No provider" in said:
         return f"the staged packages do not fit the installed ones: {said}; stage the driver again"

@@ -20,7 +20,7 @@ def main() -> int:
     status = nvml.nvmlInit_v2()
     if status:
         print(REASONS.get(status, f"Failed to initialize NVML: error {status}"))
-        return status
+        return int(status)
     if "-L" not in sys.argv[1:]:
         print("NVIDIA-SMI @VERSION@")
     count = ctypes.c_uint()

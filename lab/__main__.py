@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from lab import bundle, golang, trees
+from lab import bundle, golang, sources, trees
 from lab.cluster import __main__ as cluster
 from lab.machine.errors import LabError, SiteError
 from lab.nodes import NodeSpec, Site, known_sites, lost_sites
@@ -54,6 +54,9 @@ def make_parser() -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=text)
         added.add_argument("suite", choices=sorted(SUITES))
         added.set_defaults(verb=verb)
+    added = verbs.add_parser("sources", help="build a system's package sources unless the cache has them")
+    added.add_argument("system", choices=sorted(SYSTEMS))
+    added.set_defaults(verb=package_sources)
     added = verbs.add_parser("golang", help="build Kubernetes or containerd from Go modules unless the cache has it")
     added.add_argument("program", choices=sorted(golang.PROGRAMS))
     added.set_defaults(verb=go_program)
@@ -196,6 +199,11 @@ def tree(options: argparse.Namespace) -> None:
 def package_folder(options: argparse.Namespace) -> None:
     """Build a package folder."""
     print(bundle.ensure(options.suite).folder)
+
+
+def package_sources(options: argparse.Namespace) -> None:
+    """Build the package sources of a distribution other than Debian."""
+    print(sources.ensure(options.system).repositories)
 
 
 def go_program(options: argparse.Namespace) -> None:

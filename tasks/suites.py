@@ -62,6 +62,7 @@ def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES) -> Stage:
 def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
     """Return what is built once. Go programs first, so that a machine without Go is told so at once."""
     suites = ("trixie", "bookworm")
+    systems = ("rocky9", "sles15", "ubuntu2404")  # the others are built when a test asks for them, in ten seconds
     # Kubernetes wants the newer Go; a build of either keeps all cores busy.
     programs = ("kubernetes", "containerd", "runc") if with_go else ()
     return [
@@ -72,6 +73,8 @@ def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:
         session.python("simulated NVML", "-m", "lab.nvml"),
         *(session.python(f"node tree {suite}", "-m", "lab", "tree", suite) for suite in suites),
         *(session.python(f"package folder {suite}", "-m", "lab", "bundle", suite) for suite in suites),
+        session.python("kernel modules of the driver", "-m", "lab.modules", cores=2),
+        *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         session.python("container images", "-m", "lab.images"),
         session.python("payload", "-m", "provision.payload", "build", "--output", "dist/payload"),
     ]

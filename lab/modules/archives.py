@@ -15,6 +15,7 @@ from lab.machine.folders import cache_dir, content_key, write_atomic
 from lab.machine.lock import locked
 
 BUILDER = Path(__file__).with_name("build.py")
+FORMAT_VERSION = "1"  # of what build.py makes: a change of it builds everything again
 BUILD_TIMEOUT_S = 3600.0  # minutes on a free machine, but at the lowest priority
 PACKAGES = {"proprietary": "nvidia-kernel-dkms", "open": "nvidia-open-kernel-dkms"}
 DKMS_NAMES = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
@@ -80,7 +81,7 @@ def ensure(wanted: Archive) -> Path:
     kernel = folder.kernel_release
     versions = [f"{name}={folder.find(name).version}" for name in (*TOOLS, f"linux-headers-{kernel}")]
     correction = CORRECTIONS.get(f"{package.name}={package.version}")
-    key = content_key(BUILDER.read_bytes(), package.name, package.version, repr(correction), *versions)
+    key = content_key(FORMAT_VERSION, package.name, package.version, repr(correction), *versions)
     home = cache_dir() / "modules"
     built = home / f"{wanted.version}-{wanted.flavour}-{kernel}-{key}"
     if not built.is_dir():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-ARCHIVE = "/tmp/built.dkms.tar.gz"  # noqa: S108  # in a tree of this process's own
+ARCHIVE = "/tmp/built.dkms.tar.gz"  # in a tree of this process's own
 LOG_LINES = 40
 
 

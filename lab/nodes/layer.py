@@ -35,7 +35,7 @@ class Layer:
         shutil.copy(source, path)
 
     def copy_tree(self, place: str, source: Path, without: tuple[str, ...] = ()) -> None:
-        """Copy every file below the folder ``source`` into ``place``, except the folders ``without``; links stay links."""
+        """Copy every file below ``source`` into ``place``, but for the folders ``without``; links stay links."""
         for folder, _, names in os.walk(source):
             for name in names:
                 file = Path(folder, name)

@@ -29,8 +29,8 @@ class NodeSpec:
     A ``builder`` has dkms, a compiler, and kernel and headers of the suite's newest kernel, which is the one it says it
     runs: it takes the driver's kernel modules from real packages, so ``driver_module`` is not for it.
 
-    ``system`` is a name of ``lab.sources``: the node says it is that distribution and has its package manager; ``suite``
-    and ``builder`` are then decided by it.
+    ``system`` is a name of ``lab.sources``: the node says it is that distribution and has its package manager, above
+    the tree of ``BASE_SUITE``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Provides a system's package sources, built once: signed repositories in the cache, and the layer its nodes start from."""
+"""Provides a system's package sources, built once: signed repositories, and the layer that its nodes start from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INPUTS = ("inside.py", "rpm.py", "deb.py", "content.py", "nvidia_smi.py", "table
 
 @dataclass(frozen=True)
 class Sources:
-    """The package sources of ``system``: ``repositories`` is bound at ``/srv/bundle``, ``layers`` are above the tree."""
+    """The package sources of ``system``: ``repositories`` for ``/srv/bundle``, ``layers`` for above the tree."""
 
     system: System
     folder: Path

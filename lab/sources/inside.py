@@ -1,13 +1,12 @@
 """Builds signed rpm repositories and the first rpm database of a system: ``inside.py CONFIG``, in its own namespaces.
 
-rpmbuild, rpmsign, createrepo_c, gpg and rpm are Debian's, in an overlay of a tree that has them. The key is made for this
-build and forgotten; only its public half stays beside the repositories.
+rpmbuild, rpmsign, createrepo_c, gpg and rpm are Debian's, in an overlay of a tree that has them. The key is made for
+this build and forgotten; only its public half stays beside the repositories.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,14 @@ MACROS = """\
 %_gpg_sign_cmd_extra_args --pinentry-mode loopback
 """
 # A node of another system has no apt: what looks for one must not find Debian's.
-HIDDEN = ("usr/bin/apt*", "usr/bin/dpkg*", "usr/lib/python3/dist-packages/apt*", "var/lib/dpkg", "etc/apt", "etc/debian_version")
+HIDDEN = (
+    "usr/bin/apt*",
+    "usr/bin/dpkg*",
+    "usr/lib/python3/dist-packages/apt*",
+    "var/lib/dpkg",
+    "etc/apt",
+    "etc/debian_version",
+)
 
 
 def main(config_path: str) -> int:
@@ -52,7 +58,7 @@ def main(config_path: str) -> int:
 
 def _build(root: Path, name: str) -> None:
     """Build the packages of every spec file of one repository, in one go."""
-    specs = [f"/work/specs/{name}/{spec}" for spec in sorted(os.listdir(root / "work/specs" / name))]
+    specs = [f"/work/specs/{name}/{spec.name}" for spec in sorted((root / "work/specs" / name).iterdir())]
     for spec in specs:
         _chroot(root, "rpmbuild", "--quiet", "-bb", "--define", f"_rpmdir /work/out/{name}", spec)
     rpms = [f"/{path.relative_to(root)}" for path in (root / "work/out" / name).rglob("*.rpm")]

@@ -10,7 +10,7 @@ REASONS = {
 }
 
 
-def main():
+def main() -> int:
     """Print the GPUs; return NVML's error."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -19,8 +19,8 @@ def main():
         return 12
     status = nvml.nvmlInit_v2()
     if status:
-        print(REASONS.get(status, "Failed to initialize NVML: error %d" % status))
-        return status
+        print(REASONS.get(status, f"Failed to initialize NVML: error {status}"))
+        return int(status)
     if "-L" not in sys.argv[1:]:
         print("NVIDIA-SMI @VERSION@")
     count = ctypes.c_uint()
@@ -30,7 +30,7 @@ def main():
         nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
         nvml.nvmlDeviceGetName(device, name, len(name))
         nvml.nvmlDeviceGetUUID(device, uuid, len(uuid))
-        print("GPU %d: %s (UUID: %s)" % (index, name.value.decode(), uuid.value.decode()))
+        print(f"GPU {index}: {name.value.decode()} (UUID: {uuid.value.decode()})")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -82,10 +81,7 @@ def _guarded(name: str, text: str) -> list[str]:
 
 
 def _files(root: Path) -> list[str]:
-    found = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
-    links = [os.path.join(folder, name) for folder, names, _ in os.walk(root) for name in names]
-    found += [path for path in links if os.path.islink(path)]
-    return sorted(path.removeprefix(str(root)) for path in found)
+    return sorted(f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
 def render_modules(packages: Sequence[Package], system: System) -> str:

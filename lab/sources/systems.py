@@ -1,6 +1,6 @@
 """Lists the systems that a node can say it is, other than Debian: what its os-release says, its kernel, its packages.
 
-Kernel releases are those that the vendors published; ``versions`` are driver versions that NVIDIA published for the system.
+Kernel releases are those that the vendors published; ``versions`` are driver versions that NVIDIA published for it.
 """
 
 from __future__ import annotations

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.transaction import Zypper
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
-_MANAGERS: dict[str, PackageManager] = {family.APT: Apt()}
+_MANAGERS: dict[str, PackageManager] = {family.APT: Apt(), family.DNF: Dnf(), family.ZYPPER: Zypper()}
 
 
 def find_manager(host: Host) -> PackageManager:

@@ -274,3 +274,27 @@ def test_a_kernel_without_headers_is_told_before_anything_is_built(staging: Stag
 
     assert finding["code"] == "build-tools-missing", finding
     assert "linux-headers-6.99.0-amd64" in finding["message"]
+
+
+def test_staging_goes_on_while_a_process_keeps_a_gpu_open(staging: Staging) -> None:
+    """On a node of its own, whose driver is the lab's: user space comes, and nothing that is loaded or open changes."""
+    node = Site(of_this_worker("staging")).up(NodeSpec("n2", gpus=2, driver_module="550.163.01"))
+    shutil.copytree(UTILS, node.root / CODE / "ansible_collections/grapnel/node/plugins/module_utils")
+    shutil.copy(SCRIPT, node.root / CODE)
+    node.run(["apt-get", "-qq", "update"], timeout_s=120)
+    node.run(["systemd-run", "--unit=holder", "sh", "-c", "exec sleep 1000 < /dev/nvidia0"])
+    held = "lsmod; systemctl show holder --property MainPID,ActiveState"
+    before = node.run(["sh", "-c", held]).stdout
+    version = "550.163.01-2"
+    packages = [{"name": name, "version": version} for name in ("libnvidia-ml1", "nvidia-alternative")]
+    packages.append({"name": "nvidia-legacy-check", "version": version})
+    none = {"flavour": "none", "kernels": [], "dkms": None, "module": None, "files": []}
+    change = json.loads(staging.change("550.163.01")) | none | {"packages": packages}
+
+    done = node.run(
+        ["python3", f"/{CODE}/on_node.py", "stage", f"/{CODE}"], input_text=json.dumps(change), timeout_s=200
+    )
+
+    assert json.loads(done.stdout)["complete"], done.stdout
+    assert node.run(["sh", "-c", held]).stdout == before
+    assert "ActiveState=active" in before

@@ -1,0 +1,44 @@
+"""`grapnel bundle`: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.cli import main
+from provision.errors import ExitCode
+from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    staged = staged_set(tmp_path / "set", change_of())
+    file = str(tmp_path / "drivers.bundle")
+
+    made = main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    told = capsys.readouterr().out
+    checked = main(["bundle", "verify", file])
+
+    assert (made, checked) == (ExitCode.DONE, ExitCode.DONE)
+    assert capsys.readouterr().out == told
+    assert f"{DEBIAN}: driver {NEW} (proprietary), 2 packages, modules for: {KERNEL}" in told
+
+
+def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    staged = staged_set(tmp_path / "set", change_of())
+    file = tmp_path / "drivers.bundle"
+    main(["bundle", "create", str(file), "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    file.write_bytes(file.read_bytes().replace(b"libcuda1 550", b"libcuda1 551"))
+
+    assert main(["bundle", "verify", str(file)]) == ExitCode.FAILED
+    assert f"packages/libcuda1_{NEW}-2_amd64.deb at byte" in capsys.readouterr().err
+
+
+def test_a_bundle_of_nothing_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bundle", "create", str(tmp_path / "b"), "--no-payload"]) == ExitCode.USAGE
+    assert main(["bundle", "create", str(tmp_path / "b"), "--set", "debian-13"]) == ExitCode.USAGE
+    assert "not DISTRIBUTION=DIR" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()

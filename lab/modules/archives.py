@@ -77,7 +77,7 @@ def archive(version: str, flavour: str, kernel: str) -> Path:
 def ensure(wanted: Archive) -> Path:
     """Return the file of ``wanted``, building it unless the cache has it."""
     folder = bundle.ensure(wanted.suite)
-    package = _module_package(folder, wanted)
+    package = module_package(folder, wanted)
     kernel = folder.kernel_release
     versions = [f"{name}={folder.find(name).version}" for name in (*TOOLS, f"linux-headers-{kernel}")]
     correction = CORRECTIONS.get(f"{package.name}={package.version}")
@@ -91,7 +91,8 @@ def ensure(wanted: Archive) -> Path:
     return built / wanted.file_name
 
 
-def _module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
+def module_package(folder: bundle.Bundle, wanted: Archive) -> bundle.Package:
+    """Return the package with the sources of ``wanted``; ``PackageError`` if the folder has none."""
     name = PACKAGES[wanted.flavour]
     found = [p for p in folder.packages() if p.name == name and p.upstream_version == wanted.version]
     if len(found) != 1:

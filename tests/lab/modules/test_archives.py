@@ -43,11 +43,10 @@ def test_an_archive_has_the_name_that_debians_packages_look_for() -> None:
     assert Archive("trixie", "1.2", "open").file_name == "nvidia-current-open-1.2.dkms.tar.gz"
 
 
-def test_both_flavours_and_two_versions_are_built_beforehand() -> None:
-    assert {(each.version, each.flavour) for each in ARCHIVES} >= {
+def test_what_tests_change_between_is_built_beforehand() -> None:
+    assert {(each.version, each.flavour) for each in ARCHIVES} == {
         ("535.309.01", "proprietary"),
         ("550.163.01", "proprietary"),
-        ("550.163.01", "open"),
     }
 
 

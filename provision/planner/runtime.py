@@ -31,6 +31,8 @@ _PROBLEM = "engine-config"
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
     """Return what lets containers of the node get GPUs through the engine."""
+    if not stack.runtime.enabled:
+        return Part()
     engine = ENGINES[stack.runtime.engine]
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)

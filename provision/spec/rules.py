@@ -31,6 +31,13 @@ def judge(spec: StackSpec) -> list[Remark]:
 def _runtime(spec: StackSpec) -> Iterator[Remark]:
     """With `kubelet`, the device plugin decides who has a GPU; with `env`, the container's own environment does."""
     path: KeyPath = ("runtime", "entitlement")
+    if not spec.runtime.enabled:
+        if spec.plugin.enabled:
+            hint = "enable the runtime, or declare plugin.enabled: false"
+            yield warning(
+                ("runtime", "enabled"), "pods are given GPUs by the plugin, and no driver libraries by the hook", hint
+            )
+        return
     by_kubelet = spec.runtime.entitlement is Entitlement.KUBELET
     if by_kubelet and spec.runtime.engine is Engine.PODMAN:
         yield error(path, "podman does not work with a kubelet", "write entitlement: env")
@@ -71,6 +78,8 @@ def _rollout(spec: StackSpec) -> Iterator[Remark]:
 def _not_yet(spec: StackSpec) -> Iterator[Remark]:
     """Keys that are part of the format, and that this version does not support."""
     told: dict[KeyPath, bool] = {
+        ("driver", "builder"): spec.driver.enabled and spec.driver.builder is not None,
+        ("driver", "reboot"): spec.driver.enabled and spec.driver.reboot,
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
     }

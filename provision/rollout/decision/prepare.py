@@ -84,7 +84,7 @@ def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
     handlers = [
         stack.runtime.handler
         for stack in stacks
-        if stack.plugin.enabled and stack.runtime.entitlement is Entitlement.KUBELET
+        if stack.runtime.enabled and stack.plugin.enabled and stack.runtime.entitlement is Entitlement.KUBELET
     ]
     return tuple(dict.fromkeys(handlers))
 

@@ -60,6 +60,9 @@ class Metadata(Section, frozen=True, kw_only=True):
 class Runtime(Section, frozen=True, kw_only=True):
     """The container engine, and how a container gets a GPU from it."""
 
+    enabled: Annotated[
+        bool, doc("Whether grapnel configures a container engine; false: it leaves engines and containers alone.")
+    ] = True
     engine: Annotated[Engine, doc("The node's container engine.")] = Engine.CONTAINERD
     install: Annotated[bool, doc("Whether to install the distribution's engine where there is none.")] = True
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"

@@ -256,7 +256,7 @@ def test_the_process_that_a_pid_file_names_holds_the_lock_while_it_lives(machine
 def test_the_oldest_repository_tells_the_age_of_dnfs_metadata(machine: Machine) -> None:
     for name, time_s in (("appstream-1", 5000), ("cuda-2", 2000)):
         os.utime(machine.write(f"/var/cache/dnf/{name}/repodata/repomd.xml"), (time_s, time_s))
-    machine.teach("dnf -q makecache", return_code=1, stderr="Error: Failed to download metadata for repo 'cuda'\nhm\n")
+    machine.teach("dnf -q -y makecache", return_code=1, stderr="Error: Failed to download metadata for repo 'cuda'\nhm\n")
 
     fresh = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 5500.0))
     old = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 6000.0))
@@ -268,7 +268,7 @@ def test_the_oldest_repository_tells_the_age_of_dnfs_metadata(machine: Machine) 
 def test_metadata_that_dnf_has_confirmed_is_fresh_although_it_was_not_written_again(machine: Machine) -> None:
     """`dnf makecache` asks nobody before metadata_expire, and does not write again what has not changed."""
     os.utime(machine.write("/var/cache/dnf/cuda-2/repodata/repomd.xml"), (2000, 2000))
-    machine.teach("dnf -q makecache --refresh")
+    machine.teach("dnf -q -y makecache --refresh")
     now = (machine.root / "var/cache/dnf").stat().st_mtime
 
     refreshed = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: now + 10))

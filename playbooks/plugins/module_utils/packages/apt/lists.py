@@ -6,6 +6,7 @@ looking every record up takes minutes with compressed lists.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,8 @@ def read_available(host: Host) -> dict[str, Any]:
 
 def _patterns(host: Host) -> list[str]:
     """Return what to ask for, a pattern or a name each; a name is taken as it is, with no pattern in it."""
-    kernels = "|".join(re.escape(name) for name in host.names("/lib/modules") if _RELEASE.match(name))
+    releases = sorted({*host.names("/lib/modules"), os.uname().release})
+    kernels = "|".join(re.escape(name) for name in releases if _RELEASE.match(name))
     return [
         f'?or(?source-package("{SOURCE_PATTERN}"),?and(?name("{NAME_PATTERN}"),?not(?name("{OTHERS_PATTERN}"))))',
         *([f'?name("{PREBUILT_PATTERN}.*({kernels})$")'] if kernels else []),

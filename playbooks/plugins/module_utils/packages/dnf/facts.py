@@ -47,7 +47,9 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     age_s = lists_age_s(host, clock)
     error = None
     if age_s is None or age_s > freshness.max_age_s:
-        done = host.run([_command(host), "-q", "makecache", "--refresh"], freshness.timeout_s)  # it waits for its lock
+        # It waits for its lock. Told yes, because a repository with signed metadata asks before it takes the key that
+        # root has configured for it.
+        done = host.run([_command(host), "-q", "-y", "makecache", "--refresh"], freshness.timeout_s)
         error = None if done.return_code == 0 else _complaint(done)
         if error is None:
             host.path(_STAMP).parent.mkdir(parents=True, exist_ok=True, mode=0o755)

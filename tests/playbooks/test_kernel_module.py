@@ -6,20 +6,22 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
+from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
-from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import (
-    KernelModuleError,
-    bring_to,
-    obstacles_to,
-    read_state,
-    require_on_disk,
-)
+from ansible_collections.grapnel.node.plugins.module_utils.kernel_module import KernelModuleError, read_loaded
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RELOAD_MARK
 
+from tests.playbooks.driver.conftest import make_change
 from tests.playbooks.fakes import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = "535.309.01", "550.163.01"
 ALL = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
+RESTORE = f"{HOME}/restore.json"
 
 
 def stopped_clock() -> Clock:
@@ -35,8 +38,21 @@ def stopped_clock() -> Clock:
     return Clock(lambda: moments[0], lambda seconds: moments.__setitem__(0, moments[0] + seconds))
 
 
-def exchange(machine: Machine, version: str = NEW) -> None:
-    bring_to(machine.host, version, stopped_clock())
+def exchange(machine: Machine, version: str = NEW, host: Host | None = None, clock: Clock | None = None) -> None:
+    """Take those steps of a driver change that concern the module, in their order."""
+    (machine.root / HOME[1:]).mkdir(parents=True, exist_ok=True)
+    node = Node(host or machine.host, Apt(), clock or stopped_clock(), make_file)
+    change = make_change(version, flavour="none", packages=(), files=(), kernels=(), dkms=None, services=())
+    target = Target(change, "", (), {})
+    steps.require_free(node, target)
+    for step in (steps.mark, steps.stop_services, steps.unload, steps.load, steps.make_device_nodes):
+        step(node, target)
+    steps.start_services(node, target)
+    restore.forget(node.host)
+
+
+def make_file(path: Path, *_: object) -> None:
+    path.touch()
 
 
 def changes(machine: Machine) -> list[str]:
@@ -46,7 +62,9 @@ def changes(machine: Machine) -> list[str]:
 
 
 def is_marked(machine: Machine) -> bool:
-    return (machine.root / RELOAD_MARK.lstrip("/")).exists()
+    marks = {(machine.root / path.lstrip("/")).exists() for path in (RELOAD_MARK, RESTORE)}
+    assert len(marks) == 1  # what gathers facts is told as long as there is something to restore
+    return marks.pop()
 
 
 def test_what_was_loaded_is_unloaded_and_loaded_again_in_the_other_version(machine: Machine) -> None:
@@ -66,7 +84,7 @@ def test_what_was_loaded_is_unloaded_and_loaded_again_in_the_other_version(machi
         "modprobe nvidia_drm",
     ]
     assert not is_marked(machine)
-    assert read_state(machine.host).is_as_wanted(NEW)
+    assert read_loaded(machine.host).version == NEW
 
 
 def test_a_node_without_a_loaded_module_gets_what_cuda_needs(machine: Machine) -> None:
@@ -92,12 +110,10 @@ def test_whoever_holds_a_gpu_is_named_before_anything_is_changed(machine: Machin
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.add_process(4711, "train", "job.scope")
 
-    with pytest.raises(KernelModuleError) as raised:
+    with pytest.raises(StepError) as raised:
         exchange(machine)
 
-    assert str(raised.value) == (
-        "kernel module 535.309.01 is in use, nothing was changed: train (pid 4711, job.scope) has /dev/nvidia0 open"
-    )
+    assert str(raised.value) == "the driver is in use: train (pid 4711, job.scope) has /dev/nvidia0 open"
     assert changes(machine) == []
     assert not is_marked(machine)
 
@@ -106,7 +122,7 @@ def test_a_stranger_among_the_modules_is_named_before_anything_is_changed(machin
     Kernel(machine, OLD, NEW)
     machine.write("/sys/module/nvidia/holders/vendor_rdma")
 
-    with pytest.raises(KernelModuleError, match="kernel module vendor_rdma, which is not the driver's, uses nvidia"):
+    with pytest.raises(StepError, match="kernel module vendor_rdma, which is not the driver's, uses nvidia"):
         exchange(machine)
 
     assert changes(machine) == []
@@ -116,7 +132,7 @@ def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Mac
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nvidia_drm is in use once by something without a device node open"):
+    with pytest.raises(StepError, match="nvidia_drm is in use once by something without a device node open"):
         exchange(machine)
 
     assert changes(machine) == []
@@ -130,6 +146,7 @@ def test_a_use_that_the_services_had_hidden_is_found_before_anything_is_unloaded
         exchange(machine)
 
     assert kernel.loaded == dict.fromkeys(ALL, OLD)
+    exchange(machine, OLD)  # the way back
     assert kernel.service_runs
     assert not is_marked(machine)
 
@@ -138,7 +155,7 @@ def test_a_process_that_is_just_ending_is_waited_for(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.use("nvidia")
 
-    bring_to(machine.host, NEW, Clock(lambda: 0.0, lambda _seconds: kernel.use()))
+    exchange(machine, clock=Clock(lambda: 0.0, lambda _seconds: kernel.use()))
 
     assert kernel.loaded == dict.fromkeys(ALL, NEW)
 
@@ -174,6 +191,8 @@ def test_what_was_unloaded_in_vain_is_loaded_again_if_it_can_be(machine: Machine
     )
     assert "loaded again: nvidia_uvm, nvidia_modeset, nvidia_drm" in str(raised.value)
     assert kernel.loaded == dict.fromkeys(ALL, OLD)
+    kernel.end_process(99)
+    exchange(machine, OLD)  # the way back
     assert kernel.service_runs
     assert not is_marked(machine)
 
@@ -199,12 +218,15 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
     with pytest.raises(KernelModuleError) as raised:
         exchange(machine)
 
-    assert str(raised.value).startswith(
+    assert str(raised.value) == (
         "kernel module 550.163.01 cannot be loaded, so none is loaded now: "
-        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service; "
-        "systemctl start nvidia-persistenced.service: Job for"
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
     )
     assert is_marked(machine)
+    kernel.broken, kernel.on_disk = set(), OLD
+    exchange(machine, OLD)  # the way back
+    assert kernel.loaded == dict.fromkeys(ALL, OLD)
+    assert kernel.service_runs
 
 
 def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machine: Machine) -> None:
@@ -214,10 +236,11 @@ def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machin
     with pytest.raises(KernelModuleError, match=r"550\.163\.01 is loaded, but not nvidia_drm: modprobe: ERROR"):
         exchange(machine)
 
-    assert not read_state(machine.host).is_as_wanted(NEW)
+    assert is_marked(machine)
     kernel.broken = set()
     exchange(machine)
-    assert read_state(machine.host).is_as_wanted(NEW)
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert not is_marked(machine)
 
 
 def test_a_service_that_does_not_start_again_is_a_failure_that_the_next_run_repeats(machine: Machine) -> None:
@@ -225,56 +248,74 @@ def test_a_service_that_does_not_start_again_is_a_failure_that_the_next_run_repe
     known = machine._answers[f"systemctl start {Kernel.SERVICE}"]
     machine.teach(f"systemctl start {Kernel.SERVICE}", return_code=1, stderr="Job failed.\n")
 
-    with pytest.raises(KernelModuleError, match=r"550.163.01 is loaded, but systemctl start .*: Job failed"):
+    with pytest.raises(StepError, match=rf"^systemctl start {Kernel.SERVICE}: Job failed"):
         exchange(machine)
-    assert not read_state(machine.host).is_as_wanted(NEW)
+    assert is_marked(machine)
     machine.teach(f"systemctl start {Kernel.SERVICE}", known)
     exchange(machine)
 
     assert kernel.service_runs
-    assert read_state(machine.host).is_as_wanted(NEW)
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert not is_marked(machine)
 
 
-@pytest.mark.parametrize(("loaded", "on_disk", "found"), [(OLD, OLD, OLD), (OLD, None, "none"), (None, OLD, OLD)])
-def test_a_version_that_is_not_on_disk_is_refused(
-    loaded: str | None, on_disk: str | None, found: str, machine: Machine
+@pytest.mark.parametrize(
+    ("on_disk", "reason"),
+    [
+        (OLD, r"kernel module 535\.309\.01 was loaded instead of 550\.163\.01"),
+        (None, r"kernel module 550\.163\.01 cannot be loaded, so none is loaded now"),
+    ],
+)
+@pytest.mark.parametrize("loaded", [OLD, None])
+def test_a_version_that_is_not_on_disk_is_a_failure(
+    loaded: str | None, on_disk: str | None, reason: str, machine: Machine
 ) -> None:
-    Kernel(machine, loaded, on_disk)
+    kernel = Kernel(machine, loaded, on_disk)
 
-    refusal = rf"550\.163\.01 is not on disk \(found: {found}\), nothing was changed"
-    with pytest.raises(KernelModuleError, match=refusal):
+    with pytest.raises(KernelModuleError, match=f"^{reason}"):
         exchange(machine)
 
-    assert changes(machine) == []
+    assert is_marked(machine)
+    kernel.on_disk = NEW
+    exchange(machine)
+    assert set(kernel.loaded.items()) >= {("nvidia", NEW), ("nvidia_uvm", NEW)}
+    assert not is_marked(machine)
 
 
 def test_a_loaded_version_need_not_be_on_disk(machine: Machine) -> None:
-    Kernel(machine, NEW, None)
+    kernel = Kernel(machine, NEW, None)
 
-    require_on_disk(read_state(machine.host), NEW)
-
-
-def test_the_daemon_counts_unless_it_will_be_told_to_release(machine: Machine) -> None:
-    kernel = Kernel(machine, OLD, NEW)
-    kernel.add_process(812, "grapnel-node", DAEMON_UNIT)
-    state = read_state(machine.host)
-
-    assert obstacles_to(machine.host, state, NEW) == [
-        "grapnel-node (pid 812, grapnel-node.service) has /dev/nvidia0 open"
-    ]
-    assert obstacles_to(machine.host, state, NEW, (DAEMON_UNIT,)) == []
-    assert obstacles_to(machine.host, state, OLD) == []
-
-
-def test_a_mark_that_cannot_be_read_counts_as_unfinished(machine: Machine) -> None:
-    kernel = Kernel(machine, NEW, NEW)
-    machine.write(RELOAD_MARK, "{")
-
-    assert not read_state(machine.host).is_as_wanted(NEW)
     exchange(machine)
 
     assert kernel.loaded == dict.fromkeys(ALL, NEW)
-    assert read_state(machine.host).is_as_wanted(NEW)
+    assert changes(machine) == []
+
+
+def test_the_daemon_counts_until_it_has_released_the_gpus(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    kernel.add_process(812, "grapnel-node", DAEMON_UNIT)
+
+    with pytest.raises(
+        StepError, match=r"in use: grapnel-node \(pid 812, grapnel-node\.service\) has /dev/nvidia0 open$"
+    ):
+        exchange(machine)
+
+    assert find_obstacles(machine.host, {DAEMON_UNIT}) == []
+    exchange(machine, OLD)  # that needs no unloading
+    kernel.end_process(812)
+    exchange(machine)
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+
+
+def test_a_mark_that_cannot_be_read_goes_when_everything_is_there(machine: Machine) -> None:
+    kernel = Kernel(machine, NEW, NEW)
+    machine.write(RELOAD_MARK, "{")
+    machine.write(RESTORE, "{")
+
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert not is_marked(machine)
 
 
 class KilledError(BaseException):
@@ -299,15 +340,9 @@ def killed_at(machine: Machine, number: int) -> Host:
 @pytest.mark.parametrize("number", range(40))
 def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True, more=("gdrdrv",))
-    is_whole = True
     try:
-        bring_to(killed_at(machine, number), NEW, stopped_clock())
+        exchange(machine, host=killed_at(machine, number))
     except KilledError:
-        is_whole = False
-
-    state = read_state(machine.host)
-    if not state.is_as_wanted(NEW):
-        assert not is_whole
         exchange(machine)
 
     assert kernel.loaded == dict.fromkeys((*ALL, "gdrdrv"), NEW)
@@ -318,10 +353,15 @@ def test_a_kill_at_any_command_is_made_up_for_by_the_next_run(number: int, machi
 def test_the_mark_holds_what_is_to_be_restored(machine: Machine) -> None:
     Kernel(machine, OLD, NEW, service=True)
 
-    with pytest.raises(KilledError):
-        bring_to(killed_at(machine, 8), NEW, stopped_clock())
+    def die() -> Finished:
+        raise KilledError
 
-    assert json.loads(machine.read(RELOAD_MARK)) == {
-        "modules": ["nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"],
-        "services": [Kernel.SERVICE],
-    }
+    machine.teach("rmmod nvidia_drm", die)
+    with pytest.raises(KilledError):
+        exchange(machine)
+
+    for path in (RELOAD_MARK, RESTORE):
+        assert json.loads(machine.read(path)) == {
+            "modules": ["nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"],
+            "services": [Kernel.SERVICE],
+        }

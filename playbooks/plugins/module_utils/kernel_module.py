@@ -1,26 +1,21 @@
-"""Brings the loaded kernel module of the driver to the version on disk, or leaves everything as it was.
+"""Unloads the driver's kernel modules and loads them again, all or none where that is possible.
 
-Order: check who uses it → write the mark → stop the driver's own services → unload → load → make device nodes → start
-the services → remove the mark. The mark holds what was loaded and what ran, so that the next run finishes one that was
-killed anywhere; a reboot, which starts everything anyway, clears it.
+The steps of a driver change call this. What was loaded and what ran before is written down by them, so that whoever
+comes after a kill restores it; the mark below tells those who gather facts that an exchange has not ended.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services
-from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import (
     is_loaded,
     load,
     loaded_version,
     unload,
-    version_on_disk,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import (
     UNLOAD_ORDER,
@@ -30,8 +25,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.module_use import (
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELOAD_MARK
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
-    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 
 _NVIDIA = "nvidia"
 _ALWAYS = (_NVIDIA, "nvidia_uvm")
@@ -53,87 +47,19 @@ class Before:
 
 @dataclass(frozen=True)
 class State:
-    """The driver's modules now; ``unfinished`` is what an exchange that was cut short has left to be restored."""
+    """The driver's modules that are loaded now, in the order in which they can be unloaded, and their version."""
 
     version: str | None
-    on_disk: str | None
     loaded: tuple[str, ...]
-    unfinished: Before | None
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the driver's own module is loaded, in whatever version."""
-        return _NVIDIA in self.loaded
-
-    def is_as_wanted(self, version: str) -> bool:
-        """Tell whether there is nothing to do."""
-        return self.is_loaded and self.version == version and self.unfinished is None
-
-    def must_unload(self, version: str) -> bool:
-        """Tell whether another version is in the way."""
-        return self.is_loaded and self.version != version
-
-
-def read_state(host: Host) -> State:
-    """Return the state of the modules."""
-    loaded = tuple(loaded_modules(host))
-    return State(loaded_version(host, _NVIDIA), version_on_disk(host, _NVIDIA), loaded, _read_mark(host))
 
 
 def read_loaded(host: Host) -> State:
-    """Return the state without asking for the file on disk, which takes two processes."""
-    return State(loaded_version(host, _NVIDIA), None, tuple(loaded_modules(host)), _read_mark(host))
+    """Return what is loaded."""
+    return State(loaded_version(host, _NVIDIA), tuple(loaded_modules(host)))
 
 
-def obstacles_to(host: Host, state: State, version: str, without: tuple[str, ...] = ()) -> list[str]:
-    """Return who is in the way of an exchange, a line each: not what is stopped for it, not the units ``without``."""
-    if not state.must_unload(version):
-        return []
-    return find_obstacles(host, {*driver_services.running_services(host), *without})
-
-
-def require_on_disk(state: State, version: str) -> None:
-    """Raise `KernelModuleError`, before anything is changed, if a version cannot be loaded because it is not there."""
-    if state.on_disk == version or (state.is_loaded and state.version == version):
-        return
-    raise KernelModuleError(
-        f"kernel module {version} is not on disk (found: {state.on_disk or 'none'}), nothing was changed: "
-        "install it for the running kernel first"
-    )
-
-
-def require_free(host: Host, state: State, version: str) -> None:
-    """Raise `KernelModuleError`, before anything is changed, if somebody uses the module that is to be unloaded."""
-    in_the_way = obstacles_to(host, state, version)
-    if in_the_way:
-        raise KernelModuleError(
-            f"kernel module {state.version} is in use, nothing was changed: {'; '.join(in_the_way)}"
-        )
-
-
-def bring_to(host: Host, version: str, clock: Clock = Clock(), mknod: MakeNode = os.mknod) -> None:  # noqa: B008 - a Clock is a value
-    """Load the module on disk, after unloading another one; raises `KernelModuleError`."""
-    state = read_state(host)
-    require_on_disk(state, version)
-    require_free(host, state, version)
-    before = merge(state, driver_services.running_services(host))
-    write_mark(host, before)
-    try:
-        if state.must_unload(version):
-            stop_services(host)
-            unload_all(host, state, clock)
-        load_all(host, before, version)
-        make_nodes(host, missing_nodes(host), mknod)
-    except (KernelModuleError, OSError) as error:
-        raise KernelModuleError("; ".join([str(error), *restore(host, before)])) from error
-    complaints = restore(host, before)
-    if complaints:
-        raise KernelModuleError(f"kernel module {version} is loaded, but {'; '.join(complaints)}")
-
-
-def merge(state: State, running: list[str]) -> Before:
+def merge(state: State, former: Before, running: list[str]) -> Before:
     """Return what is to be restored: what is there now, and what a run that was cut short had taken away."""
-    former = state.unfinished or Before()
     modules = {*state.loaded, *former.modules}
     return Before(tuple(name for name in UNLOAD_ORDER if name in modules), tuple(sorted({*running, *former.services})))
 
@@ -193,27 +119,6 @@ def load_all(host: Host, before: Before, version: str) -> None:
     complaints = [f"{name}: {complaint}" for name in others if (complaint := load(host, name))]
     if complaints:
         raise KernelModuleError(f"kernel module {version} is loaded, but not {'; '.join(complaints)}")
-
-
-def restore(host: Host, before: Before) -> list[str]:
-    """Start the services again; the mark goes when everything is there again. Returns what could not be started."""
-    complaint = driver_services.start(host, list(before.services))
-    if complaint:
-        return [complaint]
-    if all(is_loaded(host, name) for name in before.modules):
-        host.path(RELOAD_MARK).unlink(missing_ok=True)
-    return []
-
-
-def _read_mark(host: Host) -> Before | None:
-    text = host.read_text(RELOAD_MARK)
-    if text is None:
-        return None
-    try:
-        values = json.loads(text)
-        return Before(tuple(map(str, values["modules"])), tuple(map(str, values["services"])))
-    except (ValueError, KeyError, TypeError):
-        return Before()  # something was begun; what is missing then is what always is loaded
 
 
 def write_mark(host: Host, before: Before) -> None:

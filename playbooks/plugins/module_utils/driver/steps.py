@@ -6,7 +6,7 @@ In what order, what is written down about them and what follows a failure is dec
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
@@ -83,8 +83,8 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
 
 def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
     """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
-    state = replace(kernel_module.read_loaded(node.host), unfinished=restore.remembered(node.host))
-    before = kernel_module.merge(state, driver_services.running_services(node.host))
+    state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
+    before = kernel_module.merge(state, former, driver_services.running_services(node.host))
     restore.remember(node.host, before)
     return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
 

@@ -41,17 +41,24 @@ if TYPE_CHECKING:
 
 OLD, NEW = "535.261.03", "535.309.01"
 MARK = "grapnel.dev/upgrade"  # docs/contracts/node-state
+DRIVER_RUN = "var/lib/grapnel/driver/run.json"  # docs/contracts/driver-run
 PHASES = ("cordon", "drain", "release", "swap", "verify", "resume")
+STAGING = "stage"  # the playbook that prepares a driver while the GPUs are in service
 OF_PHASE = {"release": "release", "facts": "swap", "apply": "swap", "verify": "verify", "resume": "resume"}
 LONGEST = 5
 
 
 @dataclass(frozen=True)
 class Passage:
-    """One node in one rollout: durations of its phases in seconds, and the Ansible runs meanwhile."""
+    """One node in one rollout: durations of its phases in seconds, and the Ansible runs meanwhile.
+
+    ``staging`` are those before it left service; ``on_node_s`` is what the program on the node counts as out of it.
+    """
 
     phases: dict[str, float]
     runs: tuple[Run, ...]
+    staging: tuple[Run, ...]
+    on_node_s: float
 
     @property
     def out_s(self) -> float:
@@ -114,8 +121,15 @@ def _roll_out(cluster: Cluster, artifacts: Path, client: Client, watch: Watch, m
     measured.nodes_cpu_s.append(sum(map(cpu_s, nodes)) - nodes_before)
     runs = read_runs(artifacts)
     for node in nodes:
-        phases = _phases(watch, node.name, mark)
-        measured.passages.append(Passage(phases, tuple(run for run in runs if run.node == node.name)))
+        phases, own = _phases(watch, node.name, mark), [run for run in runs if run.node == node.name]
+        staging = tuple(run for run in own if run.playbook == STAGING)
+        swapping = tuple(run for run in own if run.playbook != STAGING)
+        measured.passages.append(Passage(phases, swapping, staging, _out_of_service_s(node)))
+
+
+def _out_of_service_s(node: Node) -> float:
+    """Return how long the last swap took, from the first service stopped to the driver verified."""
+    return float(json.loads(node.root.joinpath(DRIVER_RUN).read_text())["out_of_service_s"])
 
 
 def _wait_until_running(client: Client, name: str) -> None:
@@ -169,11 +183,13 @@ def show(measured: Measured) -> None:
         _show_line(phase, [one.phases[phase] for one in passages], [one.runs_in(phase) for one in passages])
     outs = [one.out_s for one in passages]
     _show_line("out of service", outs, [list(one.runs) for one in passages])
+    _show_line("  of which the swap on the node", [one.on_node_s for one in passages])
     floors = [one.packages_s + one.module_s for one in swaps]
     _show_line("floor: by hand, the same node alone", floors)
     _show_line("  apt-get install of the same packages", [one.packages_s for one in swaps])
     _show_line("  modprobe -r, modprobe", [one.module_s for one in swaps])
     _show_line("an Ansible run that does nothing", measured.pings)
+    _show_line("staging before that, GPUs in service", [sum(run.in_tasks_s for run in one.staging) for one in passages])
     print(f"out of service to floor, medians: {median(outs) / median(floors):.2f}")
     print(
         f"whole apply {median(measured.whole_s):.0f} s; CPU: controller {median(measured.controller_cpu_s):.1f} s, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tests.e2e.operator import NEW, OLD
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from tests.e2e.stage import LabNode, Stage
 
 UPGRADE = "grapnel.dev/upgrade"  # docs/contracts/node-state
+DRIVER = "var/lib/grapnel/driver"  # docs/contracts/driver-run
 PACKAGE = ["dpkg-query", "-W", "-f", "${Version}", "libcuda1"]
 
 
@@ -58,3 +61,27 @@ def declare(stage: Stage, nodes: Sequence[LabNode], version: str) -> None:
     assert stage.operator is not None
     for_each(nodes, lambda node: node.node.install_module(version))
     stage.operator.declare(version)
+
+
+def driver_step(node: LabNode) -> str:
+    """Return the step that the node's swap is at, as the last line of its journal says; "" where there was none."""
+    journals = sorted(node.node.root.joinpath(DRIVER, "journal").glob("*.jsonl"))
+    lines = journals[-1].read_text().splitlines(keepends=True) if journals else []
+    whole = [json.loads(line) for line in lines if line.endswith("\n")]
+    return str(whole[-1]["step"]) if whole else ""
+
+
+def driver_state(node: LabNode) -> str:
+    """Return what became of the node's last swap."""
+    return str(json.loads(node.node.root.joinpath(DRIVER, "run.json").read_text())["state"])
+
+
+def staged_at(node: LabNode) -> datetime:
+    """Return when the driver that the node runs had been staged."""
+    sealed = node.node.root.joinpath(DRIVER, "staged", current_change(node), "complete")
+    return datetime.fromtimestamp(sealed.stat().st_mtime, UTC)
+
+
+def current_change(node: LabNode) -> str:
+    """Return the name of the change that the node runs."""
+    return node.node.root.joinpath(DRIVER, "current").readlink().name

@@ -37,14 +37,14 @@ class Operator(Controller):
         """Write the declaration: one node at a time."""
         self.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
 
-    def apply_command(self) -> list[str]:
+    def apply_command(self, *options: str) -> list[str]:
         """Return the command line that brings the fleet to the declaration."""
-        return ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--kubeconfig", str(self.kubeconfig)]
+        return ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--kubeconfig", str(self.kubeconfig), *options]
 
-    def apply(self) -> subprocess.CompletedProcess[str]:
+    def apply(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Bring the fleet to the declaration."""
         return subprocess.run(
-            self.apply_command(),
+            self.apply_command(*options),
             cwd=self.folder,
             env=self.environment(),
             stdin=subprocess.DEVNULL,

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.stage.runs import read_runs
 from tests.e2e.api import is_ready
-from tests.e2e.fleet import NodeState, declare, look, look_at_all, other_version
+from tests.e2e.fleet import (
+    NodeState,
+    declare,
+    driver_state,
+    driver_step,
+    look,
+    look_at_all,
+    other_version,
+    staged_at,
+)
 from tests.e2e.manifests import TEST, container, deployment, disruption_budget
 from tests.e2e.replicas import watched
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tests.e2e.operator import Operator
     from tests.e2e.room import Room
@@ -32,14 +45,14 @@ GPU_LIST = "etc/gpusim/gpus"
 
 
 def test_deployments_live_through_an_upgrade(
-    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator, tmp_path: Path
 ) -> None:
     start_work(room)
     before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)
     declare(stage, lab_nodes, version)
 
     with watched(room) as ledger:
-        done = operator.apply()
+        done = operator.apply("--keep-artifacts", str(tmp_path / "artifacts"))
 
     assert done.returncode == 0, done.stdout
     assert {app: ledger.least[app] >= WORK[app][2] for app in WORK} == dict.fromkeys(WORK, True), ledger.least
@@ -49,6 +62,11 @@ def test_deployments_live_through_an_upgrade(
         assert look(stage, node).boot == before[node.name].boot
     for name in wait_for_work(room):
         assert set(room.api.run_in(room.name, name, "main", DRIVER_VERSION).split()) == {version}
+    assert max(map(staged_at, lab_nodes)) < min(out_of_service_since(stage, node) for node in lab_nodes)
+    runs = read_runs(tmp_path / "artifacts")
+    for node in lab_nodes:  # the driver is verified in the run that swaps it
+        out = [run.playbook for run in runs if run.node == node.name and run.playbook != "stage"]
+        assert out == ["release", "apply", "resume"]
 
 
 def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fails(
@@ -59,8 +77,9 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fail
     declare(stage, lab_nodes, version)
 
     kill_apply(operator, stage, first)
+    wait_for("the swap ends by itself", lambda: driver_state(first) == "done", evidence=lambda: driver_step(first))
     killed = look(stage, first)
-    assert (killed.phase, killed.is_cordoned) == ("swap", True)
+    assert (killed.phase, killed.is_cordoned, killed.package) == ("swap", True, version)
     assert_untouched(stage, (second, *others), before)
 
     start_work(room)
@@ -114,6 +133,11 @@ def assert_untouched(stage: Stage, nodes: Sequence[LabNode], before: dict[str, N
     assert look_at_all(stage, nodes) == {node.name: before[node.name] for node in nodes}
 
 
+def out_of_service_since(stage: Stage, node: LabNode) -> datetime:
+    """Return when a node's upgrade has begun."""
+    return datetime.fromisoformat(json.loads(look(stage, node).record)["began"])
+
+
 def kill_apply(operator: Operator, stage: Stage, node: LabNode) -> None:
     """Start an apply, and kill it without a warning in the middle of a node's exchange."""
     with subprocess.Popen(
@@ -126,8 +150,8 @@ def kill_apply(operator: Operator, stage: Stage, node: LabNode) -> None:
     ) as apply:
         try:
             wait_for(
-                f"dpkg works on {node.name}",
-                lambda: node.node.run(["pgrep", "-x", "dpkg"], check=False).returncode == 0,
+                f"packages are exchanged on {node.name}",
+                lambda: driver_step(node) == "packages",
                 timeout_s=120,
                 evidence=lambda: stage.evidence(node.name),
             )

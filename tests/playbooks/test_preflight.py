@@ -416,6 +416,8 @@ FOLDER = "/var/lib/grapnel/driver"
 
 
 def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machine) -> None:
+    machine.write("/etc/os-release", "ID=debian\n")
+    machine.write("/usr/bin/apt-get", mode=0o755)
     machine.write(f"{FOLDER}/staged/{ID}/change.json", json.dumps({"version": "550.163.01"}))
     machine.write(f"{FOLDER}/staged/{ID}/cost.json", json.dumps({"download_s": 3.5, "bytes": 95, "cpu_s": -1, "x": 2}))
     machine.write(f"{FOLDER}/staged/{ID}/complete", "{}")

@@ -133,6 +133,7 @@ def put_driver(machine: FakeMachine, version: str, flavour: str = "proprietary")
 def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | None = None) -> Staged:
     """Put a set on the machine as staging leaves it; without ``before`` there was no driver."""
     from ansible_collections.grapnel.node.plugins.module_utils.driver import (  # noqa: PLC0415 - see conftest
+        drift,
         seal,
         store,
         way_back,
@@ -140,6 +141,9 @@ def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | Non
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (  # noqa: PLC0415 - see conftest
         NO_DRIVER,
         change_id,
+    )
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import (  # noqa: PLC0415 - same
+        Apt,
     )
 
     host, identifier = machine.host(), change_id(change)
@@ -154,7 +158,10 @@ def stage(machine: FakeMachine, change: DriverChange, before: DriverChange | Non
     back = store.before_folder(folder)
     way_back.write_files(host, back, way_back.find_files(host, [file.path for file in change.files]))
     way_back.write_holds(host, back, [name for name, one in machine.packages.items() if one.held])
+    found = drift.find_now(host, Apt(), {*change.names, *(before or none).names})
+    machine.write(f"{folder}/{drift.FOUND}", json.dumps(found.document()))
     seal.seal(host, folder)
+    machine.calls.clear()
     return Staged(machine, change, identifier)
 
 

@@ -25,7 +25,7 @@ SERVICE = "nvidia-persistenced.service"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 NEEDS = {"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
 REVISION = "-2"
-_LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi")
+_LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname")
 
 
 class KilledError(BaseException):
@@ -341,6 +341,9 @@ class FakeMachine:
 
     def _do_update_initramfs(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         return finished(1, stderr=self.initramfs_error) if self.initramfs_error else finished(0)
+
+    def _do_uname(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
+        return finished(0, f"{KERNEL}\n")
 
     def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))

@@ -152,7 +152,9 @@ def test_a_check_names_what_is_in_the_way_and_changes_nothing(
     bad = call(Systemd(upgrade), "check", upgrade.id)
 
     assert (good, bad) == (0, 1)
-    assert "package libcuda1 is 1" in printed(capsys)["problems"][0]
+    assert (
+        "stale-way-back: packages were changed after the change was staged: libcuda1" in printed(capsys)["problems"][0]
+    )
     assert upgrade.machine.changes() == []
 
 

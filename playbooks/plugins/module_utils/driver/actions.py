@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import is_begun
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
 from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import remember_origin, removal_target
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
@@ -14,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
     RunRecord,
     read_run,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     StoreError,
@@ -38,7 +40,7 @@ def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
     former = read_run(node.host)
     if verb == SWAP:
         _require_no_other(former, verb, identifier)
-        return _swap(node, identifier, former)
+        return _swap(node, identifier)
     if verb == BACK:
         return _back(node, former)
     _require_no_other(former, verb, "")
@@ -52,17 +54,17 @@ def _require_no_other(former: RunRecord | None, verb: str, identifier: str) -> N
         raise StoreError(f"`{begun}` was cut short on this node: run `{begun}` again to finish it, or `back`")
 
 
-def _swap(node: Node, identifier: str, former: RunRecord | None) -> Work:
+def _swap(node: Node, identifier: str) -> Work:
     host, folder = node.host, staged_folder(identifier)
     change = require_staged(host, identifier)
     _require_manager(node, change)
     target = forward_target(host, folder, change, node.manager.suffix)
-    is_fresh = former is None or former.change != identifier or not (former.is_open or former.state == QUARANTINED)
+    is_fresh = not is_begun(host, identifier)  # as it is before this run says that it is about this change
 
     def check() -> None:
         way_back = way_back_target(host, folder, node.manager.suffix)
-        if is_fresh and current_change(host) != identifier:
-            _require_as_staged(node, target, way_back)
+        if is_fresh:
+            _require_as_staged(node, identifier, change)
         _check(node, target, way_back)
 
     def adopt(direction: str) -> str:
@@ -116,18 +118,11 @@ def _require_manager(node: Node, change: DriverChange) -> None:
         raise StoreError(f"the driver change is for {change.manager}, this node has {node.manager.name}")
 
 
-def _require_as_staged(node: Node, target: Target, way_back: Target) -> None:
-    """Raise `StepError` if packages have changed since the change was staged: the way back would lead elsewhere."""
-    then = {one.name: one.version for one in way_back.change.packages}
-    wanted = {one.name: one.version for one in target.change.packages}
-    now = node.manager.installed(node.host, {*then, *wanted})
-    for name in sorted(then.keys() | now.keys()):
-        found = now[name].version if name in now else None
-        if found not in (then.get(name), wanted.get(name)):
-            raise StepError(
-                f"package {name} is {found or 'not installed'}, and was {then.get(name) or 'not installed'} when the "
-                "driver was staged: stage it again"
-            )
+def _require_as_staged(node: Node, identifier: str, change: DriverChange) -> None:
+    """Raise `StepError` if the node is no longer the one that the set was made for."""
+    findings = drift_findings(node.host, node.manager, identifier, change)
+    if findings:
+        raise StepError("; ".join(f"{one.code}: {one.message} ({one.remedy})" for one in findings))
 
 
 def _check(node: Node, *targets: Target) -> None:

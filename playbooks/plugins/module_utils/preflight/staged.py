@@ -1,6 +1,7 @@
 """Reads what the driver program keeps on the node: staged changes, the one that the node runs, the last run.
 
-Whether a staged change is as it was written is checked by the program itself, before it uses it.
+A set counts as complete as long as the node is still the one that it was made for; whether its files are as they were
+written is checked by the program itself, before it uses them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -36,9 +40,16 @@ def _staged(host: Host, change_id: str) -> dict[str, Any]:
     return {
         "id": change_id,
         "version": _word(_document(host, f"{folder}/change.json").get("version")) or None,
-        "complete": host.path(f"{folder}/complete").is_file(),
+        "complete": _is_complete(host, change_id),
         "cost": {name: cost[name] for name in _COSTS if _is_amount(cost.get(name))},
     }
+
+
+def _is_complete(host: Host, change_id: str) -> bool:
+    try:
+        return still_fits(host, find_manager(host), change_id)
+    except PackageError:
+        return False
 
 
 def _current(host: Host) -> str | None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import moved_packages, new_kernels, read_found
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import installed_kernels
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
-FOUND = "found.json"  # the node as it was: kernels, and versions of the packages that the change touches
 FINDINGS = "findings.json"
 _AGAIN = "stage the change again"
 
@@ -28,8 +25,7 @@ def check_set(host: Host, manager: PackageManager, identifier: str) -> tuple[Fin
         change = store.require_staged(host, identifier)
     except store.StoreError as error:
         return (Finding("not-staged", str(error), _AGAIN),)
-    found = read_json(host, f"{store.staged_folder(identifier)}/{FOUND}") or {}
-    return (*_kernels(host, change, found), *_packages(host, manager, change, found), *kept_findings(host, identifier))
+    return (*drift_findings(host, manager, identifier, change), *kept_findings(host, identifier))
 
 
 def kept_findings(host: Host, identifier: str) -> tuple[Finding, ...]:
@@ -38,40 +34,23 @@ def kept_findings(host: Host, identifier: str) -> tuple[Finding, ...]:
     return tuple(Finding(one["code"], one["message"], one["remedy"], one["severity"]) for one in kept)
 
 
-def node_as_found(host: Host, manager: PackageManager, names: set[str]) -> dict[str, Any]:
-    """Return what `check_set` compares with; raises `PackageError`."""
-    versions = {name: one.version for name, one in manager.installed(host, names).items()}
-    return {"kernels": installed_kernels(host), "packages": {name: versions.get(name) for name in sorted(names)}}
-
-
-def _kernels(host: Host, change: DriverChange, found: dict[str, Any]) -> Iterator[Finding]:
-    """Report kernels that were installed since: the node may boot one of them next, without a driver."""
-    known = {*change.kernels, *found.get("kernels", [])}
-    for kernel in installed_kernels(host) if change.has_module else []:
-        if kernel not in known:
-            yield Finding(
-                "kernel-not-staged",
-                f"the kernel {kernel} was installed after the change was staged, which has no module for it",
-                "plan again: the new plan names that kernel, and is staged with a module for it",
-            )
-
-
-def _packages(host: Host, manager: PackageManager, change: DriverChange, found: dict[str, Any]) -> Iterator[Finding]:
-    """Report packages that are neither as they were nor as they shall be: the way back leads somewhere else."""
-    before, wanted = dict(found.get("packages", {})), {one.name: one.version for one in change.packages}
-    try:
-        present = manager.installed(host, before)
-    except PackageError as error:
-        yield Finding("packages-unreadable", str(error), "repair the package database first")
-        return
-    moved = []
-    for name, old in before.items():
-        now = present[name].version if name in present else None
-        if now not in (old, wanted.get(name)):
-            moved.append(f"{name} ({old or 'not installed'} then, {now or 'not installed'} now)")
-    if moved:
-        yield Finding(
-            "stale-way-back",
-            f"packages were changed after the change was staged: {', '.join(moved)}",
-            _AGAIN,
+def drift_findings(host: Host, manager: PackageManager, identifier: str, change: DriverChange) -> tuple[Finding, ...]:
+    """Return how the node differs from the one that a set was made for."""
+    then = read_found(host, identifier)
+    kernels = tuple(
+        Finding(
+            "kernel-not-staged",
+            f"the kernel {kernel} was installed after the change was staged, which has no module for it",
+            "plan again: the new plan names that kernel, and is staged with a module for it",
         )
+        for kernel in new_kernels(host, change, then)
+    )
+    try:
+        moved = moved_packages(host, manager, change, then)
+    except PackageError as error:
+        return (*kernels, Finding("packages-unreadable", str(error), "repair the package database first"))
+    if not moved:
+        return kernels
+    names = ", ".join(str(one) for one in moved)
+    text = f"packages were changed after the change was staged: {names}"
+    return (*kernels, Finding("stale-way-back", text, _AGAIN))

@@ -1,4 +1,4 @@
-"""Tells which kernels a node has, and whether it could build modules for them."""
+"""Tells whether a node could build modules for its kernels."""
 
 from __future__ import annotations
 
@@ -10,19 +10,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _MODULES = "/lib/modules"
-_TIMEOUT_S = 10.0
 _TOOLS = ("dkms", "gcc", "make")
-
-
-def installed_kernels(host: Host) -> list[str]:
-    """Return the releases of the running kernel and of those that could be booted."""
-    running = host.run(["uname", "-r"], _TIMEOUT_S).stdout.strip()
-    bootable = (name for name in host.names(_MODULES) if _has_image(host, name))
-    return sorted({*bootable, running} - {""})
-
-
-def _has_image(host: Host, release: str) -> bool:
-    return host.path(f"/boot/vmlinuz-{release}").exists() or host.path(f"{_MODULES}/{release}/vmlinuz").exists()
 
 
 def has_headers(host: Host, release: str) -> bool:

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import FOUND, find_now
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.before import former_packages, keep_way_back
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import (
     FINDINGS,
-    FOUND,
     check_set,
     kept_findings,
-    node_as_found,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
     Cost,
@@ -114,7 +113,7 @@ def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...
 
 def _found(work: Work, names: set[str]) -> dict[str, object]:
     try:
-        return node_as_found(work.host, work.manager, names)
+        return find_now(work.host, work.manager, names).document()
     except PackageError as error:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 

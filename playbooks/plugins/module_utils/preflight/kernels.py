@@ -107,7 +107,7 @@ def _has_headers(host: Host, release: str) -> bool:
 
 
 def resolve(host: Host, path: str) -> str:
-    """Follow every link of a path within the machine's root: /lib is one, and ``build`` may be relative to its target."""
+    """Follow every link of a path within the machine's root, where /lib may be one itself."""
     done, left = "/", [part for part in path.split("/") if part]
     for _ in range(_MAX_PARTS):
         if not left:

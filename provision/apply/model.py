@@ -67,7 +67,7 @@ class NodeResult:
     """What became of one node. ``passes`` counts the runs that were allowed to change it.
 
     ``upgrade`` is there when the node was taken out of service, ``verification`` is the node daemon's last answer
-    (``docs/contracts/expectation``, JSON) when the driver was verified.
+    (``docs/contracts/expectation``, JSON) when the driver was verified. ``note`` is one line about a good result.
     """
 
     node: str
@@ -77,6 +77,7 @@ class NodeResult:
     failure: Failure | None = None
     upgrade: Upgrade | None = None
     verification: bytes = b""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

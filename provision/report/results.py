@@ -97,6 +97,6 @@ def _changes(result: NodeResult) -> str:
 
 def _detail(result: NodeResult) -> Text:
     if result.failure is None:
-        return Text(f"in {result.passes} passes" if result.passes > 1 else "", "dim")
+        return Text(result.note or (f"in {result.passes} passes" if result.passes > 1 else ""), "dim")
     task = f"{result.failure.task}: " if result.failure.task else ""
     return Text.assemble((task, "bold"), result.failure.message)

@@ -97,10 +97,23 @@ def stage_nodes(
     """
     drivers = {node: driver for node, answer in job.answers.items() if (driver := _driver_of(answer)) is not None}
     unstaged = _stage(job, [node for node, driver in drivers.items() if driver.driver_stage], observe, parallel, cancel)
-    staged = {node: NodeResult(node, Status.STAGED) for node in drivers if node not in unstaged}
+    staged = {
+        node: NodeResult(node, Status.STAGED, note=_cost(job.known.get(node), driver.driver_change_id))
+        for node, driver in drivers.items()
+        if node not in unstaged
+    }
     for result in staged.values():
         observe(NodeFinished(result))
     return _in_order(job, {**staged, **unstaged})
+
+
+def _cost(staged: Assessment | None, change: str) -> str:
+    """Return what staging took on a node; empty for one that was staged before."""
+    found = [] if staged is None else [each.cost for each in staged.facts.driver.staged if each.id == change]
+    if not found:
+        return ""
+    built = f", built with {found[0].cpu_s:.0f} s of CPU" if found[0].build_s else ""
+    return f"{found[0].bytes / 1e6:.0f} MB{built}"
 
 
 def _driver_of(answer: Assessment | Failure) -> DriverVariables | None:

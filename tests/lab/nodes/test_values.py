@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_folders_of_a_layer_look_like_the_base_trees(tmp_path: Path) -> None:
     assert (upper / "root").stat().st_mode & 0o777 == 0o700
     assert (upper / "root/new").stat().st_mode & 0o777 == 0o755
     assert (upper / "root/new/file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_of_a_layer_does_not_take_over_what_would_make_it_opaque(tmp_path: Path) -> None:
+    base, upper = tmp_path / "base", tmp_path / "upper"
+    (base / "etc/dnf").mkdir(parents=True)
+    upper.mkdir()
+    os.setxattr(base / "etc/dnf", "user.overlay.opaque", b"y")
+    Layer(upper, base).write("/etc/dnf/file", "text")
+    assert os.listxattr(upper / "etc/dnf") == []
 
 
 def test_a_layer_never_hides_a_symbolic_link_of_the_base_tree(tmp_path: Path) -> None:

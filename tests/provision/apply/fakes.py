@@ -13,7 +13,7 @@ from provision.apply.declarations import Declarations
 from provision.apply.playbooks import Playbooks
 from provision.cli.cluster import Scope
 from provision.fleet.facts import DeviceHolder, NodeFacts, parse_facts
-from provision.node_plan import Action, Disruption, Item, NodePlan, Problem, Role
+from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Problem, Role, Roles
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone, TaskStarted
 from tests.provision.rollout.fakes import Clock, FakeCluster
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -71,6 +71,18 @@ def plan_drain(node: str, facts: NodeFacts) -> NodePlan:
     return NodePlan(node=node, items=(item("driver", disruption=Disruption.DRAIN),))
 
 
+def plan_staged(node: str, facts: NodeFacts) -> NodePlan:
+    """A driver that is staged before the node is taken out of service for it."""
+    if "driver" in facts.packages:
+        return NodePlan(node=node)
+    is_staged = bool(facts.driver.staged)
+    swap = item("driver", disruption=Disruption.DRAIN, deferred=not is_staged)
+    variables = DriverVariables(
+        driver_version="550.163.01", driver_change_id="c4a9e", driver_stage=not is_staged, driver_swap=is_staged
+    )
+    return NodePlan(node=node, items=(swap,), roles=Roles(driver=variables))
+
+
 @dataclass
 class FakeNode:
     """A node; ``broken`` fails that package or that verb of the daemon, ``deaf`` accepts and forgets packages.
@@ -85,6 +97,7 @@ class FakeNode:
     verbs: list[str] = field(default_factory=list)
     answer: dict[str, object] | None = None  # of the daemon, whatever it is asked
     holders: list[dict[str, object]] = field(default_factory=list)
+    staged: str = ""  # the change that is ready on the node
 
 
 @dataclass
@@ -106,7 +119,9 @@ class FakeFleet:
         if self.broken_run is not None:
             yield RunFinished(self.broken_run, message="no such playbook")
             return
-        work = {"facts": self._look, "apply": self._install}.get(request.playbook.stem, self._ask_daemon)
+        work = {"facts": self._look, "apply": self._install, "stage": self._prepare}.get(
+            request.playbook.stem, self._ask_daemon
+        )
         bad = False
         for name in request.nodes:
             for event in work(name, request, cancel) if name in self.nodes else ():
@@ -127,7 +142,22 @@ class FakeFleet:
             yield TaskDone(name, "gather facts", Outcome.UNREACHABLE, message="no route to host")
             return
         facts = raw_facts(name, node.packages, node.holders)
+        if node.staged:
+            cost = {"download_s": 3, "build_s": 60, "bytes": 135_000_000, "cpu_s": 566.4}
+            facts["driver"] = {"staged": [{"id": node.staged, "version": "550.163.01", "complete": True, "cost": cost}]}
         yield TaskDone(name, "gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
+
+    def _prepare(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        node = self.nodes[name]
+        yield TaskStarted(name, "stage", "driver")
+        if node.broken == "stage":
+            yield TaskDone(name, "stage", Outcome.FAILED, "driver", "no space left on /var")
+            return
+        plan = request.extra_vars["grapnel_plan"]
+        assert isinstance(plan, dict)
+        node.staged = plan["roles"]["driver"]["driver_change_id"]
+        yield TaskDone(name, "stage", Outcome.CHANGED, "driver")
+        yield from self._look(name, request, cancel)
 
     def _install(self, name: str, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
         node = self.nodes[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +16,25 @@ from provision.apply.declarations import Declarations
 from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
+from provision.cli.apply import apply_nodes
 from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
-from tests.provision.apply.fakes import COLLECTION, Watcher
-from tests.provision.samples import PAYLOAD, configured, edit_package, make_facts, make_stack, simulate_apply
+from tests.provision.apply.fakes import COLLECTION, Watcher, scope_of
+from tests.provision.rollout.fakes import FakeCluster
+from tests.provision.rollout.fakes import FakeNode as ClusterNode
+from tests.provision.samples import (
+    GPU,
+    PAYLOAD,
+    configured,
+    edit_package,
+    make_facts,
+    make_module,
+    make_stack,
+    replace,
+    simulate_apply,
+    staged,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,16 +43,29 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 
+OLD, NEW = "550.107.02", "550.163.01"
+NEW_STACK = make_stack(driver={"version": NEW})
+
+
 @dataclass
 class SimulatedFleet:
-    """Runs both playbooks on facts; plans are read after passing through the variables of a run."""
+    """Runs the playbooks on facts; plans are read after passing through the variables of a run."""
 
     nodes: dict[str, NodeFacts]
     applied: int = 0
+    runs: list[str] = field(default_factory=list)
 
     def run(self, request: RunRequest, _cancel: threading.Event) -> Iterator[Event]:
+        self.runs.append(request.playbook.stem)
         for name in request.nodes:
-            if request.playbook.stem != "facts":
+            if "grapnel_expectation" in request.extra_vars:
+                yield TaskDone(name, "verify", Outcome.OK, values={"daemon": b'{"ok": true}'})
+            if request.playbook.stem in ("release", "resume"):
+                yield TaskDone(name, "ask", Outcome.OK, values={"daemon": b'{"released": true, "holders": []}'})
+                continue
+            if request.playbook.stem == "stage":
+                self.nodes[name] = staged(self.nodes[name], NEW_STACK)
+            if request.playbook.stem == "apply":
                 plan = msgspec.json.decode(json.dumps(request.extra_vars["grapnel_plan"]), type=NodePlan)
                 self.nodes[name] = simulate_apply(self.nodes[name], plan)
                 self.applied += 1
@@ -71,6 +98,29 @@ def test_a_node_converges_with_the_real_planner(facts: NodeFacts, status: Status
     answers = assess(made, fleet.nodes, Watcher(), cancel)
     (result,) = apply_all(made, answers, Watcher(), parallel=1, cancel=cancel)
     assert (result.status, result.passes, fleet.applied) == (status, passes, passes)
+
+
+def other_driver() -> NodeFacts:
+    """Return a node that is as declared, but for the driver: its kernel has another version."""
+    return replace(configured(), gpus=(GPU,), module=make_module(OLD, NEW))
+
+
+@pytest.mark.parametrize(
+    ("facts", "runs"),
+    [
+        pytest.param(staged(other_driver()), ["facts", "release", "apply", "resume"], id="staged before"),
+        pytest.param(other_driver(), ["facts", "stage", "release", "apply", "resume"], id="staged by the apply"),
+    ],
+)
+def test_a_driver_change_costs_no_more_starts_of_ansible_than_it_has_parts(facts: NodeFacts, runs: list[str]) -> None:
+    """Each start takes seconds, and all but two of them are time out of service."""
+    fleet = SimulatedFleet({"n1": facts})
+    cluster = FakeCluster({"n1": ClusterNode()}, classes=["nvidia"])
+    scope = scope_of(cluster, driver={"version": NEW, "kernelModule": "none"})
+    code = apply_nodes(machinery_for(fleet, NEW_STACK), scope, parallel=1, consent=True)
+    assert (code, fleet.runs) == (0, runs)
+    assert fleet.nodes["n1"].module.version == NEW
+    assert plan_node(fleet.nodes["n1"], NEW_STACK, PAYLOAD).is_empty
 
 
 def test_a_version_that_does_not_exist_is_found_before_anything_is_changed() -> None:

@@ -146,10 +146,10 @@ def _is_good(host: Host, manager: PackageManager, identifier: str) -> bool:
 
 
 def _needed(host: Host, identifier: str) -> set[str]:
-    """Return the sets that stay: this one, the one that the node runs, and that of a run in progress."""
+    """Return the sets that stay: this one, those of the node's driver and the one before, that of a run in progress."""
     run = sets.read_json(host, store.RUN)
     busy = str(run["change"]) if isinstance(run, dict) and run.get("state") == "running" and "change" in run else ""
-    return {identifier, store.current_change(host) or "", busy} - {""}
+    return {identifier, store.current_change(host) or "", store.previous_change(host) or "", busy} - {""}
 
 
 def _result(host: Host, identifier: str, *, changed: bool) -> StageResult:

@@ -1,0 +1,142 @@
+"""What apt says is read as it says it, and its errors become messages that help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transaction import Apt
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
+
+SCRATCH = "/var/lib/grapnel/driver/scratch"
+TRANSACTION = Transaction(("/staged/libcuda1.deb",), ("libnvidia-old",), SCRATCH)
+CLOCK = Clock(lambda: 0.0, lambda _: None, lambda: 0.0)
+SIMULATED = """\
+Reading package lists...
+Remv libnvidia-old [470.1-1]
+Inst nvidia-smi [535.309.01-0+deb12u1] (550.163.01-2 local-deb [amd64]) []
+Inst libpci3:i386 (1:3.13.0-2 local-deb [i386])
+Conf nvidia-smi (550.163.01-2 local-deb [amd64])
+"""
+STATUS = """\
+Package: libcuda1
+Status: hold ok installed
+Architecture: amd64
+Version: 550.163.01-2
+
+Package: libcuda1
+Status: install ok installed
+Architecture: i386
+Version: 535.1-1
+
+Package: nvidia-smi
+Status: install ok half-configured
+Architecture: amd64
+Version: 550.163.01-2
+
+Package: nvidia-old
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 470.1-1
+"""
+
+
+@pytest.fixture
+def debian(machine: Machine) -> Machine:
+    machine.write("/var/lib/dpkg/status", STATUS)
+    machine.teach("env")
+    machine.teach("unshare")
+    return machine
+
+
+def test_a_rehearsal_tells_what_comes_and_what_goes(debian: Machine) -> None:
+    debian.teach("env", SIMULATED)
+
+    found = Apt().rehearse(debian.host, TRANSACTION)
+
+    assert found.install == {"nvidia-smi": "550.163.01-2", "libpci3": "1:3.13.0-2"}
+    assert found.remove == ("libnvidia-old",)
+    (call,) = debian.calls
+    assert "--simulate install --fix-broken /staged/libcuda1.deb libnvidia-old-" in call
+    assert "Dir::Etc::sourcelist=/dev/null" in call
+    assert f"Dir::State::lists={SCRATCH}/lists" in call
+
+
+def test_nothing_is_removed_that_was_not_named(debian: Machine) -> None:
+    Apt().apply(debian.host, Transaction(("/a.deb",), (), SCRATCH), CLOCK)
+
+    assert "--no-remove" in debian.calls[-1]
+
+
+def test_the_database_tells_versions_holds_and_halves_of_the_own_architecture(debian: Machine) -> None:
+    found = Apt().installed(debian.host, {"libcuda1", "nvidia-smi", "nvidia-old", "nvidia-new"})
+
+    assert {name: (one.version, one.is_held, one.is_whole) for name, one in found.items()} == {
+        "libcuda1": ("550.163.01-2", True, True),
+        "nvidia-smi": ("550.163.01-2", False, False),
+    }
+    assert Apt().is_interrupted(debian.host)
+
+
+ERRORS: dict[str, tuple[str, str, str, bool]] = {
+    "another version is needed": (
+        "The following packages have unmet dependencies:\n libcuda1 : Depends: libnvidia-x (= 550) but it is not\n",
+        "E: Unable to correct problems, you have held broken packages.\n",
+        r"do not fit the installed ones: libcuda1 : Depends: libnvidia-x .*; stage the driver again",
+        True,
+    ),
+    "the disk is full": (
+        "Unpacking libcuda1:amd64 (550.163.01-2) ...\n",
+        "dpkg: error processing archive /a.deb (--unpack):\n cannot copy extracted data: No space left on device\n",
+        r"^the disk is full: .*make room, the files are staged already$",
+        False,
+    ),
+    "somebody was faster": (
+        "",
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4711 (unattended-upgr)\n",
+        r"^somebody else uses the package database: .*process 4711 \(unattended-upgr\)",
+        True,
+    ),
+    "a script fails": (
+        "Setting up nvidia-persistenced (550.163.01-1) ...\n",
+        "dpkg: error processing package nvidia-persistenced (--configure):\n",
+        r"^apt-get failed with 1 packages: dpkg: error processing package nvidia-persistenced",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("stdout", "stderr", "reason", "is_unchanged"), ERRORS.values(), ids=ERRORS)
+def test_an_error_says_what_helps(stdout: str, stderr: str, reason: str, is_unchanged: bool, debian: Machine) -> None:  # noqa: FBT001 - a column
+    debian.teach("env", lambda: Finished(100, stdout, stderr))
+
+    with pytest.raises(PackageError, match=reason) as raised:
+        Apt().apply(debian.host, TRANSACTION, CLOCK)
+
+    assert raised.value.is_unchanged == is_unchanged
+
+
+def test_the_initramfs_waits_where_there_is_one(debian: Machine) -> None:
+    settings = "/etc/initramfs-tools/update-initramfs.conf"
+    debian.write(settings, "update_initramfs=yes\n")
+
+    Apt().apply(debian.host, TRANSACTION, CLOCK)
+
+    (call,) = debian.calls
+    assert call.startswith("unshare --mount sh -c ")
+    assert f"{SCRATCH}/update-initramfs.conf {settings} env " in call
+    assert debian.read(f"{SCRATCH}/update-initramfs.conf").startswith("update_initramfs=no\n")
+    assert debian.read(settings) == "update_initramfs=yes\n"
+
+
+def test_where_there_are_no_namespaces_the_initramfs_is_rebuilt_at_once(debian: Machine) -> None:
+    debian.write("/etc/initramfs-tools/update-initramfs.conf", "update_initramfs=yes\n")
+    debian.teach("unshare", return_code=1, stderr="unshare: unshare failed: Operation not permitted\n")
+
+    Apt().apply(debian.host, TRANSACTION, CLOCK)
+
+    assert [call.split(" ", 1)[0] for call in debian.calls] == ["unshare", "env"]

@@ -94,6 +94,20 @@ def test_a_kernel_that_runs_counts_without_an_image(machine: Machine) -> None:
 
 
 @pytest.mark.usefixtures("running")
+def test_headers_are_found_behind_a_relative_link_where_lib_is_a_link_itself(machine: Machine) -> None:
+    machine.write(f"/usr/src/linux-headers-{NEW}/Makefile")
+    modules = machine.root / f"usr/lib/modules/{NEW}"
+    modules.mkdir(parents=True)
+    modules.joinpath("build").symlink_to(f"../../../src/linux-headers-{NEW}")
+    modules.joinpath("vmlinuz").touch()
+    machine.root.joinpath("lib").symlink_to("usr/lib")
+
+    seen = read_kernels(machine.host)
+
+    assert [(one["release"], one["headers"]) for one in seen] == [(NEW, True)]
+
+
+@pytest.mark.usefixtures("running")
 def test_headers_that_were_removed_leave_a_link_that_leads_nowhere(machine: Machine) -> None:
     add_kernel(machine, OLD)
     (machine.root / f"usr/src/linux-headers-{OLD}/Makefile").unlink()

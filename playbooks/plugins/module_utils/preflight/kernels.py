@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
+import posixpath
 import re
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -22,6 +22,7 @@ _MODULES = "/lib/modules"
 _MAX_KERNELS = 16  # the newest
 _MAX_FILES = 16  # of one kernel
 _TIMEOUT_S = 60.0
+_MAX_PARTS = 256  # of a path and the links in it; a loop ends here
 _RELEASE = re.compile(r"^[0-9][A-Za-z0-9.+_~-]{0,120}$")
 _IMAGES = ("vmlinuz-{}", "vmlinux-{}", "Image-{}", "image-{}")
 # Where makers of modules put them (depmod.d(5)): DKMS, RPM's kmod and KMP packages, Ubuntu's prebuilt ones.
@@ -106,12 +107,24 @@ def _has_headers(host: Host, release: str) -> bool:
 
 
 def resolve(host: Host, path: str) -> str:
-    """Follow a link of the machine, whose absolute target lies below the machine's root."""
-    try:
-        target = host.path(path).readlink()
-    except OSError:
-        return path
-    return os.path.normpath(str(PurePosixPath(path).parent / target))
+    """Follow every link of a path within the machine's root, where /lib may be one itself."""
+    done, left = "/", [part for part in path.split("/") if part]
+    for _ in range(_MAX_PARTS):
+        if not left:
+            return done
+        part = left.pop(0)
+        if part == "..":
+            done = posixpath.dirname(done)
+            continue
+        place = posixpath.join(done, part)
+        try:
+            target = os.fspath(host.path(place).readlink())
+        except OSError:
+            done = place
+            continue
+        done = "/" if target.startswith("/") else done
+        left[:0] = [each for each in target.split("/") if each not in ("", ".")]
+    return path
 
 
 def _read_modules(host: Host, release: str) -> list[dict[str, Any]]:

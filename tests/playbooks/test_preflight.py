@@ -429,7 +429,7 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
         ),
     )
 
-    assert read_driver_state(machine.host) == {
+    assert read_driver_state(machine.host, lambda _: False) == {
         "staged": [
             {"id": ID, "version": "550.163.01", "complete": True, "cost": {"download_s": 3.5, "bytes": 95}},
             {"id": HALF, "version": None, "complete": False, "cost": {}},
@@ -448,6 +448,15 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
     }
 
 
+def test_a_staged_change_that_is_out_of_date_is_not_complete(machine: Machine) -> None:
+    for identifier in (ID, HALF):
+        machine.write(f"{FOLDER}/staged/{identifier}/complete", "{}")
+
+    staged = read_driver_state(machine.host, lambda identifier: identifier == HALF)["staged"]
+
+    assert {one["id"]: one["complete"] for one in staged} == {ID: True, HALF: False}
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", '{"state": "flying"}', '{"state": ["done"]}', '"done"', '{"state": "done", "out_of_service_s": NaN}'],
@@ -455,13 +464,13 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
 def test_what_is_no_record_of_a_run_does_not_spoil_the_facts(text: str, machine: Machine) -> None:
     machine.write(f"{FOLDER}/run.json", text)
 
-    run = read_driver_state(machine.host)["run"]
+    run = read_driver_state(machine.host, lambda _: False)["run"]
 
     assert run is None or run["out_of_service_s"] is None
 
 
 def test_a_node_that_the_program_never_ran_on_has_no_state(machine: Machine) -> None:
-    assert read_driver_state(machine.host) == {"staged": [], "current": None, "run": None}
+    assert read_driver_state(machine.host, lambda _: False) == {"staged": [], "current": None, "run": None}
 
 
 def test_modinfo_that_fails_leaves_a_kernel_without_modules(machine: Machine, running: str) -> None:

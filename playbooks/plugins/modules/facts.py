@@ -61,13 +61,16 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import is_out_of_date
 from ansible_collections.grapnel.node.plugins.module_utils.engines import read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import read_identity
 from ansible_collections.grapnel.node.plugins.module_utils.installation import read_installations, read_inventory
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
@@ -121,8 +124,17 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str
         "foreign_driver": read_foreign_driver(host, manager.is_owned),
         "unattended": read_unattended(host, services),
         "initramfs": read_initramfs(host),
-        "driver": read_driver_state(host),
+        "driver": _read_driver(host),
     }
+
+
+def _read_driver(host: Host) -> dict[str, Any]:
+    """Return the facts ``driver``; where no package manager can exchange a driver, nothing staged gets out of date."""
+    try:
+        system = find_manager(host)
+    except PackageError:
+        return read_driver_state(host, lambda _: False)
+    return read_driver_state(host, lambda identifier: is_out_of_date(host, system, identifier))
 
 
 def _read_packages(host: Host, manager: PackageFacts, waits: Waits, clock: Clock) -> dict[str, Any]:

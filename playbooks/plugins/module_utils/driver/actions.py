@@ -12,6 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
     FORWARD,
     QUARANTINED,
     RunRecord,
+    is_begun,
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
@@ -38,7 +39,7 @@ def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
     former = read_run(node.host)
     if verb == SWAP:
         _require_no_other(former, verb, identifier)
-        return _swap(node, identifier, former)
+        return _swap(node, identifier)
     if verb == BACK:
         return _back(node, former)
     _require_no_other(former, verb, "")
@@ -52,16 +53,16 @@ def _require_no_other(former: RunRecord | None, verb: str, identifier: str) -> N
         raise StoreError(f"`{begun}` was cut short on this node: run `{begun}` again to finish it, or `back`")
 
 
-def _swap(node: Node, identifier: str, former: RunRecord | None) -> Work:
+def _swap(node: Node, identifier: str) -> Work:
     host, folder = node.host, staged_folder(identifier)
     change = require_staged(host, identifier)
     _require_manager(node, change)
     target = forward_target(host, folder, change, node.manager.suffix)
-    is_fresh = former is None or former.change != identifier or not (former.is_open or former.state == QUARANTINED)
+    is_continued = is_begun(host, identifier)  # asked before this run itself is written down
 
     def check() -> None:
         way_back = way_back_target(host, folder, node.manager.suffix)
-        if is_fresh and current_change(host) != identifier:
+        if not is_continued:
             _require_as_staged(node, target, way_back)
         _check(node, target, way_back)
 

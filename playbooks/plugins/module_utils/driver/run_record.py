@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN, current_change
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -58,3 +58,10 @@ def read_run(host: Host) -> RunRecord | None:
         return RunRecord(**{field.name: found[field.name] for field in fields(RunRecord)})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_begun(host: Host, identifier: str) -> bool:
+    """Tell whether the node runs a change, or has stopped on the way to it: its set keeps the way back from there."""
+    run = read_run(host)
+    is_unfinished = run is not None and run.change == identifier and (run.is_open or run.state == QUARANTINED)
+    return is_unfinished or current_change(host) == identifier

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
@@ -24,19 +24,23 @@ _STATES = ("running", "done", "failed", "returned", "quarantined")
 _COSTS = ("download_s", "build_s", "bytes", "cpu_s")
 
 
-def read_driver_state(host: Host) -> dict[str, Any]:
-    """Return the facts ``driver``; what cannot be read as it should be counts as absent."""
+def read_driver_state(host: Host, is_out_of_date: Callable[[str], bool]) -> dict[str, Any]:
+    """Return the facts ``driver``; what cannot be read as it should be counts as absent.
+
+    ``is_out_of_date`` tells of a complete change whether it has to be staged again.
+    """
     ids = [name for name in host.names(_STAGED) if _ID.match(name)][:_MAX_STAGED]
-    return {"staged": [_staged(host, one) for one in ids], "current": _current(host), "run": _run(host)}
+    staged = [_staged(host, one, is_out_of_date) for one in ids]
+    return {"staged": staged, "current": _current(host), "run": _run(host)}
 
 
-def _staged(host: Host, change_id: str) -> dict[str, Any]:
+def _staged(host: Host, change_id: str, is_out_of_date: Callable[[str], bool]) -> dict[str, Any]:
     folder = f"{_STAGED}/{change_id}"
     cost = _document(host, f"{folder}/cost.json")
     return {
         "id": change_id,
         "version": _word(_document(host, f"{folder}/change.json").get("version")) or None,
-        "complete": host.path(f"{folder}/complete").is_file(),
+        "complete": host.path(f"{folder}/complete").is_file() and not is_out_of_date(change_id),
         "cost": {name: cost[name] for name in _COSTS if _is_amount(cost.get(name))},
     }
 

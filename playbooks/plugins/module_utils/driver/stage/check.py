@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import is_begun
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import read_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import installed_kernels
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding
@@ -30,6 +31,22 @@ def check_set(host: Host, manager: PackageManager, identifier: str) -> tuple[Fin
         return (Finding("not-staged", str(error), _AGAIN),)
     found = read_json(host, f"{store.staged_folder(identifier)}/{FOUND}") or {}
     return (*_kernels(host, change, found), *_packages(host, manager, change, found), *kept_findings(host, identifier))
+
+
+def is_out_of_date(host: Host, manager: PackageManager, identifier: str) -> bool:
+    """Tell whether a complete set has to be made again, because the node is no longer the one that it was made for.
+
+    Not so once its swap has begun: what it keeps is the way back from there. The files of the set are not looked at.
+    """
+    if is_begun(host, identifier):
+        return False
+    folder = store.staged_folder(identifier)
+    try:
+        change = store.read_change(host, folder)
+    except store.StoreError:
+        return True
+    found = read_json(host, f"{folder}/{FOUND}") or {}
+    return any(_kernels(host, change, found)) or any(_packages(host, manager, change, found))
 
 
 def kept_findings(host: Host, identifier: str) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nodes import NodeSpec
-from tests.journey.conftest import OLD_VERSION, ROOT, VERSION, fingerprint
+from tests.journey.conftest import OLD_VERSION, ROOT, TIMEOUT_S, VERSION, fingerprint
 from tests.journey.test_trouble import wait_for_dpkg
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.nodes
 NAME = "swap"
 VERSIONS = (OLD_VERSION, VERSION)
 RELEASED = "/var/lib/grapnel/node/released.json"
+PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
 LEFT_OVER = "/var/lib/grapnel/site-upgrade"
 
 
@@ -137,6 +139,8 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     swap: Swap, controller: Controller, job: str
 ) -> None:
     swap.declare(swap.next)
+    foreseen = controller.run(*playbook(controller), "--check", "--diff")
+    staged = controller.grapnel("stage", "--limit", NAME)
     plan = _plan(controller)
     before = fingerprint(swap.node)
 
@@ -146,8 +150,12 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     after = fingerprint(swap.node)
     swap.node.install_module(swap.has)
 
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert [done.returncode for done in (foreseen, staged, checked)] == [0, 0, 0], checked.stdout + checked.stderr
+    assert f"+kernel module nvidia {swap.next}" in foreseen.stdout
+    assert "--- not staged" in foreseen.stdout
     assert f"-kernel module nvidia {swap.has}\n+kernel module nvidia {swap.next}" in checked.stdout
+    assert "--- not staged" not in checked.stdout
+    assert "the driver cannot be swapped now: the driver is in use: sleep (pid " in checked.stdout + checked.stderr
     for done in (refused, by_role):
         said = done.stdout + done.stderr
         assert done.returncode != 0
@@ -159,10 +167,12 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
 
 
 def _plan(controller: Controller) -> dict[str, object]:
+    """Return the plan of a node whose driver is staged: nothing is left for later."""
     done = controller.grapnel("plan", "--json", "--limit", NAME)
     (plan,) = json.loads(done.stdout)["plans"]
     assert [item["action"] for item in plan["items"]][-2:] == ["reload", "restart"]
     assert "drain" in {item["disruption"] for item in plan["items"]}
+    assert not any(item["deferred"] for item in plan["items"])
     return dict(plan)
 
 
@@ -198,9 +208,9 @@ def test_a_module_that_the_kernel_refuses_leaves_the_node_out_of_service_until_t
     assert next(item["action"] for item in items if item["role"] == "driver") == "load"
 
 
-def test_a_killed_run_converges_when_it_is_run_again(swap: Swap, controller: Controller) -> None:
-    target = swap.next
-    swap.declare(target)
+@contextlib.contextmanager
+def playbook_at_work(controller: Controller, node: Node) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the playbook until packages are being installed."""
     with subprocess.Popen(
         playbook(controller),
         cwd=controller.folder,
@@ -209,11 +219,48 @@ def test_a_killed_run_converges_when_it_is_run_again(swap: Swap, controller: Con
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    ) as killed:
-        wait_for_dpkg(swap.node)
-        os.killpg(killed.pid, signal.SIGKILL)
+    ) as process:
+        wait_for_dpkg(node)
+        yield process
+
+
+def test_a_swap_goes_on_without_the_playbook_that_began_it(swap: Swap, controller: Controller) -> None:
+    target = swap.next
+    swap.declare(target)
+    with playbook_at_work(controller, swap.node) as process:
+        os.killpg(process.pid, signal.SIGKILL)
+    swap.node.run(["sh", "-c", "while systemctl is-active --quiet grapnel-driver; do sleep 0.1; done"])
+    status = json.loads(swap.node.run([PROGRAM, "status"]).stdout)
+
+    assert (status["run"]["state"], status["run"]["reason"]) == ("done", "")
+    assert loaded(swap.node) == target
+    assert is_there(swap.node, RELEASED)
+    swap.settle(target)
+
+
+def test_a_killed_playbook_converges_when_it_is_run_again_at_once(swap: Swap, controller: Controller) -> None:
+    target = swap.next
+    swap.declare(target)
+    with playbook_at_work(controller, swap.node) as process:
+        os.killpg(process.pid, signal.SIGKILL)
     assert is_there(swap.node, RELEASED)
 
+    swap.settle(target)
+
+
+def test_a_killed_swap_is_reported_and_converges_when_the_playbook_is_run_again(
+    swap: Swap, controller: Controller
+) -> None:
+    target = swap.next
+    swap.declare(target)
+    with playbook_at_work(controller, swap.node) as process:
+        swap.node.run(["systemctl", "kill", "--signal=KILL", "grapnel-driver.service"])
+        code = process.wait(TIMEOUT_S)
+    items = controller.plan_items(NAME)
+
+    assert code != 0
+    assert is_there(swap.node, RELEASED)
+    assert ("repair", "running") in {(item["action"], item["from"]) for item in items if item["role"] == "driver"}
     swap.settle(target)
 
 

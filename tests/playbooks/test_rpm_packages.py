@@ -256,7 +256,8 @@ def test_the_process_that_a_pid_file_names_holds_the_lock_while_it_lives(machine
 def test_the_oldest_repository_tells_the_age_of_dnfs_metadata(machine: Machine) -> None:
     for name, time_s in (("appstream-1", 5000), ("cuda-2", 2000)):
         os.utime(machine.write(f"/var/cache/dnf/{name}/repodata/repomd.xml"), (time_s, time_s))
-    machine.teach("dnf -q -y makecache", return_code=1, stderr="Error: Failed to download metadata for repo 'cuda'\nhm\n")
+    said = "Error: Failed to download metadata for repo 'cuda'\nhm\n"
+    machine.teach("dnf -q -y makecache", return_code=1, stderr=said)
 
     fresh = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 5500.0))
     old = dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 6000.0))

@@ -106,6 +106,11 @@ def reason_of(status: Document) -> str:
     return f"the driver's {run.get('verb')} ended {state}: {reason} ({hints.get(str(state), 'run it again')})"
 
 
+def describe_staging(change: DriverChange) -> dict[str, str]:
+    """Return a diff of what is kept ready on the node: everything of the change, or nothing yet."""
+    return describe_difference(change, {}, NO_DRIVER) | {"before_header": "not staged"}
+
+
 def describe_difference(change: DriverChange, installed: Mapping[str, InstalledPackage], loaded: str) -> dict[str, str]:
     """Return a diff of the node's packages and module, as it is and as the change has it."""
     names = sorted({*change.names, *change.remove})

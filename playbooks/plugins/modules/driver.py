@@ -42,7 +42,7 @@ attributes:
     description: Tells what would be changed, and what is in the way of a swap. O(verb=status) never changes anything.
     support: full
   diff_mode:
-    description: Shows the packages and the kernel module.
+    description: Shows the packages and the kernel module; of O(verb=stage), those that are kept ready.
     support: full
 """
 
@@ -142,7 +142,9 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
         if not staged.get("complete"):
             said = "; ".join(f"{one.get('message')} ({one.get('remedy')})" for one in findings)
             module.fail_json(msg=f"the driver cannot be staged: {said}", **{**answer, "staged": staged})
-        module.exit_json(changed=bool(staged.get("changed")), status={}, **{**answer, "staged": staged})
+        changed = bool(staged.get("changed"))
+        diff = program.describe_staging(change) if changed else {}
+        module.exit_json(changed=changed, status={}, diff=diff, **{**answer, "staged": staged})
     if verb == "status":
         module.exit_json(changed=False, status=program.read_status(program.call_program), **answer)
     diff = _diff(host, change)
@@ -158,8 +160,10 @@ def _foresee(module: AnsibleModule, host: Host, change: DriverChange | None, ide
     """Tell what would be done: on a node that has nothing of it yet, by the document alone."""
     status = program.read_status(program.call_program) if program.is_installed(host) else {}
     answer = {"id": identifier, "staged": {}, "status": status}
-    if module.params["verb"] == "stage":
-        module.exit_json(changed=not is_complete(host, identifier), problems=[], **answer)
+    if module.params["verb"] == "stage" and change is not None:
+        changed = not is_complete(host, identifier)
+        diff = program.describe_staging(change) if changed else {}
+        module.exit_json(changed=changed, problems=[], diff=diff, **answer)
     is_staged = bool(status) and bool(identifier) and is_complete(host, identifier)
     problems = program.check(program.call_program, identifier) if is_staged else []
     diff = _diff(host, change)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER, change_id, parse_change
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import check_set
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, Packages, change_of
@@ -333,9 +335,11 @@ def test_a_node_that_changed_meanwhile_is_noticed(node: Node, code: str, happens
     staged(node, change_of())
     assert callable(happens)
 
+    before = not still_fits(node.host, Packages(node), change_id(change_of()))
     happens(node)
 
     assert codes(node, change_of()) == [code]
+    assert (before, not still_fits(node.host, Packages(node), change_id(change_of()))) == (False, True)
 
 
 def test_a_half_done_swap_still_finds_its_set_good(node: Node) -> None:
@@ -343,6 +347,32 @@ def test_a_half_done_swap_still_finds_its_set_good(node: Node) -> None:
     node.installed["libcuda1"] = NEW
 
     assert codes(node, change_of()) == []
+
+
+def test_a_driver_that_the_node_had_before_is_staged_again_with_the_way_back_from_there(node: Node) -> None:
+    former, present = change_of(OLD), change_of(NEW)
+    for change in (former, present):
+        staged(node, change)
+        node.swap(change, change_id(change))
+    node.path(f"{HOME}/previous").symlink_to(f"staged/{change_id(former)}")
+    node.offered["libcuda1"].remove(NEW)
+    assert not still_fits(node.host, Packages(node), change_id(former))
+
+    folder = staged(node, former)
+
+    assert still_fits(node.host, Packages(node), change_id(former))
+    assert way_back(node, folder).version == NEW
+
+
+@pytest.mark.parametrize("state", ["running", "quarantined"])
+def test_a_change_whose_swap_has_begun_keeps_its_way_back(state: str, node: Node) -> None:
+    folder = staged(node, change_of())
+    record = RunRecord("run", change_id(change_of()), "swap", "unit", state)
+    write_run(node.host, record)
+    node.installed["libcuda1"] = "999"
+
+    assert still_fits(node.host, Packages(node), change_id(change_of()))
+    assert way_back(node, folder).version == NO_DRIVER
 
 
 def test_offline_takes_packages_from_what_was_handed_over(node: Node) -> None:

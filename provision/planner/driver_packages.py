@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plan_packages(facts: NodeFacts, driver: DriverPackages, scheme: VersionScheme) -> tuple[Item, ...]:
     """Return what brings every package of the closure to its version, and takes away what cannot stay beside it."""
-    changes = [item for package in driver.packages if (item := _package(facts, package, scheme)) is not None]
+    changes = [item for package in driver.packages if (item := _package(facts, package, driver, scheme)) is not None]
     removals = [
         Item(
             role=Role.DRIVER,
@@ -31,17 +31,17 @@ def plan_packages(facts: NodeFacts, driver: DriverPackages, scheme: VersionSchem
     return (*changes, *removals)
 
 
-def _package(facts: NodeFacts, package: PackageVersion, scheme: VersionScheme) -> Item | None:
+def _package(facts: NodeFacts, package: PackageVersion, driver: DriverPackages, scheme: VersionScheme) -> Item | None:
     """Return what brings one package to its version, None when it is there."""
     installed = facts.packages.get(package.name)
-    upstream = scheme(package.version).upstream
+    upstream = scheme(driver.version).upstream  # a package may have a version line of its own
     action, disruption, holding = Action.INSTALL, Disruption.NONE, ""
     if installed is None:
         reason = f"declared driver {upstream} is not installed"
     elif installed.version != package.version:
         older = scheme(installed.version) < scheme(package.version)
         action = Action.UPGRADE if older else Action.DOWNGRADE
-        same = scheme(installed.version).upstream == upstream
+        same = scheme(installed.version).upstream == scheme(package.version).upstream
         reason = f"driver {upstream} has another revision now" if same else f"declared driver is {upstream}"
         disruption, holding = disruption_of(facts), describe_holders(facts)
     elif installed.status != "installed":

@@ -24,6 +24,7 @@ _DRIVER_FILES = (
     "/etc/apt/sources.list.d/grapnel-nvidia.sources",
     "/etc/dnf/plugins/versionlock.list",
     "/etc/modprobe.d/grapnel-nvidia.conf",
+    "/etc/dnf/modules.d/nvidia-driver.module",
     "/etc/modules-load.d/grapnel-nvidia.conf",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-nvidia",
     "/etc/yum.repos.d/grapnel-nvidia.repo",

@@ -53,10 +53,12 @@ def _info(name: str, meaning: str, remedy: str) -> Code:
     return Code(name=name, severity=Severity.INFO, meaning=meaning, remedy=remedy)
 
 
-HEADERS_MISSING: Final = _error(
+HEADERS_MISSING: Final = _warning(
     "kernel-headers-missing",
-    "the module would have to be built for a kernel that boots next or runs now, and its headers are not installed",
-    "install the headers of that kernel (linux-headers-RELEASE, kernel-devel-RELEASE, kernel-default-devel)",
+    "the module is to be built for a kernel that boots next or runs now, and its headers are not installed: staging "
+    "installs them, if the package sources still have them",
+    "if staging does not find them: boot a newer kernel, or install linux-headers-RELEASE, kernel-devel-RELEASE or "
+    "kernel-default-devel from elsewhere",
 )
 MODULE_PACKAGE_MISSING: Final = _error(
     "module-package-missing",
@@ -78,10 +80,10 @@ OTHER_KERNEL_NEXT: Final = _warning(
     "the boot loader starts another kernel than the one that runs: a reboot changes it",
     "reboot before the driver is changed, or check that the driver has a module for that kernel",
 )
-BUILD_TOOLS_MISSING: Final = _error(
+BUILD_TOOLS_MISSING: Final = _warning(
     "build-tools-missing",
-    "DKMS is installed and has no compiler or no make: it would fail while the change is staged",
-    "install gcc and make",
+    "DKMS is installed and has no compiler or no make: staging installs them",
+    "install gcc and make beforehand where the node must not get them from its package sources",
 )
 AUTOINSTALL_OFF: Final = _warning(
     "dkms-autoinstall-off",

@@ -44,6 +44,8 @@ _ROW = re.compile(
     r"^ (?P<name>\S+) +(?P<arch>\S+) +(?P<version>\S+) +(?P<repository>\S+) +(?P<size>[\d.]+) (?P<unit>[kMG]?)B?$",
     re.MULTILINE,
 )
+_BROKEN_ROW = re.compile(r"^( \S+)\n +", re.MULTILINE)
+_UNIT_LEFT_OUT = re.compile(r"(?<=\d) +$", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
 _GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
@@ -57,11 +59,13 @@ class DnfSource:
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        done = host.run([*_DNF, "--assumeno", *_words(request)], _TIMEOUT_S)
-        if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(done.stdout)):
+        words = [word for word in _DNF if word != "--quiet"]  # which leaves the table out
+        done = host.run([*words, "--assumeno", *_words(request)], _TIMEOUT_S)
+        table = join_rows(done.stdout)
+        if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(table)):
             raise _failure(done, _TIMEOUT_S)
-        installed = installed_versions(host, [each["name"] for each in _ROW.finditer(done.stdout)])
-        return parse_table(done.stdout, installed)
+        installed = installed_versions(host, [each["name"] for each in _ROW.finditer(table)])
+        return parse_table(table, installed)
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
@@ -92,6 +96,11 @@ class DnfSource:
     def unpack(self, host: Host, file: str, folder: str) -> None:
         """Unpack below a folder; raises `SourceError`."""
         unpack(host, file, folder)
+
+
+def join_rows(text: str) -> str:
+    """Return dnf's table with a row on each line: a long name stands on a line of its own, a small size has no unit."""
+    return _UNIT_LEFT_OUT.sub(" ", _BROKEN_ROW.sub(r"\1 ", text))
 
 
 def parse_table(text: str, installed: dict[str, str]) -> Resolution:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import parse_table
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import join_rows, parse_table
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
@@ -29,8 +29,6 @@ _DNF = (
 )  # fmt: skip
 _LOCKS = ("dnf", "--quiet", "--disablerepo=*", "--disableplugin=*", "--enableplugin=versionlock", "versionlock")
 _LOCKS_PACKAGES = "python3-dnf-plugin-versionlock"
-_BROKEN_ROW = re.compile(r"^( \S+)\n +", re.MULTILINE)
-_UNIT_LEFT_OUT = re.compile(r"(?<=\d) +$", re.MULTILINE)
 _BEGAN = re.compile(r"^Running transaction$", re.MULTILINE)
 _NO_PLUGIN = re.compile(r"No such command|unrecognized arguments|invalid choice")
 
@@ -63,7 +61,7 @@ class Dnf:
         if not asked.install and not asked.remove:
             return asked
         done = host.run([*_DNF, "--assumeno", *_words(host, transaction)], common.QUERY_TIMEOUT_S)
-        table = parse_table(_join_rows(done.stdout), {})
+        table = parse_table(join_rows(done.stdout), {})
         found = Rehearsal(table.install, tuple(sorted(table.remove)))
         if not found.install and not found.remove:
             raise PackageError(_reason(done, transaction), is_unchanged=True)
@@ -89,11 +87,6 @@ class Dnf:
     def unhold(self, host: Host, names: Sequence[str]) -> None:
         if names:
             _lock(host, ["delete", *names])
-
-
-def _join_rows(text: str) -> str:
-    """Return dnf's table with a row on each line: a long name stands on a line of its own, a small size has no unit."""
-    return _UNIT_LEFT_OUT.sub(" ", _BROKEN_ROW.sub(r"\1 ", text))
 
 
 def _words(host: Host, transaction: Transaction) -> list[str]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import json
 
-from tests.attack.attacks import HONEST, Attack, Harm, Values
+from tests.attack.attacks import (
+    CLIPBOARD,
+    FACTS_OF_ANOTHER,
+    HONEST,
+    TEMPLATE,
+    TITLE,
+    Attack,
+    Harm,
+    Values,
+)
 from tests.attack.hostile_python import raw
 
 MAIN = "/etc/containerd/config.toml"
@@ -40,6 +49,10 @@ def _fact(*path: str, value: object) -> Values:
     return ((("facts", *path), value),)
 
 
+def _driver(**state: object) -> Values:
+    return _fact("driver", value={"staged": [], "current": None, "run": None} | state)
+
+
 HOLDER = {"pid": 1, "command": "a", "devices": ["/dev/nvidia0"]}
 BELIEVED: dict[str, Values] = {
     "the honest node's host name": _fact("node", "hostname", value=HONEST),
@@ -55,6 +68,27 @@ BELIEVED: dict[str, Values] = {
     "50000 versions of a package": _available(libcuda1=_version() * 50_000),
     "30000 holders": _fact("device_holders", value=[HOLDER] * 30_000),
     "processes of negative ids": _fact("device_holders", value=[HOLDER | {"pid": -1}]),
+    "30000 kernels": _fact("kernels", value=[{"release": f"6.12.{number}"} for number in range(30_000)]),
+    "a kernel that is a path": _fact("kernels", value=[{"release": "../../etc/cron.d", "running": True}]),
+    "a kernel of markup": _fact("kernels", value=[{"release": "[bold red]6.12[/]", "running": True}]),
+    "a module's signer that writes to the terminal": _fact(
+        "kernels",
+        value=[{"release": "6.12", "running": True, "modules": [{"version": "1", "signer": f"{TITLE}{CLIPBOARD}"}]}],
+    ),
+    "a DKMS module that is an option": _fact("dkms", value=[{"module": "--all", "version": "1", "state": "installed"}]),
+    "free space of less than nothing": _fact("disk_free", value={"/var": -1, "/usr": -1}),
+    "free space of everything": _fact("disk_free", value={"/var": 2**63, "/usr": 2**63}),
+    "certificates by the thousand": _fact("secure_boot", value={"enabled": True, "enrolled": ["key"] * 50_000}),
+    "an uninstaller that is a command line": _fact(
+        "foreign_driver", value={"kind": "runfile", "version": "550.54.15", "uninstaller": "/bin/sh; touch @PWNED@"}
+    ),
+    "staged changes by the thousand": _driver(staged=[{"id": "051d04e32c9c", "complete": True}] * 50_000),
+    "a staged change that is a path": _driver(staged=[{"id": "../../../etc", "complete": True}]),
+    "a driver run that is a list": _driver(run=[1]),
+    "a driver run of a state to come": _driver(run={"state": "perfect"}),
+    "a driver run whose reason is an event": _driver(run={"state": "failed", "reason": FACTS_OF_ANOTHER}),
+    "a driver run whose reason is a template": _driver(run={"state": "quarantined", "reason": TEMPLATE}),
+    "a driver run that was out of service for ever": _driver(run={"state": "done", "out_of_service_s": 1e300}),
     "a text of nothing but escapes": _main('version = 2\na = "' + "\\n" * (LARGE // 2 - 20) + '"\n'),
     "a comment of 250000 characters": _main("#" * LARGE),
     "a file with the set-user-id bit": _main("version = 2\n", "4777"),

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
     from provision.errors import GrapnelError
 
-STACK = make_stack()
+# Without and with a kernel module of grapnel's: the second one looks at kernels, DKMS, signatures and space too.
+STACKS = (make_stack(), make_stack(driver={"kernelModule": "auto"}))
 HANDLER = "nvidia"
 
 
@@ -62,7 +63,11 @@ def node_facts(data: bytes) -> None:
     except FactsError as refusal:
         _assert_tidy(refusal)
         return
-    assert plan_node(facts, STACK, PAYLOAD, name="n1").node == "n1"
+    for stack in STACKS:
+        plan = plan_node(facts, stack, PAYLOAD, name="n1")
+        assert plan.node == "n1"
+        assert all(f"{each.message}{each.hint}".isprintable() for each in (*plan.problems, *plan.warnings))
+        assert all(f"{each.value}{each.reason}".isprintable() for each in plan.derived)
 
 
 def released(data: bytes) -> None:

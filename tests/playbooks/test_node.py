@@ -190,7 +190,9 @@ echo 'install nvidia modprobe -i nvidia-current $CMDLINE_OPTS' > /etc/modprobe.d
 
 def swap_module(site: Site, version: str) -> dict[str, Any]:
     """Let the program on the node load a version of the module; it has no packages to install."""
-    change = DriverChange(version=version, flavour="none", manager="apt", module=ModuleTarget(version=version))
+    change = DriverChange(
+        version=version, flavour="none", manager="apt", packages=(), module=ModuleTarget(version=version)
+    )
     document = msgspec.to_builtins(change)
     staged = run_module(site, "driver", verb="stage", change=document)
     assert not staged["failed"], staged

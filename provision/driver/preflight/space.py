@@ -1,6 +1,7 @@
 """Finds file systems that are too full for a driver change, before it is found out in the middle of one.
 
-Sizes were measured with Debian's 535 and 550 drivers and rounded up.
+Four sizes were measured with Debian's 535 and 550 drivers: a version's packages, the compiler and headers, one
+kernel's modules, the same packed. The others are estimates, on the safe side.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from provision.driver.preflight.situation import Situation
 
 _MB: Final = 1_000_000
-_DOWNLOAD: Final = 95 * _MB  # packages of one version: module source 45, GSP firmware 39, libraries 11
-_INSTALLED: Final = 3 * _DOWNLOAD  # what they unpack to; the old version is there until the new one is
-_TOOLCHAIN: Final = 455 * _MB  # compiler, make, DKMS and headers, where they are not there yet
-_MODULE: Final = 65 * _MB  # one kernel's modules, uncompressed
-_ARCHIVE: Final = 43 * _MB  # the same, packed
-_BUILD: Final = 3 * _MODULE  # objects, the linked modules, the copy that is installed
-_INITRAMFS: Final = 100 * _MB  # is written beside the one that it replaces
+_DOWNLOAD: Final = 95 * _MB  # measured: packages of one version: module source 45, GSP firmware 39, libraries 11
+_INSTALLED: Final = 3 * _DOWNLOAD  # estimated: what they unpack to; the old version is there until the new one is
+_TOOLCHAIN: Final = 455 * _MB  # measured: compiler, make, DKMS and headers, where they are not there yet
+_MODULE: Final = 65 * _MB  # measured: one kernel's modules, uncompressed
+_ARCHIVE: Final = 43 * _MB  # measured: the same, packed
+_BUILD: Final = 3 * _MODULE  # estimated: objects, the linked modules, the copy that is installed
+_INITRAMFS: Final = 100 * _MB  # estimated: it is written beside the one that it replaces
 
 
 def find_space(situation: Situation) -> Iterator[Finding]:

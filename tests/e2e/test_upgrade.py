@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 # Seven of twelve GPUs: what is evicted from one node finds room on the others.
 WORK = {"wide": (3, 1, 2), "deep": (2, 2, 1)}  # replicas, GPUs of each, replicas that the budget wants
 DRIVER_VERSION = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+CUDA_OUT_OF_MEMORY = 2
 GPU_LIST = "etc/gpusim/gpus"
 
 
@@ -69,10 +71,10 @@ def test_deployments_live_through_an_upgrade(
         assert out == ["release", "apply", "resume"]
 
 
-def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fails(
+def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
 ) -> None:
-    first, second, *others = lab_nodes
+    first, second, third, *others = lab_nodes
     before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)
     declare(stage, lab_nodes, version)
 
@@ -80,10 +82,10 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fail
     wait_for("the swap ends by itself", lambda: driver_state(first) == "done", evidence=lambda: driver_step(first))
     killed = look(stage, first)
     assert (killed.phase, killed.is_cordoned, killed.package) == ("swap", True, version)
-    assert_untouched(stage, (second, *others), before)
+    assert_untouched(stage, (second, third, *others), before)
 
     start_work(room)
-    with one_gpu_less_after_the_next_load(second):
+    with no_memory_on_the_last_gpu(second):
         stopped = operator.apply()
     assert stopped.returncode == 1, stopped.stdout
     assert_in_service(stage, first, version)
@@ -92,10 +94,23 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_the_first_node_that_fail
     assert '"failedIn":"verify"' in failed.record.replace(" ", "")
     assert second.name in stopped.stdout
     assert second.uuids[-1] in failed.record, failed.record
+    assert_untouched(stage, (third, *others), before)
+
+    with one_gpu_less_after_the_next_load(third):
+        stopped = operator.apply()
+    assert stopped.returncode == 1, stopped.stdout
+    assert_in_service(stage, second, version)
+    assert look(stage, second).boot == before[second.name].boot
+    failed = look(stage, third)
+    assert (failed.phase, failed.is_cordoned) == ("failed", True)
+    assert '"failedIn":"swap"' in failed.record.replace(" ", "")
+    assert "nvidia-smi lists 3 GPUs, 4 are on the PCI bus" in failed.record
+    assert (failed.module, failed.package) == (version, version)  # the former module is no longer on its disk
+    assert third.name in stopped.stdout
     assert_untouched(stage, others, before)
 
-    second.node.reboot()  # with the GPU in its place again
-    stage.wait_until_booted(second)
+    third.node.reboot()  # with the GPU in its place again
+    stage.wait_until_booted(third)
     finished = operator.apply()
     assert finished.returncode == 0, finished.stdout
     for node in lab_nodes:
@@ -157,6 +172,17 @@ def kill_apply(operator: Operator, stage: Stage, node: LabNode) -> None:
             )
         finally:
             os.kill(apply.pid, signal.SIGKILL)
+
+
+@contextmanager
+def no_memory_on_the_last_gpu(node: LabNode) -> Iterator[None]:
+    """Let a GPU of a node be there and be of no use: it is found, and no memory of it can be had."""
+    last = len(node.uuids) - 1
+    node.change_gpus(lambda machine: machine.with_failure("cuMemAlloc", CUDA_OUT_OF_MEMORY, last))
+    try:
+        yield
+    finally:
+        node.change_gpus(lambda machine: replace(machine, failures=()))
 
 
 @contextmanager

@@ -315,6 +315,8 @@ class FakeMachine:
 
     def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
         version, flavour = self.on_disk[words[-1].strip("/").removesuffix(".ko")]
+        if words[0] == "--field":
+            return finished(0, f"{version}\n")
         license_ = "NVIDIA" if flavour == "proprietary" else "Dual MIT/GPL"
         return finished(0, f"filename: {words[-1]}\nversion:        {version}\nlicense:        {license_}\n")
 

@@ -120,6 +120,57 @@ def test_a_way_back_that_fails_too_is_a_quarantine_with_both_reasons(upgrade: St
     assert "going back failed at back-load: kernel module 535.309.01 cannot be loaded" in record.reason
 
 
+@pytest.fixture
+def provided(fake: FakeMachine) -> Staged:
+    """A node whose module something else provides, which has put the new one on the disk; its driver is staged."""
+    put_driver(fake, OLD)
+    del fake.packages["nvidia-kernel-dkms"]
+    fake.on_disk[KERNEL] = (NEW, "proprietary")
+    new, old = (
+        make_change(
+            version,
+            flavour="none",
+            packages=tuple(PackageVersion(name, f"{version}-2") for name in ("libcuda1", "nvidia-persistenced")),
+            kernels=(),
+            dkms=None,
+        )
+        for version in (NEW, OLD)
+    )
+    return stage(fake, new, old)
+
+
+def test_a_driver_whose_former_module_is_no_longer_on_disk_does_not_go_back(provided: Staged) -> None:
+    provided.machine.broken_smi = {NEW}
+
+    record = provided.run("swap")
+
+    assert record.state == "quarantined"
+    assert re.search(f"verify: .*there is no way back: kernel module {OLD} .* and {NEW} is on disk", record.reason)
+    assert {name: one.version for name, one in provided.machine.packages.items()} == {
+        "libcuda1": f"{NEW}-2",
+        "nvidia-persistenced": f"{NEW}-2",
+    }
+    assert set(provided.machine.loaded.values()) == {NEW}
+
+    provided.machine.broken_smi = set()
+    assert provided.run("swap").state == "done"
+
+
+def test_a_way_back_by_hand_waits_for_the_former_module(provided: Staged) -> None:
+    provided.run("swap")
+    before = list(provided.machine.changes())
+
+    refused = provided.run("back")
+
+    assert refused.state == "failed"
+    assert f"kernel module {OLD} would have to be loaded again" in refused.reason
+    assert provided.machine.changes() == before
+
+    provided.machine.on_disk[KERNEL] = (OLD, "proprietary")
+    assert provided.run("back").state == "done"
+    assert set(provided.machine.loaded.values()) == {OLD}
+
+
 def test_a_quarantined_node_recovers_when_the_cause_is_gone(upgrade: Staged) -> None:
     upgrade.machine.unloadable = {NEW, OLD}
     upgrade.run("swap")

@@ -28,11 +28,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     staged_folder,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target, way_back_target
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version, version_on_disk
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+MODULE = "nvidia"
 
 
 def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
@@ -76,7 +80,9 @@ def _swap(node: Node, identifier: str) -> Work:
         return identifier
 
     def back() -> Target:
-        return way_back_target(host, folder, node.manager.suffix)
+        way_back = way_back_target(host, folder, node.manager.suffix)
+        _require_former_module(host, change, way_back)
+        return way_back
 
     return Work(SWAP, identifier, target, check, lambda: rebuild(host), adopt, back)
 
@@ -90,8 +96,7 @@ def _back(node: Node, former: RunRecord | None) -> Work:
     identifier = former.change if former is not None and is_unfinished else current_change(host)
     if not identifier:
         raise StoreError("there is nothing to go back from: no driver change was swapped in on this node")
-    require_staged(host, identifier)
-    folder = staged_folder(identifier)
+    change, folder = require_staged(host, identifier), staged_folder(identifier)
     target = way_back_target(host, folder, node.manager.suffix)
     _require_manager(node, target.change)
 
@@ -99,7 +104,14 @@ def _back(node: Node, former: RunRecord | None) -> Work:
         retreat(host, identifier)
         return before_folder(folder)
 
-    return Work(BACK, identifier, target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
+    def back() -> Target:
+        _require_former_module(host, change, target)
+        return target
+
+    def check() -> None:
+        _check(node, back())
+
+    return Work(BACK, identifier, target, check, lambda: rebuild(host), adopt, back)
 
 
 def _remove(node: Node, *, is_continued: bool) -> Work:
@@ -111,6 +123,22 @@ def _remove(node: Node, *, is_continued: bool) -> Work:
         return "no driver"
 
     return Work(REMOVE, "", target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
+
+
+def _require_former_module(host: Host, change: DriverChange, way_back: Target) -> None:
+    """Raise `StoreError` if something else than grapnel has replaced the module that the way back needs.
+
+    Going back would end with the libraries of one driver beside the module of another.
+    """
+    version = way_back.change.module
+    if not version or change.has_module or loaded_version(host, MODULE) == version:
+        return
+    on_disk = version_on_disk(host, MODULE)
+    if on_disk != version:
+        raise StoreError(
+            f"kernel module {version} would have to be loaded again, and {on_disk or 'none'} is on disk: "
+            "driver.kernelModule is none, so whatever provides the module has to put it there"
+        )
 
 
 def _require_manager(node: Node, change: DriverChange) -> None:

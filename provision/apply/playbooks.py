@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
 DAEMON_TIMEOUT_S = 600
+DRIVER_TIMEOUT_S = 7200
 DAEMON_RESULT = "daemon"
 
 
@@ -67,6 +68,18 @@ class Playbooks:
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
             keep=frozenset({RESULT, DAEMON_RESULT}),
+        )
+
+    def driver(self, verb: str, node: str) -> RunRequest:
+        """Tell a node's driver program to go ``back``, or to ``remove`` the driver; the node is out of service."""
+        return RunRequest(
+            playbook=self.collection / "driver.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_driver_verb": verb, "grapnel_is_out_of_service": True},
+            forks=1,
+            timeout_s=DRIVER_TIMEOUT_S,
+            environment=self.environment,
         )
 
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:

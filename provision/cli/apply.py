@@ -99,7 +99,7 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
     adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
-        done = execute(job, view, parallel=parallel, cancel=cancel, holder=_holder(context))
+        done = execute(job, view, parallel=parallel, cancel=cancel, holder=holder_of(context))
     if prepared.is_change:
         console.print()
     show(console, render_results(done.results, time.monotonic() - began))
@@ -112,7 +112,7 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
     return not isinstance(answer, Failure) and answer.plan.is_empty
 
 
-def _holder(context: ApplyContext) -> str:
+def holder_of(context: ApplyContext) -> str:
     """Return the holder of the lease: the same name for the same machines, so that nobody has to wait after a crash.
 
     Two that run at once never have the same one: the lock keeps them apart.

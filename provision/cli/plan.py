@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Assessment
     from provision.cli.cluster import Scope
+    from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
 
@@ -116,7 +117,7 @@ def assess_fleet(
     scope.stacks.update(context.declarations.stacks)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
-            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
+            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
     prepared = prepare(answers, scope.stacks, views)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
@@ -124,10 +125,9 @@ def assess_fleet(
     return answers, replace(prepared, runtime_classes=missing)
 
 
-def with_identity(machine: Machine, answer: Assessment) -> Machine:
+def with_identity(machine: Machine, facts: NodeFacts) -> Machine:
     """Return a machine with the host name and id that its facts give."""
-    said = answer.facts.node
-    return replace(machine, hostname=said.hostname, machine_id=said.machine_id)
+    return replace(machine, hostname=facts.node.hostname, machine_id=facts.node.machine_id)
 
 
 def build_context(

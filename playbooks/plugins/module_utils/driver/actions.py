@@ -11,8 +11,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     FORWARD,
-    QUARANTINED,
     RunRecord,
+    change_to_undo,
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
@@ -21,7 +21,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     StoreError,
     advance,
     before_folder,
-    current_change,
     forget,
     require_staged,
     retreat,
@@ -84,10 +83,9 @@ def _swap(node: Node, identifier: str) -> Work:
 def _back(node: Node, former: RunRecord | None) -> Work:
     """Go back from a swap that did not come to its end, else from the change that the node runs."""
     host = node.host
-    is_unfinished = former is not None and former.verb in (SWAP, BACK) and former.state in ("running", QUARANTINED)
     if former is not None and former.is_open and former.verb == REMOVE:
         raise StoreError("`remove` was cut short on this node: run `remove` again to finish it")
-    identifier = former.change if former is not None and is_unfinished else current_change(host)
+    identifier = change_to_undo(host)
     if not identifier:
         raise StoreError("there is nothing to go back from: no driver change was swapped in on this node")
     require_staged(host, identifier)

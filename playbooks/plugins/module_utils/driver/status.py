@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import read_journal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import has_origin
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     COST,
@@ -39,8 +40,15 @@ def read_status(host: Host) -> dict[str, Any]:
         "steps": steps,
         "current": current_change(host),
         "previous": previous_change(host),
+        "managed": is_managed(host),
         "staged": [_describe(host, identifier) for identifier in staged_changes(host)],
     }
+
+
+def is_managed(host: Host) -> bool:
+    """Tell whether there is something for `remove` to do, or to finish."""
+    run = read_run(host)
+    return has_origin(host) or (run is not None and run.is_open and run.verb == "remove")
 
 
 def _describe(host: Host, identifier: str) -> dict[str, Any]:

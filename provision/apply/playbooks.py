@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from provision.bundle.handover import Handover
+
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
 DAEMON_TIMEOUT_S = 600
@@ -48,14 +50,19 @@ class Playbooks:
             keep=frozenset({RESULT}),
         )
 
-    def apply(self, plan: NodePlan, expectation: Mapping[str, object] | None = None) -> RunRequest:
-        """Apply one node's plan, verify its driver if there is an expectation, and gather its facts."""
-        expected = {} if expectation is None else {"grapnel_expectation": expectation}
-        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected})
+    def apply(
+        self, plan: NodePlan, expectation: Mapping[str, object] | None = None, handover: Handover | None = None
+    ) -> RunRequest:
+        """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
-    def stage(self, plan: NodePlan) -> RunRequest:
+        With a ``handover`` a driver is staged from these files, without a network.
+        """
+        expected = {} if expectation is None else {"grapnel_expectation": expectation}
+        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **_handover(handover)})
+
+    def stage(self, plan: NodePlan, handover: Handover | None = None) -> RunRequest:
         """Stage the driver of one node's plan, and gather the node's facts."""
-        return self._of_plan("stage.yml", plan, plan_variables(plan))
+        return self._of_plan("stage.yml", plan, {**plan_variables(plan), **_handover(handover)})
 
     def _of_plan(self, playbook: str, plan: NodePlan, variables: Mapping[str, object]) -> RunRequest:
         return RunRequest(
@@ -94,6 +101,13 @@ class Playbooks:
             environment=self.environment,
             keep=frozenset({DAEMON_RESULT}),
         )
+
+
+def _handover(handover: Handover | None) -> dict[str, object]:
+    if handover is None:
+        return {}
+    files = [{"source": str(one.source), "place": one.place, "sha256": one.sha256} for one in handover.files]
+    return {"grapnel_handover": files}
 
 
 def plan_variables(plan: NodePlan) -> dict[str, object]:

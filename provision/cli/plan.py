@@ -18,6 +18,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.bundle.read import name_of, unpack_bundle
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.model import Assessment
+    from provision.bundle.read import Bundle
     from provision.cli.cluster import Scope
     from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
@@ -69,6 +71,12 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="archives for the nodes (default: $GRAPNEL_PAYLOAD, else dist/payload beside the declaration)",
+    )
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="stage drivers from this bundle: nodes need no network (see grapnel bundle)",
     )
     parser.add_argument(
         "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
@@ -142,9 +150,18 @@ def build_context(
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
     declarations = Declarations({node.name: node.stack for node in fleet.nodes})
-    payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
+    bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
+    carried = bundle.path(bundle.listing.payload) if bundle is not None and bundle.listing.payload else None
+    payload = store.load_payload(payload_folder(args.payload or carried, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)
-    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations)
+    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations, bundle=bundle)
+
+
+def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
+    """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
+    home = Path(environment.get("HOME") or "~").expanduser()
+    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "grapnel" / "bundles"
+    return unpack_bundle(archive, cache / name_of(archive))
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

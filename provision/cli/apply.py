@@ -16,7 +16,7 @@ from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import assess_fleet, build_context, run_arguments, show_overview
+from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
 from provision.cli.terminal import print_error
 from provision.errors import ExitCode, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -41,6 +41,7 @@ PARALLEL: Final = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(

@@ -57,6 +57,7 @@ CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
@@ -65,7 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `plan` and `apply` share beyond the choice of nodes; `build_context` reads them."""
+    """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
+    parser.set_defaults(bundle=None)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -73,13 +75,17 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         help="archives for the nodes (default: $GRAPNEL_PAYLOAD, else dist/payload beside the declaration)",
     )
     parser.add_argument(
+        "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
+    )
+
+
+def bundle_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--bundle`; `build_context` reads it."""
+    parser.add_argument(
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="stage drivers from this bundle: nodes need no network (see grapnel bundle)",
-    )
-    parser.add_argument(
-        "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
+        help="stage drivers from this bundle, without a network on the nodes (see grapnel bundle)",
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lab.nodes import Node, Site
     from tests.journey.conftest import Controller
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # four changes of a driver with real packages
 
 NAME = "back"
 PROGRAM = "/usr/lib/grapnel/driver"

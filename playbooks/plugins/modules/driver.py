@@ -91,6 +91,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     change_id,
     parse_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import is_complete
 from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -118,7 +119,8 @@ def main() -> None:
         if module.check_mode and module.params["verb"] != "status":
             _foresee(module, host, change, identifier)
         if not program.is_installed(host):
-            _without_program(module, host)
+            if not is_managed(host):
+                _without_program(module, host)
             module.fail_json(msg=f"this node has no grapnel-driver ({program.LAUNCHER}): site.yml installs it", id="")
         _call(module, host, change, identifier)
     except ChangeError as error:
@@ -149,7 +151,7 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
         module.exit_json(changed=bool(staged.get("changed")), status={}, **{**answer, "staged": staged})
     if verb == "status":
         module.exit_json(changed=False, status=program.read_status(program.call_program), **answer)
-    if verb == "remove" and not program.read_status(program.call_program).get("managed"):
+    if verb == "remove" and not is_managed(host):
         removed = remove_leftovers(host)
         module.exit_json(changed=bool(removed), status={}, diff=_removal(removed), **answer)
     diff = _diff(host, change)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils import driver_removal
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import QUARANTINED, RunRecord, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed, read_status
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 
@@ -95,3 +97,17 @@ def test_a_way_back_that_lost_a_file_is_none(upgrade: Staged) -> None:
     next(folder.iterdir()).unlink()
 
     assert read_driver_state(upgrade.machine.host())["back"] is None
+
+
+def test_half_of_a_first_driver_is_gone_back_from_before_it_is_removed(first: Staged) -> None:
+    write_run(first.machine.host(), RunRecord("r1", first.id, "swap", "u", state=QUARANTINED, reason="a disk"))
+
+    assert is_managed(first.machine.host()), "what is there must not be forgotten"
+    with pytest.raises(StoreError, match="half-way: run `back` first, then `remove`"):
+        first.run("remove")
+
+
+def test_what_runs_now_is_no_leftover(first: Staged) -> None:
+    write_run(first.machine.host(), RunRecord("r1", first.id, "swap", "u"))
+
+    assert is_managed(first.machine.host())

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import is_begun
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
-from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import remember_origin, removal_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import (
+    has_origin,
+    remember_origin,
+    removal_target,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     FORWARD,
+    QUARANTINED,
     RunRecord,
     change_to_undo,
     read_run,
@@ -43,6 +48,10 @@ def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
     if verb == BACK:
         return _back(node, former)
     _require_no_other(former, verb, "")
+    if former is not None and former.state == QUARANTINED and not has_origin(node.host):
+        raise StoreError(
+            f"`{former.verb}` left the first driver of this node half-way: run `back` first, then `remove`"
+        )
     return _remove(node, is_continued=former is not None and former.is_open)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import read_journal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import has_origin
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import QUARANTINED, read_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     COST,
     StoreError,
@@ -46,9 +46,9 @@ def read_status(host: Host) -> dict[str, Any]:
 
 
 def is_managed(host: Host) -> bool:
-    """Tell whether there is something for `remove` to do, or to finish."""
+    """Tell whether the node has a driver of grapnel's, or may have half of one."""
     run = read_run(host)
-    return has_origin(host) or (run is not None and run.is_open and run.verb == "remove")
+    return has_origin(host) or (run is not None and (run.is_open or run.state == QUARANTINED))
 
 
 def _describe(host: Host, identifier: str) -> dict[str, Any]:

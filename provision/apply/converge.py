@@ -102,7 +102,7 @@ def _converge(
             return tally.failed(_left_over(plan, tally.passes))
         if tally.passes == MAX_PASSES or all(item.deferred for item in plan.items):
             return tally.failed(_left_over(plan, tally.passes))
-        again = _apply(context, plan, tally, observe, cancel)
+        again = _apply(context, assessment, tally, observe, cancel)
         if again is None:
             return tally.result(Status.CHECKED)
         if isinstance(again, Failure):
@@ -113,14 +113,17 @@ def _converge(
 
 
 def _apply(
-    context: ApplyContext, plan: NodePlan, tally: _Tally, observe: Observer, cancel: threading.Event
+    context: ApplyContext, assessment: Assessment, tally: _Tally, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure | None:
     """Apply a plan and return what the node is then, None in check mode, in which it stays as it was."""
+    plan = assessment.plan
     if cancel.is_set():
         return Failure(Status.CANCELED, "not started" if not tally.passes else AGAIN)
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
-    followed = follow(context.runner, context.playbooks.apply(plan, tally.expectation), observe, cancel)
+    followed = follow(
+        context.runner, context.playbooks.apply(plan, tally.expectation, context.handover(assessment)), observe, cancel
+    )
     tally.changes += followed.changes
     tally.verification = followed.values.get(DAEMON_RESULT, b"")
     if followed.failure is not None or context.playbooks.check:
@@ -157,7 +160,9 @@ def _stage(
     for _ in range(MAX_PASSES):
         if cancel.is_set():
             return Failure(Status.CANCELED, "not started")
-        followed = follow(context.runner, context.playbooks.stage(assessment.plan), observe, cancel)
+        followed = follow(
+            context.runner, context.playbooks.stage(assessment.plan, context.handover(assessment)), observe, cancel
+        )
         if followed.failure is not None or context.playbooks.check:
             return followed.failure or assessment
         again = _assess_after(context, node, followed, cancel)

@@ -28,6 +28,8 @@ class Status(Enum):
     UNCHANGED = "unchanged"  # was as declared: nothing was run
     CONVERGED = "converged"  # was changed, and is now as declared
     STAGED = "staged"  # its driver is ready to be swapped in; nothing that runs was changed
+    RETURNED = "returned"  # has the driver again that was there before
+    REMOVED = "removed"  # its driver was taken away
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
     WAITING = "waiting"  # has to be taken out of service, and its turn has not come: not touched
@@ -39,7 +41,10 @@ class Status(Enum):
     @property
     def is_good(self) -> bool:
         """Whether the node is where the caller wanted it."""
-        return self in (Status.UNCHANGED, Status.CONVERGED, Status.STAGED, Status.CHECKED)
+        return self in _GOOD
+
+
+_GOOD = frozenset({Status.UNCHANGED, Status.CONVERGED, Status.STAGED, Status.RETURNED, Status.REMOVED, Status.CHECKED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from provision.bundle.handover import Handover
+
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 3600
 DAEMON_TIMEOUT_S = 600
+DRIVER_TIMEOUT_S = 7200
 DAEMON_RESULT = "daemon"
 
 
@@ -47,14 +50,19 @@ class Playbooks:
             keep=frozenset({RESULT}),
         )
 
-    def apply(self, plan: NodePlan, expectation: Mapping[str, object] | None = None) -> RunRequest:
-        """Apply one node's plan, verify its driver if there is an expectation, and gather its facts."""
-        expected = {} if expectation is None else {"grapnel_expectation": expectation}
-        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected})
+    def apply(
+        self, plan: NodePlan, expectation: Mapping[str, object] | None = None, handover: Handover | None = None
+    ) -> RunRequest:
+        """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
-    def stage(self, plan: NodePlan) -> RunRequest:
+        With a ``handover`` a driver is staged from these files, without a network.
+        """
+        expected = {} if expectation is None else {"grapnel_expectation": expectation}
+        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **_handover(handover)})
+
+    def stage(self, plan: NodePlan, handover: Handover | None = None) -> RunRequest:
         """Stage the driver of one node's plan, and gather the node's facts."""
-        return self._of_plan("stage.yml", plan, plan_variables(plan))
+        return self._of_plan("stage.yml", plan, {**plan_variables(plan), **_handover(handover)})
 
     def _of_plan(self, playbook: str, plan: NodePlan, variables: Mapping[str, object]) -> RunRequest:
         return RunRequest(
@@ -69,6 +77,18 @@ class Playbooks:
             keep=frozenset({RESULT, DAEMON_RESULT}),
         )
 
+    def driver(self, verb: str, node: str) -> RunRequest:
+        """Tell a node's driver program to go ``back``, or to ``remove`` the driver; the node is out of service."""
+        return RunRequest(
+            playbook=self.collection / "driver.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_driver_verb": verb, "grapnel_is_out_of_service": True},
+            forks=1,
+            timeout_s=DRIVER_TIMEOUT_S,
+            environment=self.environment,
+        )
+
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
         """Ask a node's daemon for its part of an upgrade: ``release``, ``verify`` or ``resume``."""
         return RunRequest(
@@ -81,6 +101,13 @@ class Playbooks:
             environment=self.environment,
             keep=frozenset({DAEMON_RESULT}),
         )
+
+
+def _handover(handover: Handover | None) -> dict[str, object]:
+    if handover is None:
+        return {}
+    files = [{"source": str(one.source), "place": one.place, "sha256": one.sha256} for one in handover.files]
+    return {"grapnel_handover": files}
 
 
 def plan_variables(plan: NodePlan) -> dict[str, object]:

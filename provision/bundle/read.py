@@ -50,6 +50,15 @@ def verify_bundle(archive: Path) -> BundleList:
     return listing
 
 
+def name_of(archive: Path) -> str:
+    """Return a name that stands for the bundle's content; raises `BundleError`."""
+    try:
+        with archive.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise BundleError(f"{archive}: {(error.strerror or str(error)).lower()}", hint=_HINT) from error
+
+
 def unpack_bundle(archive: Path, folder: Path) -> Bundle:
     """Check a bundle and unpack it into a folder, which appears only when it is whole; raises `BundleError`.
 

@@ -16,7 +16,7 @@ from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import assess_fleet, build_context, run_arguments, show_overview
+from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
 from provision.cli.terminal import print_error
 from provision.errors import ExitCode, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -41,6 +41,7 @@ PARALLEL: Final = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
     parser.add_argument(
@@ -99,7 +100,7 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
     adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
-        done = execute(job, view, parallel=parallel, cancel=cancel, holder=_holder(context))
+        done = execute(job, view, parallel=parallel, cancel=cancel, holder=holder_of(context))
     if prepared.is_change:
         console.print()
     show(console, render_results(done.results, time.monotonic() - began))
@@ -112,7 +113,7 @@ def _is_as_declared(answer: Assessment | Failure) -> bool:
     return not isinstance(answer, Failure) and answer.plan.is_empty
 
 
-def _holder(context: ApplyContext) -> str:
+def holder_of(context: ApplyContext) -> str:
     """Return the holder of the lease: the same name for the same machines, so that nobody has to wait after a crash.
 
     Two that run at once never have the same one: the lock keeps them apart.

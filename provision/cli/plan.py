@@ -18,6 +18,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.bundle.read import name_of, unpack_bundle
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from provision.apply.model import Assessment
+    from provision.bundle.read import Bundle
     from provision.cli.cluster import Scope
+    from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
 
@@ -54,6 +57,7 @@ CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the node plans as JSON")
     parser.add_argument(
@@ -62,7 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `plan` and `apply` share beyond the choice of nodes; `build_context` reads them."""
+    """Add the options that verbs share beyond the choice of nodes; `build_context` reads them."""
+    parser.set_defaults(bundle=None)
     parser.add_argument(
         "--payload",
         type=Path,
@@ -71,6 +76,16 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep-artifacts", type=Path, metavar="DIR", help="keep Ansible's output and events of every run in DIR"
+    )
+
+
+def bundle_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--bundle`; `build_context` reads it."""
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="stage drivers from this bundle, without a network on the nodes (see grapnel bundle)",
     )
 
 
@@ -116,7 +131,7 @@ def assess_fleet(
     scope.stacks.update(context.declarations.stacks)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
-            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
+            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
     prepared = prepare(answers, scope.stacks, views)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
@@ -124,10 +139,9 @@ def assess_fleet(
     return answers, replace(prepared, runtime_classes=missing)
 
 
-def with_identity(machine: Machine, answer: Assessment) -> Machine:
+def with_identity(machine: Machine, facts: NodeFacts) -> Machine:
     """Return a machine with the host name and id that its facts give."""
-    said = answer.facts.node
-    return replace(machine, hostname=said.hostname, machine_id=said.machine_id)
+    return replace(machine, hostname=facts.node.hostname, machine_id=facts.node.machine_id)
 
 
 def build_context(
@@ -142,9 +156,18 @@ def build_context(
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
     declarations = Declarations({node.name: node.stack for node in fleet.nodes})
-    payload = store.load_payload(payload_folder(args.payload, os.environ, args.file))
+    bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
+    carried = bundle.path(bundle.listing.payload) if bundle is not None and bundle.listing.payload else None
+    payload = store.load_payload(payload_folder(args.payload or carried, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)
-    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations)
+    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations, bundle=bundle)
+
+
+def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
+    """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
+    home = Path(environment.get("HOME") or "~").expanduser()
+    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "grapnel" / "bundles"
+    return unpack_bundle(archive, cache / name_of(archive))
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

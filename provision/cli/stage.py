@@ -12,7 +12,7 @@ from provision.apply.lock import lock_machines
 from provision.cli.apply import PARALLEL, claim_of, exit_code, positive
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
-from provision.cli.plan import assess_fleet, build_context, run_arguments
+from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, show
 from provision.rollout.engine import Adapters
@@ -31,6 +31,7 @@ SUMMARY: Final = "download and build drivers on nodes, so that a later apply onl
 def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
+    bundle_argument(parser)
     cluster_arguments(parser)
     parser.add_argument(
         "--parallel", type=positive, metavar="N", help=f"how many nodes to stage at once (default: {PARALLEL})"

@@ -141,8 +141,14 @@ class DriverRun(Fact, frozen=True, kw_only=True):
 
 
 class DriverState(Fact, frozen=True, kw_only=True):
-    """The driver program's folder on the node; ``current`` is the change that the node runs."""
+    """The driver program's folder on the node; ``current`` is the change that the node runs.
+
+    ``back`` is the version that the way back leads to, empty for no driver, None where there is no way back.
+    ``managed``: a driver of grapnel's is there to be removed.
+    """
 
     staged: Annotated[tuple[StagedChange, ...], Meta(max_length=64)] = ()
     current: grammar.Word | None = None
     run: DriverRun | None = None
+    back: grammar.Word | None = None
+    managed: bool = False

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-NEXT = "fix what is reported above, then run `grapnel apply` again: it begins there"
+NEXT = "fix what is reported above, then run `{}` again: it begins there"
 
 
-def render_results(results: Sequence[NodeResult], elapsed_s: float) -> Iterator[RenderableType]:
-    """Yield the table, the tails of failed tasks, and a line that counts."""
+def render_results(
+    results: Sequence[NodeResult], elapsed_s: float, command: str = "grapnel apply"
+) -> Iterator[RenderableType]:
+    """Yield the table, the tails of failed tasks, and a line that counts. After a failure ``command`` goes on."""
     rolled_out = any(result.upgrade is not None for result in results)
     yield _table(results, rolled_out=rolled_out)
     if rolled_out:
@@ -35,7 +37,9 @@ def render_results(results: Sequence[NodeResult], elapsed_s: float) -> Iterator[
     out = [result.node for result in results if result.upgrade is not None and result.upgrade.is_out]
     if out:
         yield ""
-        yield Text(f"{names(out)} {'stays' if len(out) == 1 else 'stay'} out of service: {NEXT}", "yellow")
+        yield Text(
+            f"{names(out)} {'stays' if len(out) == 1 else 'stay'} out of service: {NEXT.format(command)}", "yellow"
+        )
     yield ""
     yield Text(f"{summary(results)} in {duration(elapsed_s)}", "bold")
 

@@ -29,6 +29,8 @@ STATUS_STYLES = {
     Status.UNCHANGED: "green",
     Status.CONVERGED: "bold green",
     Status.STAGED: "bold green",
+    Status.RETURNED: "bold green",
+    Status.REMOVED: "bold green",
     Status.CHECKED: "bold green",
     Status.UNFINISHED: "bold yellow",
     Status.WAITING: "yellow",

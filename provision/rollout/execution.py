@@ -76,7 +76,7 @@ def _lease(job: Job, holder: str) -> Iterator[None]:
         yield
         return
     with job.adapters.cluster.lease(holder):
-        _refuse_if_changed(job.adapters.cluster, job.prepared)
+        refuse_if_changed(job.adapters.cluster, job.prepared)
         yield
 
 
@@ -173,7 +173,7 @@ def _in_order(job: Job, changed: Mapping[str, NodeResult]) -> tuple[NodeResult, 
     return tuple(results)
 
 
-def _refuse_if_changed(cluster: Cluster, prepared: Prepared) -> None:
+def refuse_if_changed(cluster: Cluster, prepared: Prepared) -> None:
     """Raise if another apply moved a node between the plan that a person saw and now."""
     views = cluster.observe([state.name for state in prepared.states])
     for state in prepared.states:

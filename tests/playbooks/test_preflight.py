@@ -461,6 +461,8 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
             "reason": "a\\nb",
             "out_of_service_s": None,
         },
+        "back": None,
+        "managed": False,
     }
 
 
@@ -477,7 +479,13 @@ def test_what_is_no_record_of_a_run_does_not_spoil_the_facts(text: str, machine:
 
 
 def test_a_node_that_the_program_never_ran_on_has_no_state(machine: Machine) -> None:
-    assert read_driver_state(machine.host) == {"staged": [], "current": None, "run": None}
+    assert read_driver_state(machine.host) == {
+        "staged": [],
+        "current": None,
+        "run": None,
+        "back": None,
+        "managed": False,
+    }
 
 
 def test_modinfo_that_fails_leaves_a_kernel_without_modules(machine: Machine, running: str) -> None:

@@ -13,6 +13,8 @@ description:
   - O(verb=stage) downloads and builds, and disturbs nothing.
   - O(verb=swap), O(verb=back) and O(verb=remove) run in the unit C(grapnel-driver.service) of the node, and the module
     waits for its end. If the connection is lost, the unit goes on, and the same task watches it when it is run again.
+  - O(verb=remove) also removes the package sources and everything that grapnel keeps for driver changes,
+    C(grapnel-driver) last. A node that has nothing of it is left alone.
   - A swap that fails goes back by itself. The task fails then, with the reason, and says which driver the node has.
 author:
   - The grapnel authors (@grapnel)
@@ -89,7 +91,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     change_id,
     parse_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import is_complete
+from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
@@ -115,6 +119,8 @@ def main() -> None:
         if module.check_mode and module.params["verb"] != "status":
             _foresee(module, host, change, identifier)
         if not program.is_installed(host):
+            if not is_managed(host):
+                _without_program(module, host)
             module.fail_json(msg=f"this node has no grapnel-driver ({program.LAUNCHER}): site.yml installs it", id="")
         _call(module, host, change, identifier)
     except ChangeError as error:
@@ -147,12 +153,18 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
         module.exit_json(changed=changed, status={}, diff=diff, **{**answer, "staged": staged})
     if verb == "status":
         module.exit_json(changed=False, status=program.read_status(program.call_program), **answer)
+    if verb == "remove" and not is_managed(host):
+        removed = remove_leftovers(host)
+        module.exit_json(changed=bool(removed), status={}, diff=_removal(removed), **answer)
     diff = _diff(host, change)
     status = program.carry_out(program.call_program, verb, identifier, timeout_s)
     run = status.get("run") or {}
     if run.get("state") != "done":
         module.fail_json(msg=program.reason_of(status), status=status, changed=bool(run.get("changed")), **answer)
     changed = bool(run.get("changed"))
+    if verb == "remove":
+        diff = _removal(remove_leftovers(host))
+        changed = True
     module.exit_json(changed=changed, status=status, diff=diff if changed else {}, **answer)
 
 
@@ -166,9 +178,24 @@ def _foresee(module: AnsibleModule, host: Host, change: DriverChange | None, ide
         module.exit_json(changed=changed, problems=[], diff=diff, **answer)
     is_staged = bool(status) and bool(identifier) and is_complete(host, identifier)
     problems = program.check(program.call_program, identifier) if is_staged else []
+    if module.params["verb"] == "remove":
+        found = find_leftovers(host)
+        module.exit_json(changed=bool(found), problems=[], diff=_removal(found), **answer)
     diff = _diff(host, change)
     changed = diff["before"] != diff["after"] if change else bool(status.get("current"))
     module.exit_json(changed=changed, problems=problems, diff=diff if changed else {}, **answer)
+
+
+def _without_program(module: AnsibleModule, host: Host) -> None:
+    """Finish a removal that was cut short after the program went, or that has nothing to do."""
+    if module.params["verb"] == "remove":
+        removed = remove_leftovers(host)
+        module.exit_json(changed=bool(removed), id="", status={}, staged={}, problems=[], diff=_removal(removed))
+
+
+def _removal(paths: list[str]) -> dict[str, str]:
+    """Return a diff of what is removed from the node besides packages."""
+    return {"before": "".join(f"{path}\n" for path in paths), "after": ""} if paths else {}
 
 
 def _diff(host: Host, change: DriverChange | None) -> dict[str, str]:

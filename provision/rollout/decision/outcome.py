@@ -33,22 +33,24 @@ class RolloutResult:
     ended: datetime
 
 
-CONTINUES = "`grapnel apply` continues from there"
+APPLY = "grapnel apply"
 
 
-def results_of(rollout: RolloutResult, nodes: Collection[str], *, canceled: bool) -> dict[str, NodeResult]:
-    """Return what became of each of ``nodes``, those that had to go through the rollout."""
+def results_of(
+    rollout: RolloutResult, nodes: Collection[str], *, canceled: bool, command: str = APPLY
+) -> dict[str, NodeResult]:
+    """Return what became of each of ``nodes``, those that had to go through the rollout of a command."""
     states = {state.name: state for state in rollout.nodes}
-    return {name: _result(states[name], rollout, canceled=canceled) for name in nodes}
+    return {name: _result(states[name], rollout, command, canceled=canceled) for name in nodes}
 
 
-def _result(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> NodeResult:
+def _result(state: NodeState, rollout: RolloutResult, command: str, *, canceled: bool) -> NodeResult:
     record = state.record
     if record is None or state.name not in rollout.moved:
         return NodeResult(state.name, *_untouched(state, rollout, canceled=canceled))
     swapped = rollout.swapped.get(state.name)
     passes, changes = (swapped.passes, swapped.changes) if swapped is not None else (0, 0)
-    status, failure = _ended(state, record, rollout, canceled=canceled)
+    status, failure = _ended(state, record, rollout, command, canceled=canceled)
     return NodeResult(state.name, status, passes, changes, failure, _upgrade(record, rollout))
 
 
@@ -69,7 +71,7 @@ def _untouched(
 
 
 def _ended(
-    state: NodeState, record: Record, rollout: RolloutResult, *, canceled: bool
+    state: NodeState, record: Record, rollout: RolloutResult, command: str, *, canceled: bool
 ) -> tuple[Status, Failure | None]:
     if record.phase is Phase.DONE:
         return Status.CONVERGED, None
@@ -79,5 +81,10 @@ def _ended(
         task, tail = ("", ()) if failure is None else (failure.task, failure.tail)
         return status, Failure(status, record.reason, task, tail)
     if canceled:
-        return Status.CANCELED, Failure(Status.CANCELED, f"in {record.phase}: {CONTINUES}")
-    return Status.UNFINISHED, Failure(Status.UNFINISHED, f"in {record.phase}, {rollout.stop}: {CONTINUES}")
+        return Status.CANCELED, Failure(Status.CANCELED, _where(record, command))
+    return Status.UNFINISHED, Failure(Status.UNFINISHED, _where(record, command, f", {rollout.stop}"))
+
+
+def _where(record: Record, command: str, why: str = "") -> str:
+    """Return where a node was left, and which command goes on."""
+    return f"in {record.phase}{why}: `{command}` continues from there"

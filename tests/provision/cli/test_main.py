@@ -82,7 +82,9 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
     ("arguments", "words"),
     [
         pytest.param(["planz"], "did you mean `grapnel plan`?", id="a misspelt verb"),
-        pytest.param(["xyzzy"], "one of: init, check, plan, stage, apply", id="no verb of ours"),
+        pytest.param(
+            ["xyzzy"], "one of: init, check, plan, stage, apply, rollback, remove, doctor, bundle", id="no verb of ours"
+        ),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
         pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),
         pytest.param(["check", "--inventory"], "expected one argument", id="an option without its value"),

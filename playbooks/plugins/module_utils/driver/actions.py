@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import is_begun
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
-from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import remember_origin, removal_target
+from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import (
+    has_origin,
+    remember_origin,
+    removal_target,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     FORWARD,
     QUARANTINED,
     RunRecord,
+    change_to_undo,
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import drift_findings
@@ -21,7 +26,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     StoreError,
     advance,
     before_folder,
-    current_change,
     forget,
     require_staged,
     retreat,
@@ -48,6 +52,10 @@ def plan_work(node: Node, verb: str, identifier: str = "") -> Work:
     if verb == BACK:
         return _back(node, former)
     _require_no_other(former, verb, "")
+    if former is not None and former.state == QUARANTINED and not has_origin(node.host):
+        raise StoreError(
+            f"`{former.verb}` left the first driver of this node half-way: run `back` first, then `remove`"
+        )
     return _remove(node, is_continued=former is not None and former.is_open)
 
 
@@ -90,10 +98,9 @@ def _swap(node: Node, identifier: str) -> Work:
 def _back(node: Node, former: RunRecord | None) -> Work:
     """Go back from a swap that did not come to its end, else from the change that the node runs."""
     host = node.host
-    is_unfinished = former is not None and former.verb in (SWAP, BACK) and former.state in ("running", QUARANTINED)
     if former is not None and former.is_open and former.verb == REMOVE:
         raise StoreError("`remove` was cut short on this node: run `remove` again to finish it")
-    identifier = former.change if former is not None and is_unfinished else current_change(host)
+    identifier = change_to_undo(host)
     if not identifier:
         raise StoreError("there is nothing to go back from: no driver change was swapped in on this node")
     change, folder = require_staged(host, identifier), staged_folder(identifier)

@@ -41,9 +41,14 @@ class Origin:
     held: frozenset[str] = frozenset()
 
 
+def has_origin(host: Host) -> bool:
+    """Tell whether a driver of grapnel's was swapped in on this node and not removed since."""
+    return host.path(_PACKAGES).exists()
+
+
 def read_origin(host: Host) -> Origin:
     """Return what is remembered; nothing on a node whose driver was never changed. Raises `StoreError`."""
-    if not host.path(_PACKAGES).exists():
+    if not has_origin(host):
         return Origin()
     try:
         added = frozenset(str(name) for name in json.loads(host.read_text(_PACKAGES) or "")["added"])
@@ -56,7 +61,7 @@ def remember_origin(host: Host, folder: str) -> None:
     """Add what the change in ``folder`` was the first to touch; raises `StoreError`, OSError."""
     before = before_folder(folder)
     known, forward, back = read_origin(host), read_change(host, folder), read_change(host, before)
-    is_first = not host.path(_PACKAGES).exists()
+    is_first = not has_origin(host)
     paths = {file.path for file in known.files}
     files = [*known.files, *(file for file in read_files(host, before) if file.path not in paths)]
     added = {*known.added, *forward.names, *back.remove}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import RUN, current_change
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -58,3 +58,11 @@ def read_run(host: Host) -> RunRecord | None:
         return RunRecord(**{field.name: found[field.name] for field in fields(RunRecord)})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def change_to_undo(host: Host) -> str | None:
+    """Return the change that `back` leads away from: one that did not come to its end, else the current one."""
+    run = read_run(host)
+    if run is not None and run.change and run.verb in ("swap", "back") and run.state in (RUNNING, QUARANTINED):
+        return run.change
+    return current_change(host)

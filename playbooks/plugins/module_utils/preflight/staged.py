@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import change_to_undo
+from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -31,7 +33,13 @@ _COSTS = ("download_s", "build_s", "bytes", "cpu_s")
 def read_driver_state(host: Host) -> dict[str, Any]:
     """Return the facts ``driver``; what cannot be read as it should be counts as absent."""
     ids = [name for name in host.names(_STAGED) if _ID.match(name)][:_MAX_STAGED]
-    return {"staged": [_staged(host, one) for one in ids], "current": _current(host), "run": _run(host)}
+    return {
+        "staged": [_staged(host, one) for one in ids],
+        "current": _current(host),
+        "run": _run(host),
+        "back": _back(host),
+        "managed": is_managed(host),
+    }
 
 
 def _staged(host: Host, change_id: str) -> dict[str, Any]:
@@ -50,6 +58,15 @@ def _is_complete(host: Host, change_id: str) -> bool:
         return still_fits(host, find_manager(host), change_id)
     except PackageError:
         return False
+
+
+def _back(host: Host) -> str | None:
+    """Return the version that `back` leads to, empty for no driver at all; None where there is nothing to return to."""
+    identifier = change_to_undo(host)
+    if identifier is None or not _ID.match(identifier) or not _is_complete(host, identifier):
+        return None
+    version = _document(host, f"{_STAGED}/{identifier}/before/change.json").get("version")
+    return version if isinstance(version, str) and _WORD.match(version) else None
 
 
 def _current(host: Host) -> str | None:

@@ -1,0 +1,49 @@
+"""Removes what a node keeps for driver changes once no driver of grapnel's is installed: the program goes last.
+
+A kill on the way leaves the program there, and the removal is run again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+# Where a package manager learns of the driver's packages; a plan writes them before there is a change.
+SOURCES = (
+    "/etc/apt/sources.list.d/grapnel-nvidia.sources",
+    "/etc/yum.repos.d/grapnel-nvidia.repo",
+    "/etc/zypp/repos.d/grapnel-nvidia.repo",
+    "/etc/apt/keyrings/grapnel-nvidia.asc",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-nvidia",
+)
+_RELEASES = "/usr/lib/grapnel/releases"
+_PROGRAM = "/usr/lib/grapnel/driver"
+
+
+def find_leftovers(host: Host) -> list[str]:
+    """Return what is there to be removed, in the order in which it goes."""
+    releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(("driver-", ".driver-"))]
+    return [path for path in (*SOURCES, HOME, *releases, _PROGRAM) if os.path.lexists(host.path(path))]
+
+
+def remove_leftovers(host: Host) -> list[str]:
+    """Remove it, and return what was removed; raises OSError."""
+    found = find_leftovers(host)
+    for path in found:
+        _remove(host.path(path))
+    return found
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)

@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+"""Hands package files and built modules of a bundle over to a node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: handover
+short_description: Hand files of a bundle over to a node, for a driver change that is staged without a network
+version_added: 0.1.0
+description:
+  - Sends what the node does not have yet to C(/var/lib/grapnel/driver/incoming), checks it by its digest there, and
+    writes the list that makes it count last. M(grapnel.node.driver) stages from it.
+author:
+  - The grapnel authors (@grapnel)
+options:
+  id:
+    description: Name of the driver change.
+    type: str
+    required: true
+  files:
+    description: The files, each with its path C(source) on the controller, its C(place) and its C(sha256).
+    type: list
+    elements: dict
+    required: true
+  place:
+    description: Place of the one file that was sent. Set by the action.
+    type: str
+    default: ""
+  file:
+    description: Where that file lies on the node. Set by the action.
+    type: path
+    default: ""
+attributes:
+  check_mode:
+    description: Tells whether anything would be sent.
+    support: full
+  diff_mode:
+    description: Has no diff.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Hand the files of a bundle over
+  grapnel.node.handover:
+    id: "{{ driver_change_id }}"
+    files: "{{ grapnel_handover }}"
+"""
+
+RETURN = r"""
+missing:
+  description: Places of files that the node did not have.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.grapnel.node.plugins.module_utils.handover import (
+    HandoverError,
+    StoreError,
+    find_missing,
+    finish,
+    take_file,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "id": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "place": {"type": "str", "default": ""},
+            "file": {"type": "path", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    host, identifier, place = Host(), module.params["id"], module.params["place"]
+    files = {str(one.get("place")): str(one.get("sha256")) for one in module.params["files"]}
+    try:
+        if place:
+            take_file(host, identifier, place, files.get(place, ""), module.params["file"])
+            module.exit_json(changed=True, missing=[])
+        missing = find_missing(host, identifier, files)
+        changed = bool(missing)
+        if not missing and not module.check_mode:
+            changed = finish(host, identifier, files)
+    except (HandoverError, StoreError, OSError) as error:
+        module.fail_json(msg=f"the bundle's files cannot be handed over: {error}")
+    module.exit_json(changed=changed, missing=missing)
+
+
+if __name__ == "__main__":
+    main()

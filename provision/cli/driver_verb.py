@@ -1,0 +1,126 @@
+"""What `rollback` and `remove` have in common: gather facts, show who goes out of service, ask, carry it out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from provision.apply.gather import gather_facts
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.lock import lock_machines
+from provision.apply.model import Failure
+from provision.cli.apply import claim_of, exit_code, holder_of
+from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.options import common_arguments, load_fleet
+from provision.cli.plan import build_context, run_arguments, with_identity
+from provision.cluster.machine import Machine
+from provision.errors import ExitCode, UsageError
+from provision.fleet.resolve import resolve_nodes
+from provision.report import make_console, open_view, render_results, render_rollout, show
+from provision.rollout.driver_verbs import DriverVerb, execute_verb, plan_verb, verb_steps
+from provision.rollout.engine import Adapters
+
+if TYPE_CHECKING:
+    import argparse
+    import threading
+    from collections.abc import Mapping, Sequence
+
+    from provision.apply.context import ApplyContext
+    from provision.apply.model import NodeResult
+    from provision.cli.cluster import Scope
+    from provision.fleet.facts import NodeFacts
+    from provision.rollout.driver_verbs import VerbPlan
+
+
+def verb_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that both verbs have."""
+    common_arguments(parser)
+    run_arguments(parser)
+    cluster_arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
+
+
+def run_verb(args: argparse.Namespace, verb: DriverVerb) -> int:
+    """Carry a verb out on the machines that the command line selects; return the exit code."""
+    if not args.yes and not sys.stdin.isatty():
+        name = verb.command.split()[1]
+        raise UsageError(
+            f"{name} asks before it changes machines, and standard input is not a terminal", hint="add --yes"
+        )
+    fleet = load_fleet(args)
+    addresses = resolve_nodes(fleet.nodes)
+    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
+        context = build_context(args, fleet, environment=environment)
+        scope = open_scope(args, fleet, addresses)
+        return change_drivers(context, scope, verb, consent=args.yes)
+
+
+def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool) -> int:
+    """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
+    console, began = make_console(sys.stdout), time.monotonic()
+    with cancel_on_signals() as cancel:
+        plan = _plan(context, scope, verb, cancel)
+    if plan.prepared.rollout:
+        show(console, render_rollout(plan.prepared, scope.cluster.name))
+        console.print()
+        asked = time.monotonic()
+        if not consent and not _confirm(plan):
+            console.print("nothing was changed")
+            return ExitCode.FAILED
+        began += time.monotonic() - asked
+    steps = verb_steps(context, scope.stacks, plan)
+    adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
+    with cancel_on_signals() as cancel, open_view(console, plan.prepared.rollout, time.monotonic) as view:
+        results = execute_verb(plan, adapters, view, cancel=cancel, holder=holder_of(context))
+    show(console, render_results(results, time.monotonic() - began, verb.command))
+    for line in what_is_next(plan, scope, results):
+        console.print(line, soft_wrap=True)
+    return exit_code(results)
+
+
+def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, cancel: threading.Event) -> VerbPlan:
+    with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
+        answers = gather_facts(context.runner, context.playbooks.facts(scope.stacks), view, cancel)
+    _identify(scope, answers)
+    return plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)))
+
+
+def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:
+    for node, answer in answers.items():
+        if not isinstance(answer, Failure):
+            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
+
+
+def _confirm(plan: VerbPlan) -> bool:
+    count = len(plan.prepared.rollout)
+    nodes = "1 node" if count == 1 else f"{count} nodes"
+    what = {
+        DriverVerb.BACK: f"return {nodes} to the driver before, taking it out of service for a while",
+        DriverVerb.REMOVE: f"remove the driver of {nodes}, and everything that came with it",
+    }[plan.verb]
+    what = what if count == 1 else what.replace("taking it", "taking them")
+    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) -> list[str]:
+    """Return what the declaration still says otherwise, and what to do about it."""
+    differing: dict[str, list[str]] = {}
+    for result in results:
+        driver, target = scope.stacks[result.node].driver, plan.targets.get(result.node, "")
+        if result.status is not plan.verb.status or not driver.enabled:
+            continue
+        declared = driver.version or (f"of branch {driver.branch}" if driver.branch else "of its own choice")
+        if declared != target:
+            differing.setdefault(declared, []).append(result.node)
+    remedy = {
+        DriverVerb.BACK: "declare the version that they shall keep, or driver.enabled: false to leave them alone",
+        DriverVerb.REMOVE: "declare driver.enabled: false to leave them alone",
+    }[plan.verb]
+    return [
+        f"the declaration still names driver {declared} for {', '.join(nodes)}, and the next `grapnel apply` "
+        f"brings it back: {remedy}"
+        for declared, nodes in differing.items()
+    ]

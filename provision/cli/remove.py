@@ -1,0 +1,30 @@
+"""`grapnel remove`: takes what grapnel has put on nodes away again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from provision.cli.driver_verb import run_verb, verb_arguments
+from provision.errors import UsageError
+from provision.rollout.driver_verbs import DriverVerb
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY: Final = "take the driver away from nodes, with everything that came with it"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verb_arguments(parser)
+    parser.add_argument(
+        "--driver",
+        action="store_true",
+        help="remove packages, holds, pins, package sources, settings, staged drivers and grapnel-driver itself",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remove what is named from the nodes that are selected."""
+    if not args.driver:
+        raise UsageError("remove is told what to remove", hint="grapnel remove --driver")
+    return run_verb(args, DriverVerb.REMOVE)

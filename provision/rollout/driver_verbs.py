@@ -1,0 +1,226 @@
+"""Returns nodes to their former driver, or takes the driver away, in the steps of a rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.apply.follow import follow
+from provision.apply.model import Failure, NodeFinished, NodeResult, Status
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.outcome import results_of
+from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.prepare import Prepared
+from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.engine import Engine
+from provision.rollout.execution import refuse_if_changed
+from provision.rollout.model import Phase
+from provision.rollout.node_steps import NodeSteps
+from provision.rollout.step import StepOutcome
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    from provision.apply.context import ApplyContext
+    from provision.apply.model import Observer
+    from provision.fleet.facts import NodeFacts
+    from provision.rollout.engine import Adapters
+    from provision.rollout.model import NodeView, Record
+    from provision.rollout.progress import RolloutObserver
+    from provision.spec.model import StackSpec
+
+NO_DRIVER: Final = ""  # as a target
+_NO_WAY_BACK: Final = (
+    "there is nothing to go back to: no driver change was swapped in on it, or what leads back is no longer whole"
+)
+_ENDED: Final = ("done", "returned")
+
+
+class DriverVerb(StrEnum):
+    """What the driver program of a node is told."""
+
+    BACK = "back"
+    REMOVE = "remove"
+
+    @property
+    def command(self) -> str:
+        """The command of grapnel that does it."""
+        return "grapnel rollback" if self is DriverVerb.BACK else "grapnel remove --driver"
+
+    @property
+    def status(self) -> Status:
+        """What becomes of a node with which it went well."""
+        return Status.RETURNED if self is DriverVerb.BACK else Status.REMOVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbPlan:
+    """What a verb comes to: the nodes that go through the rollout, and the results of those that do not.
+
+    ``targets`` are the versions afterwards.
+    """
+
+    verb: DriverVerb
+    prepared: Prepared
+    targets: Mapping[str, str] = field(default_factory=dict)
+    settled: Mapping[str, NodeResult] = field(default_factory=dict)
+
+
+def plan_verb(
+    verb: DriverVerb,
+    answers: Mapping[str, NodeFacts | Failure],
+    stacks: Mapping[str, StackSpec],
+    views: Mapping[str, NodeView | NodeProblem],
+) -> VerbPlan:
+    """Sort the nodes of a verb; the three mappings have the same nodes. Pure."""
+    states, settled = [], {}
+    for name, answer in answers.items():
+        state = _state(verb, answer, stacks[name], views[name])
+        if isinstance(state, NodeResult):
+            settled[name] = state
+        elif state.obstacle:
+            settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
+        if isinstance(state, NodeState):
+            states.append(state)
+    flying = [state.name for state in states if state.is_in_flight]
+    rollout = tuple(dict.fromkeys((*flying, *(state.name for state in in_order(states)))))
+    prepared = Prepared(
+        states=tuple(states),
+        rollout=tuple(name for name in rollout if name not in settled),
+        policy=strictest([stacks[state.name].rollout for state in states], len(states)),
+    )
+    return VerbPlan(
+        verb=verb, prepared=prepared, targets={state.name: state.target for state in states}, settled=settled
+    )
+
+
+def _refused(answer: NodeFacts | Failure, obstacle: str) -> tuple[Status, int, int, Failure]:
+    failure = answer if isinstance(answer, Failure) else Failure(Status.REFUSED, obstacle)
+    return failure.status, 0, 0, failure
+
+
+def _state(
+    verb: DriverVerb, answer: NodeFacts | Failure, stack: StackSpec, view: NodeView | NodeProblem
+) -> NodeState | NodeResult:
+    if isinstance(view, NodeProblem):
+        message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
+        return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
+    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    if isinstance(answer, Failure):
+        return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, obstacle=answer.message)
+    is_done = _is_done(verb, answer, view.record)
+    target, obstacle = _target(verb, answer, view.record if is_done else None)
+    state = NodeState(
+        view=view,
+        target=target,
+        origin=_origin(answer, view.record if is_done else None),
+        drain_timeout=timeout,
+        is_disruptive=not is_done,
+        is_as_declared=is_done,
+        obstacle=obstacle,
+    )
+    if verb is DriverVerb.REMOVE and not is_done and not _has_anything(answer):
+        return NodeResult(view.name, Status.UNCHANGED)
+    return state
+
+
+def _target(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> tuple[str, str]:
+    """Return the version afterwards, and why there is no way to it; ``record`` is of what this verb has done before."""
+    if verb is DriverVerb.REMOVE:
+        return NO_DRIVER, ""
+    if record is not None:
+        return record.target, ""
+    return (NO_DRIVER, _NO_WAY_BACK) if facts.driver.back is None else (facts.driver.back, "")
+
+
+def _origin(facts: NodeFacts, record: Record | None) -> str:
+    if record is not None:
+        return record.origin
+    return (facts.module.version or "") if facts.module.loaded else ""
+
+
+def _is_done(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> bool:
+    """Tell whether the driver was changed by a command that was cut short before the node was in service again.
+
+    Without this, a second `back` would return to the driver before the one that was asked for.
+    """
+    if record is None or record.phase is Phase.DONE:
+        return False
+    if verb is DriverVerb.REMOVE:
+        return record.target == NO_DRIVER and not _has_anything(facts)
+    run = facts.driver.run
+    was_back = run is not None and run.verb == verb.value and run.state in _ENDED
+    has_target = (facts.module.version or "" if facts.module.loaded else "") == record.target
+    return was_back and has_target
+
+
+def _has_anything(facts: NodeFacts) -> bool:
+    return facts.driver.managed or facts.installed_digest("driver") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class VerbSteps:
+    """Runs the steps on a node as ``NodeSteps`` does, but for the change of the driver.
+
+    Without a driver afterwards there is nothing to verify, and no GPU to offer.
+    """
+
+    steps: NodeSteps
+    verb: DriverVerb
+    targets: Mapping[str, str]
+
+    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        """Do what the phase is about; doing it again does no harm."""
+        if phase is Phase.SWAP:
+            return self._change(node, observe, cancel)
+        if self.targets[node] == NO_DRIVER and phase in (Phase.VERIFY, Phase.RESUME):
+            return StepOutcome()
+        return self.steps.run(node, phase, observe, cancel)
+
+    def _change(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
+        context = self.steps.context
+        followed = follow(context.runner, context.playbooks.driver(self.verb.value, node), observe, cancel)
+        result = NodeResult(node, self.verb.status, 1, followed.changes, followed.failure)
+        return StepOutcome(failure=followed.failure, swapped=result)
+
+
+def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: VerbPlan) -> VerbSteps:
+    """Return the steps of a plan, in which every node is verified against what it has afterwards."""
+    expected = {name: _with_driver(stacks[name], version) for name, version in plan.targets.items()}
+    return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets)
+
+
+def _with_driver(stack: StackSpec, version: str) -> StackSpec:
+    driver = msgspec.structs.replace(stack.driver, enabled=bool(version), version=version or None, branch=None)
+    return msgspec.structs.replace(stack, driver=driver)
+
+
+def execute_verb(
+    plan: VerbPlan, adapters: Adapters, observe: RolloutObserver, *, cancel: threading.Event, holder: str
+) -> tuple[NodeResult, ...]:
+    """Carry a verb out on the nodes that it is for; return the result of every node.
+
+    Raises HeldError when another engine is at work.
+    """
+    prepared, results = plan.prepared, dict(plan.settled)
+    if prepared.rollout:
+        with adapters.cluster.lease(holder):
+            refuse_if_changed(adapters.cluster, prepared)
+            engine = Engine(adapters, prepared.states, prepared.policy, observe=observe, cancel=cancel)
+            ending = engine.run()
+        canceled = cancel.is_set() and not ending.stop
+        results |= results_of(ending, prepared.rollout, canceled=canceled, command=plan.verb.command)
+    return tuple(_told(plan, result, observe) for result in results.values())
+
+
+def _told(plan: VerbPlan, result: NodeResult, observe: RolloutObserver) -> NodeResult:
+    if result.status is Status.CONVERGED:
+        result = replace(result, status=plan.verb.status)
+    observe(NodeFinished(result))
+    return result

@@ -1,0 +1,105 @@
+"""Back to the driver before with `grapnel rollback`, and away with `grapnel remove --driver`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.nodes import NodeSpec
+from tests.journey.conftest import OLD_VERSION, ROOT, VERSION
+from tests.journey.test_driver_swap import is_there, works_with
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from lab.nodes import Node, Site
+    from tests.journey.conftest import Controller
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # four changes of a driver with real packages
+
+NAME = "back"
+PROGRAM = "/usr/lib/grapnel/driver"
+HOME = "/var/lib/grapnel/driver"
+PIN = "/etc/apt/preferences.d/00-grapnel-nvidia"
+PLAYBOOK = ROOT / "playbooks" / "driver.yml"
+
+
+@pytest.fixture(scope="module")
+def node(site: Site) -> Iterator[Node]:
+    """A Debian 13 node whose kernel has the older module, and no driver of user space."""
+    yield site.up(NodeSpec(NAME, suite="trixie", gpus=2, driver_module=OLD_VERSION))
+    site.remove(NAME)
+
+
+@pytest.fixture(autouse=True)
+def state(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the state file in the test's own folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
+
+
+def call(controller: Controller, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return controller.run("grapnel", verb, "-i", "inventory.yaml", "--yes", "--no-cluster", *words)
+
+
+def apply(controller: Controller, node: Node, version: str) -> None:
+    controller.declare(version)
+    node.install_module(version)
+    done = call(controller, "apply", "--limit", NAME)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert works_with(node, version)
+
+
+def driver_packages(node: Node) -> list[str]:
+    said = node.run(["dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}${Package}\\n"]).stdout
+    return [line for line in said.splitlines() if "nvidia" in line or "libcuda" in line]
+
+
+def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(controller: Controller, node: Node) -> None:
+    before = driver_packages(node)
+    apply(controller, node, OLD_VERSION)
+    apply(controller, node, VERSION)
+    node.install_module(OLD_VERSION)  # as the packages of a managed module do
+
+    returned = call(controller, "rollback", NAME)
+
+    said = " ".join(returned.stdout.split())
+    assert returned.returncode == 0, returned.stdout + returned.stderr
+    assert f"{NAME} returned" in said
+    assert f"{VERSION} → {OLD_VERSION}" in said
+    assert f"the declaration still names driver {VERSION} for {NAME}" in said
+    assert works_with(node, OLD_VERSION)
+    assert f"Pin: version {OLD_VERSION}" in node.run(["cat", PIN]).stdout
+
+    removed = call(controller, "remove", "--driver", "--limit", NAME)
+
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert "1 node: 1 removed" in removed.stdout
+    assert driver_packages(node) == before
+    assert not is_there(node, "/sys/module/nvidia")
+    assert not any(is_there(node, path) for path in (PROGRAM, HOME, PIN))
+    assert node.run(["apt-mark", "showhold"]).stdout == ""
+
+    again = call(controller, "remove", "--driver", "--limit", NAME)
+
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "1 node: 1 unchanged" in again.stdout
+
+
+def test_after_a_removal_an_apply_installs_the_driver_again_and_the_playbook_removes_it(
+    controller: Controller, node: Node
+) -> None:
+    apply(controller, node, OLD_VERSION)
+
+    refused = controller.run(
+        "ansible-playbook", "-i", "inventory.yaml", "--limit", NAME, str(PLAYBOOK), "-e", "grapnel_driver_verb=away"
+    )
+    removed = controller.run(
+        "ansible-playbook", "-i", "inventory.yaml", "--limit", NAME, str(PLAYBOOK), "-e", "grapnel_driver_verb=remove"
+    )
+
+    assert "grapnel_driver_verb says what to do: back or remove" in " ".join((refused.stdout + refused.stderr).split())
+    assert refused.returncode != 0
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert not any(is_there(node, path) for path in (PROGRAM, HOME, PIN, "/sys/module/nvidia"))

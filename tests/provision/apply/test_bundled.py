@@ -1,0 +1,134 @@
+"""A node is handed the files of a bundle that its own change names, and no others."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from provision.apply.context import distribution_names
+from provision.apply.converge import stage
+from provision.apply.model import Assessment, Failure
+from provision.bundle.errors import BundleError
+from provision.bundle.read import unpack_bundle
+from provision.bundle.sets import Contents
+from provision.bundle.write import write_bundle
+from provision.cli.plan import open_bundle
+from provision.fleet.facts import OperatingSystem
+from provision.node_plan import DriverVariables, NodePlan, Roles
+from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, facts_of
+from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.apply.context import ApplyContext
+    from provision.driver_change import DriverChange
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    contents = Contents()
+    contents.add_set(staged_set(tmp_path / "set", change_of(kernels=(KERNEL, "6.13.0-amd64"))))
+    write_bundle(tmp_path / "drivers.bundle", contents.sources, contents.listing("0.2.0"))
+    return tmp_path / "drivers.bundle"
+
+
+def node_on(version_id: str = "13") -> Any:  # noqa: ANN401 - facts of a node
+    facts = facts_of("n1")
+    system = msgspec.structs.replace(facts.node.os, version_id=version_id)
+    return msgspec.structs.replace(facts, node=msgspec.structs.replace(facts.node, os=system))
+
+
+def plan_of(change: DriverChange, *, is_staged: bool = False) -> NodePlan:
+    driver = DriverVariables(driver_version=change.version, driver_change=change, driver_stage=not is_staged)
+    return NodePlan(node="n1", roles=Roles(driver=driver))
+
+
+def offline(archive: Path, fleet: FakeFleet) -> ApplyContext:
+    bundle = unpack_bundle(archive, archive.parent / "unpacked")
+    return replace(context(fleet, lambda node, _facts: NodePlan(node=node)), bundle=bundle)
+
+
+def test_staging_is_given_what_the_change_names(archive: Path) -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+
+    stage(offline(archive, fleet), "n1", Assessment(node_on(), plan_of(change_of())), Watcher(), threading.Event())
+
+    handover: Any = fleet.requests[0].extra_vars["grapnel_handover"]
+    assert [one["place"] for one in handover] == [
+        f"modules/{KERNEL}.tar.gz",
+        f"packages/libcuda1_{NEW}-2_amd64.deb",
+        "packages/libpci3_1%3a3.13.0-2_amd64.deb",
+    ]
+    assert all(one["source"].startswith(f"{archive.parent}/unpacked/drivers/{DEBIAN}/") for one in handover)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_staged"), [(None, False), (change_of(), True)], ids=["no change", "staged already"]
+)
+def test_nothing_is_handed_over_where_nothing_is_staged(
+    archive: Path, change: DriverChange | None, *, is_staged: bool
+) -> None:
+    plan = NodePlan(node="n1") if change is None else plan_of(change, is_staged=is_staged)
+
+    assert offline(archive, FakeFleet({})).handover(Assessment(node_on(), plan)) is None
+
+
+def test_without_a_bundle_the_node_downloads() -> None:
+    assert context(FakeFleet({})).handover(Assessment(node_on(), plan_of(change_of()))) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "version_id", "words"),
+    [
+        pytest.param(
+            change_of("560.1"), "13", f"the bundle has no driver 560.1 (proprietary) for {DEBIAN}", id="driver"
+        ),
+        pytest.param(
+            change_of(), "12", f"the bundle has no driver {NEW} (proprietary) for debian-12", id="distribution"
+        ),
+    ],
+)
+def test_what_the_bundle_lacks_is_the_failure_of_that_node(
+    archive: Path, change: DriverChange, version_id: str, words: str
+) -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+
+    answer = stage(
+        offline(archive, fleet), "n1", Assessment(node_on(version_id), plan_of(change)), Watcher(), threading.Event()
+    )
+
+    assert isinstance(answer, Failure)
+    assert words in answer.message
+    assert fleet.requests == []
+
+
+@pytest.mark.parametrize(
+    ("system", "names"),
+    [
+        (OperatingSystem(id="debian", version_id="13"), ("debian-13",)),
+        (OperatingSystem(id="rocky", version_id="9.5"), ("rocky-9.5", "rocky-9")),
+        (OperatingSystem(id="ubuntu", version_id="24.04"), ("ubuntu-24.04", "ubuntu-24")),
+    ],
+)
+def test_a_bundle_may_name_a_release_exactly_or_not(system: OperatingSystem, names: tuple[str, ...]) -> None:
+    assert distribution_names(system) == names
+
+
+def test_a_bundle_is_unpacked_once_and_by_its_content(archive: Path, tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    first, again = open_bundle(archive, environment), open_bundle(archive, environment)
+
+    assert first.folder == again.folder
+    assert first.folder.parent == tmp_path / "cache/grapnel/bundles"
+    assert [one.distribution for one in first.listing.drivers] == [DEBIAN]
+
+
+def test_a_bundle_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"away\.bundle: no such file or directory"):
+        open_bundle(tmp_path / "away.bundle", {"HOME": str(tmp_path)})

@@ -1,0 +1,126 @@
+"""`rollback` and `remove`: who is asked, and what a person reads."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.cli import main
+from provision.cli.driver_verb import change_drivers
+from provision.rollout.driver_verbs import DriverVerb
+from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
+from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
+from tests.provision.rollout.fakes import NEW, OLD
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from provision.runner import RunRequest
+
+
+@dataclass
+class Nodes:
+    """Nodes that all run a driver of grapnel's, ``first`` those that had none before."""
+
+    fleet: FakeFleet
+    first: tuple[str, ...] = ()
+    changed: list[str] = field(default_factory=list)
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        if request.playbook.stem == "driver":
+            self.changed += request.nodes
+            yield TaskDone(request.nodes[0], "Change the driver", Outcome.CHANGED)
+        elif request.playbook.stem == "facts":
+            for name in request.nodes:
+                yield TaskDone(
+                    name, "Gather facts", Outcome.OK, values={"facts": json.dumps(self._facts(name)).encode()}
+                )
+        else:
+            yield from self.fleet.run(request, cancel)
+            return
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        back = None if name in self.first else OLD
+        driver = {"current": "0123456789ab", "back": back, "managed": True}
+        module = {"loaded": True, "version": NEW, "on_disk": NEW}
+        return {**raw_facts(name, [], []), "driver": driver, "module": module}
+
+
+def change(verb: DriverVerb, *, consent: bool = True, **driver: object) -> tuple[Nodes, int]:
+    nodes = Nodes(FakeFleet({"n1": FakeNode(), "n2": FakeNode()}), first=("n2",))
+    scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW, **driver})
+    return nodes, change_drivers(context(nodes), scope, verb, consent=consent)  # type: ignore[arg-type] # a runner too
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_rollback_tells_what_the_declaration_still_says(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, code = change(DriverVerb.BACK)
+
+    output = said(capsys)
+    assert nodes.changed == ["n1"]
+    assert code == 1, "n2 has nothing to go back to"
+    assert f"n1 {NEW} → {OLD}" in output
+    assert "2 nodes: 1 returned, 1 refused" in output
+    assert (
+        f"the declaration still names driver {NEW} for n1, and the next `grapnel apply` brings it back: "
+        "declare the version that they shall keep, or driver.enabled: false to leave them alone"
+    ) in output
+
+
+@pytest.mark.parametrize(("enabled", "is_told"), [(True, True), (False, False)])
+def test_a_removal_tells_whether_the_next_apply_brings_it_back(
+    capsys: pytest.CaptureFixture[str], *, enabled: bool, is_told: bool
+) -> None:
+    nodes, code = change(DriverVerb.REMOVE, enabled=enabled)
+
+    output = said(capsys)
+    assert nodes.changed == ["n1", "n2"]
+    assert code == 0
+    assert "2 nodes: 2 removed" in output
+    assert ("for n1, n2, and the next `grapnel apply` brings it back" in output) == is_told
+
+
+@pytest.mark.parametrize(("answer", "changed"), [("y\n", ["n1"]), ("yes\n", ["n1"]), ("\n", []), ("n\n", []), ("", [])])
+def test_nobody_is_taken_out_of_service_without_consent(
+    answer: str, changed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+
+    nodes, code = change(DriverVerb.BACK, consent=False)
+
+    captured = capsys.readouterr()
+    assert nodes.changed == changed
+    assert code == 1
+    assert "return 1 node to the driver before, taking it out of service for a while? [y/N]" in captured.err
+    assert ("nothing was changed" in captured.out) == (not changed)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["rollback"], "the following arguments are required: NODE", id="rollback of no node"),
+        pytest.param(
+            ["rollback", "n1", "--limit", "n1"], "rollback names its nodes without --limit", id="rollback with --limit"
+        ),
+        pytest.param(["remove"], "hint: grapnel remove --driver", id="remove of nothing"),
+        pytest.param(["remove", "--driver"], "hint: add --yes", id="remove without a terminal"),
+        pytest.param(["rollback", "n1"], "hint: add --yes", id="rollback without a terminal"),
+    ],
+)
+def test_what_is_not_said_is_asked_for(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    assert main(words) == 2
+    assert told in capsys.readouterr().err

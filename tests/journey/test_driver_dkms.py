@@ -1,5 +1,4 @@
-"""Drivers with a module of DKMS, on a node with Debian's packages, dkms and headers: installed, changed under load,
-returned from by itself, and left again by declaration.
+"""Drivers with a module of DKMS, on a node with Debian's packages: they come, change under load, return, and go back.
 
 What is simulated is the kernel that loads the modules. They are built beforehand by the same dkms (``lab.modules``)
 and handed over, so that no test compiles.

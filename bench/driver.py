@@ -1,0 +1,224 @@
+"""Measures how long a driver change takes the GPUs out of service, compared with the bare commands on the same node.
+
+    python bench/driver.py [--rounds 2] [--only loaded|dkms] [--name bench-driver]
+
+Both change between two drivers, alternately, from the same files: grapnel's program (its own figure
+``out_of_service_s``), and a script that unloads, installs the packages, and loads. ``loaded``: the module is on the
+disk already. ``dkms``: Debian's DKMS packages with a built module handed to both, so that neither compiles. There is no
+initramfs: grapnel rebuilds it when the GPUs are in service again, the bare commands before. Needs root, and nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.stage.by_hand import MODULES
+from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, hand_over, make_change
+from bench.stage.figures import Spread
+from lab import modules
+from lab.machine.errors import LabError
+from lab.nodes import NodeSpec, Site
+from provision.driver_change import change_id
+from provision.payload.archive import write_archive
+from provision.payload.sources import find_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lab.nodes import Node
+    from provision.driver_change import DriverChange
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 900
+LIMITS = {"loaded": 2.0, "dkms": 1.3}  # times the bare commands
+STAGED = "/var/lib/grapnel/driver/staged"
+UNITS = {"loaded": "module on the disk already", "dkms": "DKMS, module built beforehand"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Seconds out of service of one change: by the program, and by the bare commands."""
+
+    ours: float
+    bare: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A node, and whether its module comes from packages."""
+
+    node: Node
+    kind: str
+
+    @property
+    def has_dkms(self) -> bool:
+        return self.kind == "dkms"
+
+    def change(self, version: str) -> DriverChange:
+        """Return the change to a version."""
+        if self.has_dkms:
+            return make_change(version, DKMS_PACKAGES, self.node.kernel_release)
+        return make_change(version, USER_SPACE)
+
+    def identifier(self, version: str) -> str:
+        return change_id(self.change(version))
+
+
+def main() -> int:
+    """Measure and print; exit status 0, or 1 with the reason."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=2, help="there and back (default 2)")
+    parser.add_argument("--only", choices=tuple(LIMITS), help="one of the two")
+    parser.add_argument("--name", default="bench-driver", help="of the site")
+    options = parser.parse_args()
+    site = Site(options.name)
+    try:
+        site.destroy()
+        for kind in (options.only,) if options.only else tuple(LIMITS):
+            show(kind, list(measure(site, kind, options.rounds)))
+    except (LabError, RuntimeError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        site.destroy()
+    return 0
+
+
+def measure(site: Site, kind: str, rounds: int) -> Iterator[Pair]:
+    """Change between the drivers, in each direction once by the program and once by hand."""
+    is_builder = kind == "dkms"
+    module = "" if is_builder else OLD
+    node = site.up(NodeSpec(f"b-{kind}", suite="trixie", gpus=4, driver_module=module, builder=is_builder))
+    bench = Bench(node, kind)
+    prepare(bench)
+    for _ in range(rounds):
+        ours = by_program(bench, NEW)
+        bare_back = by_hand(bench, OLD)
+        bare = by_hand(bench, NEW)
+        ours_back = by_program(bench, OLD)
+        yield Pair(ours, bare)
+        yield Pair(ours_back, bare_back)
+
+
+def prepare(bench: Bench) -> None:
+    """Install the program and the older driver, and stage both changes."""
+    node = bench.node
+    with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
+        archive, _ = write_archive(Path(folder), "driver", find_sources(ROOT).driver_entries())
+        home = node.root / str(Path(PROGRAM).parent).lstrip("/")
+        home.mkdir(parents=True)
+        subprocess.run(["tar", "-xf", str(archive), "-C", str(home)], check=True)
+    node.run(["sh", "-c", "apt-get -q update; rm -f /boot/initrd.img-*"])
+    stage(bench, OLD)
+    by_program(bench, OLD)
+    for version in (NEW, OLD):
+        keep_files(bench, version)
+
+
+def keep_files(bench: Bench, version: str) -> None:
+    """Stage a driver, and keep its packages beside for the bare commands: sets come and go."""
+    if version != OLD:
+        stage(bench, version)
+    folder = f"{STAGED}/{bench.identifier(version)}/packages"
+    bench.node.run(["sh", "-c", f"mkdir -p /root/{version} && cp {folder}/*.deb /root/{version}"])
+
+
+def stage(bench: Bench, version: str) -> None:
+    """Stage a change, with the built module handed over."""
+    if bench.has_dkms:
+        kernel = bench.node.kernel_release
+        hand_over(bench.node, bench.identifier(version), modules.archive(version, "proprietary", kernel))
+    call(bench.node, "stage", given=msgspec.json.encode(bench.change(version)).decode())
+
+
+def by_program(bench: Bench, version: str) -> float:
+    """Swap with the program, and return what it says it took; staged again first, which costs no service."""
+    stage(bench, version)
+    if not bench.has_dkms:
+        bench.node.install_module(version)
+    run = call(bench.node, "swap", bench.identifier(version))["run"]
+    print(f"  grapnel {version}: {steps_of(bench.node, run['run'])}", flush=True)
+    return float(run["out_of_service_s"])
+
+
+def by_hand(bench: Bench, version: str) -> float:
+    """Unload, install the same files, load; returns the seconds from the first command to the end of the last."""
+    node = bench.node
+    if bench.has_dkms:
+        archive = modules.archive(version, "proprietary", node.kernel_release)
+        place = node.root / "usr/share/nvidia-current-dkms"
+        place.mkdir(parents=True, exist_ok=True)
+        place.joinpath(archive.name).write_bytes(archive.read_bytes())
+    else:
+        node.install_module(version)
+    script = node.root / "root/swap.sh"
+    script.write_text(bare_commands(version))
+    began = time.monotonic()
+    node.run(["sh", "-e", "/root/swap.sh"], timeout_s=TIMEOUT_S)
+    took = time.monotonic() - began
+    loaded = node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip()
+    if loaded != version:
+        raise RuntimeError(f"{node.name} has {loaded} after the bare commands for {version}")
+    print(f"  by hand {version}: {took:.1f}", flush=True)
+    return took
+
+
+def bare_commands(version: str) -> str:
+    """Return what a person types who has everything at hand."""
+    apt = "apt-get install --yes --quiet --no-install-recommends --allow-downgrades --allow-change-held-packages"
+    unload = " ".join(shlex.quote(name) for name in MODULES)
+    return (
+        f'for each in {unload}; do if grep -q "^$each " /proc/modules; then rmmod $each; fi; done\n'
+        f"DEBIAN_FRONTEND=noninteractive {apt} /root/{version}/*.deb\n"
+        "modprobe nvidia; modprobe nvidia_uvm\nnvidia-smi -L\n"
+    )
+
+
+def call(node: Node, *words: str, given: str | None = None) -> dict[str, Any]:
+    """Call the program and return its answer; a failure ends the benchmark with its words."""
+    done = node.run([PROGRAM, *words], check=False, timeout_s=TIMEOUT_S, input_text=given)
+    if done.returncode:
+        raise RuntimeError(f"grapnel-driver {words[0]}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return dict(json.loads(done.stdout))
+
+
+def steps_of(node: Node, run: str) -> str:
+    """Return the longest steps of a run, from its journal."""
+    text = node.run(["cat", f"/var/lib/grapnel/driver/journal/{run}.jsonl"]).stdout
+    began: dict[str, float] = {}
+    took: dict[str, float] = {}
+    for event in map(json.loads, text.splitlines()):
+        if event["state"] == "begin":
+            began[event["step"]] = event["monotonic_s"]
+        elif event["step"] in began:
+            took[event["step"]] = event["monotonic_s"] - began[event["step"]]
+    return ", ".join(f"{step} {took[step]:.1f}" for step in sorted(took, key=lambda one: -took[one])[:6])
+
+
+def show(kind: str, pairs: list[Pair]) -> None:
+    """Print both, their ratio and whether it is within the limit."""
+    ours, bare = Spread.of(one.ours for one in pairs), Spread.of(one.bare for one in pairs)
+    ratio, limit = ours.mid / bare.mid, LIMITS[kind]
+    verdict = "kept" if ratio <= limit else "EXCEEDED"
+    print(f"\n{OLD} <-> {NEW}, {UNITS[kind]}: s, min/med/max of {len(pairs)}; load {os.getloadavg()[0]:.1f}")
+    print(f"  {'out of service, grapnel':42} {ours.show(1):>21}")
+    print(f"  {'floor: the bare commands':42} {bare.show(1):>21}")
+    print(f"  {'ratio of medians':42} {ratio:7.2f} x at most {limit:.1f}   {verdict}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

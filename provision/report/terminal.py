@@ -28,6 +28,7 @@ _MINUTE_S = 60
 STATUS_STYLES = {
     Status.UNCHANGED: "green",
     Status.CONVERGED: "bold green",
+    Status.STAGED: "bold green",
     Status.CHECKED: "bold green",
     Status.UNFINISHED: "bold yellow",
     Status.WAITING: "yellow",

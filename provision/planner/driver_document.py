@@ -48,10 +48,15 @@ def describe_change(facts: NodeFacts, declared: Driver, choice: Choice, files: S
         sign=Signing(key=signing.key, certificate=signing.certificate) if signing and request.dkms_name else None,
         compile=declared.compile.value,
         reboot=declared.reboot,
-        module=ModuleTarget(version=choice.upstream) if _has_gpus(facts) else None,
+        module=ModuleTarget(version=choice.upstream) if _loads_module(facts, choice) else None,
     )
 
 
-def _has_gpus(facts: NodeFacts) -> bool:
-    """Tell whether a module is to be loaded: a machine without GPUs may still be given the libraries."""
-    return bool(facts.gpus) or facts.module.loaded
+def _loads_module(facts: NodeFacts, choice: Choice) -> bool:
+    """Tell whether a module is to be loaded: a machine without GPUs may still be given the libraries.
+
+    So may one on whose disk nobody has put the module yet, where that is not grapnel's to do.
+    """
+    if facts.module.loaded:
+        return True
+    return bool(facts.gpus) and (choice.is_module_managed or facts.module.on_disk is not None)

@@ -17,6 +17,7 @@ from provision.apply.fleet import apply_all
 from provision.apply.model import Status
 from provision.apply.playbooks import Playbooks, plan_variables
 from provision.cli.apply import apply_nodes
+from provision.cli.stage import stage_fleet
 from provision.node_plan import NodePlan
 from provision.planner.plan import plan_node
 from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
@@ -121,6 +122,18 @@ def test_a_driver_change_costs_no_more_starts_of_ansible_than_it_has_parts(facts
     assert (code, fleet.runs) == (0, runs)
     assert fleet.nodes["n1"].module.version == NEW
     assert plan_node(fleet.nodes["n1"], NEW_STACK, PAYLOAD).is_empty
+
+
+def test_staging_prepares_the_driver_and_changes_nothing_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = SimulatedFleet({"n1": other_driver()})
+    cluster = FakeCluster({"n1": ClusterNode()}, classes=["nvidia"])
+    scope = scope_of(cluster, driver={"version": NEW, "kernelModule": "none"})
+
+    code = stage_fleet(machinery_for(fleet, NEW_STACK), scope, parallel=1)
+
+    assert (code, fleet.runs) == (0, ["facts", "stage"])
+    assert fleet.nodes["n1"] == staged(other_driver(), NEW_STACK)
+    assert "staged" in capsys.readouterr().out
 
 
 def test_a_version_that_does_not_exist_is_found_before_anything_is_changed() -> None:

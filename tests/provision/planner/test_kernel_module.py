@@ -90,6 +90,19 @@ def test_what_was_staged_for_another_version_is_not_used() -> None:
     assert ("stage", f"driver {OLD}") in steps(result.items)
 
 
+def test_a_node_that_nobody_has_given_a_module_yet_gets_the_libraries_alone() -> None:
+    facts = staged(replace(make_facts(), module=make_module(None, None), gpus=(GPU,)), NEW_STACK)
+
+    result = plan(facts, NEW_STACK)
+
+    assert result.roles.driver is not None
+    assert result.roles.driver.driver_change is not None
+    assert result.roles.driver.driver_change.module is None
+    assert TARGET not in {item.target for item in result.items}
+    provided = replace(simulate_apply(facts, result), module=make_module(None, NEW))
+    assert ("load", TARGET) in steps(plan(provided, NEW_STACK).items)
+
+
 def test_holds_come_after_the_module() -> None:
     facts = replace(make_facts(), module=make_module(OLD, NEW), gpus=(GPU,))
 

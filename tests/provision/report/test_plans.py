@@ -11,6 +11,7 @@ import pytest
 from provision.apply.model import Assessment, Failure, Status
 from provision.node_plan import Action, Disruption, NodePlan, Problem, Role
 from provision.report import make_console, plans_document, render_plans, show
+from provision.report.terminal import DISRUPTION_STYLES, STATUS_STYLES
 from tests.provision.apply.fakes import facts_of, item
 
 RESTART = Disruption.RESTART_RUNTIME
@@ -156,3 +157,8 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, no_color: str, *,
     stream = io.StringIO()
     show(make_console(stream, width=80), render_plans({"n1": assessed(full_plan("n1"))}))
     assert ("\x1b[32m" in stream.getvalue() or "36m" in stream.getvalue()) is coloured
+
+
+def test_every_result_has_a_style() -> None:
+    assert set(STATUS_STYLES) == set(Status)
+    assert set(DISRUPTION_STYLES) == set(Disruption)

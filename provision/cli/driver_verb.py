@@ -74,6 +74,8 @@ def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, con
     adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
     with cancel_on_signals() as cancel, open_view(console, plan.prepared.rollout, time.monotonic) as view:
         results = execute_verb(plan, adapters, view, cancel=cancel, holder=holder_of(context))
+    if plan.prepared.rollout:
+        console.print()
     show(console, render_results(results, time.monotonic() - began, verb.command))
     for line in what_is_next(plan, scope, results):
         console.print(line, soft_wrap=True)

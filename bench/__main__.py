@@ -29,7 +29,7 @@ spec:
 """
 NODES = ("b1", "b2", "b3")
 ALONE = ("hook", "plugin", "preference", "planning")
-BENCHMARKS = (*ALONE, "apply", "cluster")
+BENCHMARKS = (*ALONE, "apply", "driver", "cluster")
 
 
 def run(script: str, *arguments: str) -> None:
@@ -58,6 +58,8 @@ def bench_on_nodes(names: Sequence[str]) -> None:
         if "apply" in names:
             site.destroy()
             bench_apply(site)
+        if "driver" in names:
+            run("driver.py", "--name", f"{site.name}-driver")
         if "cluster" in names:
             site.destroy()
             run("cluster.py", "--name", site.name)

@@ -39,6 +39,7 @@ class Controller:
     """An operator's folder with a declaration and an inventory, and the commands run in it."""
 
     folder: Path
+    timeout_s: float = TIMEOUT_S
 
     def declare(self, version: str = VERSION) -> None:
         """Write the declaration; the module is the lab's."""
@@ -63,7 +64,7 @@ class Controller:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=self.timeout_s,
             check=False,
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MODULES = "/sys/module"
 NOTHING: Mapping[str, str | None] = MappingProxyType({})
 _QUERY_TIMEOUT_S = 20.0
+_READ_TIMEOUT_S = 180.0  # a compressed module of 90 MB: a second on a free machine, many on one that is busy
 _CHANGE_TIMEOUT_S = 300.0  # initialising many GPUs takes its time
 _MAX_INDIRECTIONS = 3
 
@@ -32,13 +33,13 @@ def version_on_disk(host: Host, name: str, known: Mapping[str, str | None] = NOT
         return None
     if known.get(file):
         return known[file]
-    shown = host.run(["modinfo", "--field", "version", file], _QUERY_TIMEOUT_S)
+    shown = host.run(["modinfo", "--field", "version", file], _READ_TIMEOUT_S)
     return shown.stdout.strip() or None if shown.return_code == 0 else None
 
 
 def describe_module(host: Host, file: str) -> dict[str, str]:
     """Return the fields of a module's file that occur once; none where it cannot be read."""
-    shown = host.run(["modinfo", file], _QUERY_TIMEOUT_S)
+    shown = host.run(["modinfo", file], _READ_TIMEOUT_S)
     fields = (line.partition(":") for line in shown.stdout.splitlines() if shown.return_code == 0)
     return {name: value.strip() for name, _, value in fields}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KERNEL = "6.12.117+deb13-amd64"
 OTHER_KERNEL = "6.12.96+deb13-amd64"
 DKMS = "nvidia-current"
+DKMS_TREE = f"var/lib/dkms/{DKMS}"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 SERVICE = "nvidia-persistenced.service"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
@@ -89,6 +90,7 @@ class FakeMachine:
     is_disk_full: bool = False
     extra_removals: set[str] = field(default_factory=set)
     compiled: list[str] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     initramfs_error: str = ""
 
     def __post_init__(self) -> None:
@@ -249,6 +251,7 @@ class FakeMachine:
                 self.compiled.append(version)
 
     def _forget_modules(self) -> None:
+        shutil.rmtree(self.root / DKMS_TREE, ignore_errors=True)
         self.dkms_built.clear()
         self.on_disk.clear()
 
@@ -276,6 +279,12 @@ class FakeMachine:
             made = json.loads(Path(words[-1]).read_text())
             self.dkms_built[made["version"], made["kernel"]] = made["flavour"]
             return finished(0)
+        if words[0] == "remove":
+            assert {"--no-depmod", "--all"} <= {*words}
+            self.withdrawn.append(words[words.index("-v") + 1])
+            self._forget_modules()
+            moment()
+            return finished(0)
         version, kernel = words[words.index("-v") + 1], words[words.index("-k") + 1]
         if words[0] == "status":
             if self.on_disk.get(kernel, ("", ""))[0] == version:
@@ -287,6 +296,7 @@ class FakeMachine:
             self.dkms_built[version, kernel] = "proprietary"
         moment()
         self.on_disk[kernel] = (version, self.dkms_built[version, kernel])
+        self.write(f"/{DKMS_TREE}/{version}/source")
         return finished(0)
 
     def _do_modprobe(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others

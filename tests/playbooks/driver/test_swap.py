@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import PackageVersion
 
 from tests.playbooks.driver.conftest import NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import KERNEL, OTHER_KERNEL, SERVICE, FakeMachine, Package
+from tests.playbooks.driver.machines import DKMS, KERNEL, OTHER_KERNEL, SERVICE, FakeMachine, Package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,6 +234,17 @@ def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine) -> None:
 
     assert fake.on_disk == {KERNEL: (NEW, "proprietary"), OTHER_KERNEL: (NEW, "proprietary")}
     assert fake.compiled == []
+
+
+def test_the_former_module_is_withdrawn_without_indexing_all_modules_twice(upgrade: Staged) -> None:
+    upgrade.machine.write(f"/var/lib/dkms/{DKMS}/{OLD}/source")
+    upgrade.machine.write(f"/var/lib/dkms/{DKMS}/original_module/x")
+
+    record = upgrade.run("swap")
+
+    assert record.state == "done", record
+    assert upgrade.machine.withdrawn == [OLD]
+    upgrade.assert_has(NEW, held=True)
 
 
 def test_where_compiling_is_allowed_a_missing_module_is_compiled(fake: FakeMachine) -> None:

@@ -23,6 +23,8 @@ _OURS = "grapnel-driver: the modules of this transaction are prebuilt\n"
 _LOAD_TIMEOUT_S = 300.0
 _BUILD_TIMEOUT_S = 3600.0
 _NVIDIA = "nvidia"
+_DKMS_TREE = "/var/lib/dkms"
+_VERSION = re.compile(r"^[0-9]+(\.[0-9]+)+$")
 _PROPRIETARY = "NVIDIA"  # license of the module; the open one has a free one
 
 
@@ -48,6 +50,20 @@ def allow_builds(host: Host) -> None:
     """Take back `forbid_builds`."""
     if host.read_text(NO_BUILDS) == _OURS.strip():
         host.path(NO_BUILDS).unlink()
+
+
+def withdraw_modules(host: Host, target: Target) -> None:
+    """Take other versions of the target's module out of DKMS before their package does it with more effort.
+
+    Its script asks for the state of every module, removes it, and has depmod read all modules of every kernel, whose
+    result nobody reads before the new module is there. Whatever this leaves undone, the script does.
+    """
+    name = target.change.dkms
+    if not name or missing_archives(target):
+        return
+    for version in host.names(f"{_DKMS_TREE}/{name}"):
+        if _VERSION.match(version) and version != target.change.version:
+            host.run(["dkms", "remove", "--no-depmod", "-m", name, "-v", version, "--all"], _LOAD_TIMEOUT_S)
 
 
 def install_modules(host: Host, target: Target) -> list[str]:

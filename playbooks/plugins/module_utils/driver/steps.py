@@ -18,6 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
     forbid_builds,
     install_modules,
     missing_archives,
+    withdraw_modules,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
@@ -111,6 +112,7 @@ def install_packages(node: Node, target: Target) -> str:
         if transaction is not None:
             if not missing_archives(target):
                 forbid_builds(node.host)
+            withdraw_modules(node.host, target)
             node.manager.apply(node.host, transaction, node.clock)
             done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
         kernels = install_modules(node.host, target)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Controller:
     """An operator's folder with a declaration and an inventory, and the commands run in it."""
 
     folder: Path
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = field(default=TIMEOUT_S, kw_only=True)
 
     def declare(self, version: str = VERSION) -> None:
         """Write the declaration; the module is the lab's."""

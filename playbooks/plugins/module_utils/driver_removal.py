@@ -10,6 +10,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT, RELEASED, SITE_MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,9 @@ SOURCES = (
     "/etc/apt/keyrings/grapnel-nvidia.asc",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-nvidia",
 )
+# That the GPUs are out of service ends with the driver: else those of the next driver would not be offered.
+_OF_RELEASE = (RELEASED, SITE_MARK)
+_RESTART_TIMEOUT_S = 90.0
 _RELEASES = "/usr/lib/grapnel/releases"
 _PROGRAM = "/usr/lib/grapnel/driver"
 
@@ -31,7 +35,7 @@ _PROGRAM = "/usr/lib/grapnel/driver"
 def find_leftovers(host: Host) -> list[str]:
     """Return what is there to be removed, in the order in which it goes."""
     releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(("driver-", ".driver-"))]
-    return [path for path in (*SOURCES, HOME, *releases, _PROGRAM) if os.path.lexists(host.path(path))]
+    return [path for path in (*_OF_RELEASE, *SOURCES, HOME, *releases, _PROGRAM) if os.path.lexists(host.path(path))]
 
 
 def remove_leftovers(host: Host) -> list[str]:
@@ -39,6 +43,8 @@ def remove_leftovers(host: Host) -> list[str]:
     found = find_leftovers(host)
     for path in found:
         _remove(host.path(path))
+        if path == RELEASED:  # the daemon reads it when it starts
+            host.run(["systemctl", "try-restart", DAEMON_UNIT], _RESTART_TIMEOUT_S)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed, read_status
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver_removal import find_leftovers, remove_leftovers
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 
 from tests.playbooks.driver.conftest import OLD, Staged
@@ -44,6 +46,18 @@ def test_everything_of_driver_changes_goes_and_nothing_else(first: Staged) -> No
     assert all(first.machine.has(path) for path in KEPT)
     assert find_leftovers(first.machine.host()) == []
     assert remove_leftovers(first.machine.host()) == []
+
+
+def test_the_gpus_of_the_next_driver_are_not_out_of_service(first: Staged) -> None:
+    first.machine.write("/var/lib/grapnel/node/released.json", "{}")
+    first.machine.write("/var/lib/grapnel/site-upgrade", "")
+    host, told = first.machine.host(), []
+    host = replace(host, run=lambda words, _timeout_s: told.append(tuple(words)) or Finished(0))
+
+    removed = remove_leftovers(host)
+
+    assert removed[:2] == ["/var/lib/grapnel/node/released.json", "/var/lib/grapnel/site-upgrade"]
+    assert told == [("systemctl", "try-restart", "grapnel-node.service")]
 
 
 def test_a_kill_on_the_way_leaves_the_program_and_the_next_run_goes_on(

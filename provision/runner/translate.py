@@ -34,6 +34,7 @@ _OUTCOMES: Final = {
 _NO_STEPS: Final = frozenset(
     {
         "assert",
+        "facts",
         "fail",
         "import_role",
         "import_tasks",

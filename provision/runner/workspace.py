@@ -110,9 +110,11 @@ def open_workspace(playbook: Path, collection: Path | None) -> Iterator[Workspac
 
 @contextlib.contextmanager
 def _held(lock: Path) -> Iterator[None]:
-    """Hold a lock that the kernel drops with the process."""
-    with lock.open("w") as file:
+    """Hold a lock that the kernel drops with the process. It is held before anybody can see that it is there."""
+    unseen = lock.with_suffix(".new")
+    with unseen.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        unseen.rename(lock)
         yield
 
 

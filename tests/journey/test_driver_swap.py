@@ -153,7 +153,8 @@ def test_a_held_gpu_is_refused_with_the_holder_s_name_and_nothing_is_changed(
     assert [done.returncode for done in (foreseen, staged, checked)] == [0, 0, 0], staged.stdout + staged.stderr
     assert f"+kernel module nvidia {swap.next}" in foreseen.stdout
     assert "--- before: not staged" in foreseen.stdout
-    assert f"-kernel module nvidia {swap.has}\n+kernel module nvidia {swap.next}" in checked.stdout
+    assert f"-kernel module nvidia {swap.has}" in checked.stdout
+    assert f"+kernel module nvidia {swap.next}" in checked.stdout
     assert "not staged" not in checked.stdout
     warned = next(line for line in checked.stderr.splitlines() if "the driver cannot be swapped now" in line)
     assert f"{job}) has /dev/nvidia0 open" in warned

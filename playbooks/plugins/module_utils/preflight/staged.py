@@ -27,6 +27,7 @@ _MAX_REASON = 2000
 _ID = re.compile(r"^[0-9a-f]{12}$")
 _WORD = re.compile(r"^[A-Za-z0-9._+~:@-]{0,128}$")
 _STATES = ("running", "done", "failed", "returned", "quarantined")
+_MOST = 1e12  # seconds or bytes
 _COSTS = ("download_s", "build_s", "bytes", "cpu_s")
 
 
@@ -105,4 +106,4 @@ def _word(value: object) -> str:
 
 def _is_amount(value: object) -> bool:
     """Tell whether something is a number that can be sent: not a truth, not negative, not endless."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12  # noqa: PLR2004
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST

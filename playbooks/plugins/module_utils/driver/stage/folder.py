@@ -79,7 +79,7 @@ def write_json(host: Host, path: str, document: object) -> None:
 
 
 def read_json(host: Host, path: str) -> Any:  # noqa: ANN401 - the reader knows what it should be
-    """Return a document, None when there is none, or it is no JSON."""
+    """Return the object in a JSON file, None when the file is absent or holds anything else."""
     text = host.read_text(path)
     try:
         return None if text is None else json.loads(text)

@@ -5,12 +5,11 @@ What a planner has to know of it is gathered with the facts; this is what carryi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import struct
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.locks import locking_pid
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
@@ -78,20 +77,7 @@ def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> None:
 
 def _lock_holder(host: Host) -> str | None:
     for lock in _LOCKS:
-        pid = _locking_pid(host, lock)
+        pid = locking_pid(host, lock)
         if pid is not None:
             return f"{printable(host.read_text(f'/proc/{pid}/comm') or 'a process')} (pid {pid})"
     return None
-
-
-def _locking_pid(host: Host, path: str) -> int | None:
-    """Ask the kernel who holds a POSIX lock on a file, without taking it (``struct flock`` of 64-bit Linux)."""
-    flock = "hhqqi"
-    question = struct.pack(flock, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        with host.open(path) as stream:
-            answer = fcntl.fcntl(stream, fcntl.F_GETLK, question)
-    except OSError:
-        return None
-    kind, _, _, _, pid = struct.unpack(flock, answer)
-    return None if kind == fcntl.F_UNLCK else int(pid)

@@ -10,13 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
-    list_files,
-    rehearse_return,
     require_signed,
-    unpack,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
@@ -54,7 +50,7 @@ _REFRESH = "refresh dnf's metadata (dnf makecache); a version that the repositor
 _REACH = "see that the node reaches its repositories (dnf config, proxy), or use a bundle"
 
 
-class DnfSource:
+class DnfSource(RpmFiles):
     """dnf as the source of package files."""
 
     def resolve(self, host: Host, request: Request) -> Resolution:
@@ -80,22 +76,6 @@ class DnfSource:
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         """Return the file in dnf's cache, which keeps packages only with ``keepcache``."""
         return find_package(host, _CACHE, name, version)
-
-    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
-        """Compare as rpm does."""
-        return is_newer(version, than)
-
-    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
-        """Return the paths in a package file; raises `SourceError`."""
-        return list_files(host, file)
-
-    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
-        """Rehearse on a copy of rpm's database; raises `PackageError`."""
-        return rehearse_return(host, there, back, scratch)
-
-    def unpack(self, host: Host, file: str, folder: str) -> None:
-        """Unpack below a folder; raises `SourceError`."""
-        unpack(host, file, folder)
 
 
 def join_rows(text: str) -> str:

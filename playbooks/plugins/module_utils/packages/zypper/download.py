@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
-    list_files,
-    rehearse_return,
     require_signed,
-    unpack,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0
@@ -41,7 +37,7 @@ _REFRESH = "refresh the repositories (zypper refresh); a version that they no lo
 _REACH = "see that the node reaches its repositories (zypper repos, proxy), or use a bundle"
 
 
-class ZypperSource:
+class ZypperSource(RpmFiles):
     """zypper as the source of package files."""
 
     def resolve(self, host: Host, request: Request) -> Resolution:
@@ -69,22 +65,6 @@ class ZypperSource:
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         """Return the file in zypper's cache, which keeps packages only of repositories with ``keeppackages``."""
         return find_package(host, _CACHE, name, version)
-
-    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
-        """Compare as rpm does."""
-        return is_newer(version, than)
-
-    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
-        """Return the paths in a package file; raises `SourceError`."""
-        return list_files(host, file)
-
-    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
-        """Rehearse on a copy of rpm's database; raises `PackageError`."""
-        return rehearse_return(host, there, back, scratch)
-
-    def unpack(self, host: Host, file: str, folder: str) -> None:
-        """Unpack below a folder; raises `SourceError`."""
-        unpack(host, file, folder)
 
 
 def parse_summary(text: str) -> Resolution:

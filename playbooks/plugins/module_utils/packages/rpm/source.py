@@ -1,0 +1,36 @@
+"""Does with package files what dnf and zypper do alike: what is rpm's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
+    list_files,
+    rehearse_return,
+    unpack,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+
+
+class RpmFiles:
+    """The part of a source of package files that does not depend on who downloads them."""
+
+    def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
+        """Compare as rpm does."""
+        return is_newer(version, than)
+
+    def list_files(self, host: Host, file: str) -> tuple[str, ...]:
+        """Return the paths in a package file; raises `SourceError`."""
+        return list_files(host, file)
+
+    def rehearse_return(self, host: Host, there: Step, back: Step, scratch: str) -> tuple[set[str], set[str]]:
+        """Rehearse on a copy of rpm's database; raises `PackageError`."""
+        return rehearse_return(host, there, back, scratch)
+
+    def unpack(self, host: Host, file: str, folder: str) -> None:
+        """Unpack below a folder; raises `SourceError`."""
+        unpack(host, file, folder)

@@ -14,6 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 
 if TYPE_CHECKING:
@@ -33,28 +34,16 @@ _BEGAN = re.compile(r"^Running transaction$", re.MULTILINE)
 _NO_PLUGIN = re.compile(r"No such command|unrecognized arguments|invalid choice")
 
 
-class Dnf:
+class Dnf(RpmDatabase):
     """dnf 4 and rpm."""
 
     name = "dnf"
-    suffix = ".rpm"
 
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
         return common.read_installed(host, names, dnf_holds(host)) if names else {}
 
-    def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
-        return {file: common.describe(host, file) for file in files}
-
-    def is_interrupted(self, host: Host) -> bool:
-        return bool(common.surplus(host))
-
     def wait(self, host: Host, clock: Clock) -> None:
         common.require_unlocked(wait_for_lock(host, common.LOCK_WAIT_S, clock))
-
-    def repair(self, host: Host, clock: Clock) -> None:
-        """Erase the older one of what is there twice; packages that were not reached are left to the transaction."""
-        self.wait(host, clock)
-        common.erase_surplus(host)
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
         asked = common.left_to_do(host, transaction)

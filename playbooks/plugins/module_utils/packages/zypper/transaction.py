@@ -13,6 +13,7 @@ from xml.sax.saxutils import unescape
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import parse_summary
@@ -46,28 +47,16 @@ _PROBLEM = re.compile(
 _MAX_WORDS = 1500  # characters of an error
 
 
-class Zypper:
+class Zypper(RpmDatabase):
     """zypper and rpm."""
 
     name = "zypper"
-    suffix = ".rpm"
 
     def installed(self, host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
         return common.read_installed(host, names, zypper_holds(host)) if names else {}
 
-    def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
-        return {file: common.describe(host, file) for file in files}
-
-    def is_interrupted(self, host: Host) -> bool:
-        return bool(common.surplus(host))
-
     def wait(self, host: Host, clock: Clock) -> None:
         common.require_unlocked(wait_for_lock(host, common.LOCK_WAIT_S, clock))
-
-    def repair(self, host: Host, clock: Clock) -> None:
-        """Erase the older one of what is there twice; packages that were not reached are left to the transaction."""
-        self.wait(host, clock)
-        common.erase_surplus(host)
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
         asked = common.left_to_do(host, transaction)

@@ -89,12 +89,20 @@ class StandIns:
         program = folder / "python3"
         shutil.copy(Path(hostile_python.__file__), program)
         program.chmod(0o755)
+        self._write(name, attack, answers)
+        self.names.append(name)
+
+    def answers(self, honest: Mapping[str, object]) -> None:
+        """Have the honest node answer otherwise."""
+        self._write(HONEST, {}, honest)
+
+    def _write(self, name: str, attack: dict[str, object], answers: Mapping[str, object]) -> None:
+        folder = self._folder(name)
         own = {"recorded": {"facts": recorded(name), **answers}, "asked": str(folder / "asked")}
         text = json.dumps(attack | own)
         for mark, value in {PWNED: self.pwned, SECRET: self.secret}.items():
             text = text.replace(mark, str(value))
-        program.with_name("python3.json").write_text(text)
-        self.names.append(name)
+        folder.joinpath("python3.json").write_text(text)
 
     def asked(self, name: str) -> list[tuple[str, object]]:
         """Return which modules a node was asked to run since the last call, with their parameters."""

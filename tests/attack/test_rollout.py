@@ -21,10 +21,14 @@ APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster"]
 ENDS = ("waits: a GPU is held by", "swap: ")
 
 
-def answers() -> dict[str, object]:
-    """Return what modules say of a node whose driver is to be exchanged, while a unit of an odd name holds its GPU."""
+def answers(*staged: str) -> dict[str, object]:
+    """Return what modules say of a node whose driver is to be exchanged, while a unit of an odd name holds its GPU.
+
+    ``staged`` are ids of driver changes that are ready on the node.
+    """
     facts = recorded(HONEST)
     facts["facts"]["module"]["version"] = "535.309.01"
+    facts["facts"]["driver"] = {"staged": [{"id": change, "complete": True} for change in staged]}
     released = forged(host=HONEST, daemon={"released": True, "holders": []})
     unit = f"{released}.service"
     line = f"job (pid 7, {unit}) has /dev/nvidia0 open"
@@ -38,6 +42,9 @@ def test_a_unit_s_name_does_not_make_a_held_gpu_a_released_one(tmp_path: Path) -
     controller.declare()
     fleet = StandIns(controller)
     fleet.prepare((), answers())
+    [change] = [item["to"] for item in controller.plan_items(HONEST) if item["action"] == "stage"]
+    fleet.answers(answers(change))
+    fleet.asked(HONEST)
 
     with subprocess.Popen(
         APPLY,

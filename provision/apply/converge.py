@@ -136,6 +136,7 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
     facts = facts_in(run.values, node)
     if not isinstance(facts, NodeFacts):
         return facts or Failure(Status.FAILED, SILENT)
+    context.declarations.choose_versions({node: facts})  # its package source may be known only now
     return _plan(context, node, facts, cancel)
 
 

@@ -93,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
     context = build_context(args, fleet)
-    return show_plans(context, open_scope(args, fleet), as_json=args.json, tell_changes=args.exit_code)
+    return show_plans(
+        context, open_scope(args, fleet, context.declarations.stacks), as_json=args.json, tell_changes=args.exit_code
+    )
 
 
 def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
@@ -128,7 +130,6 @@ def assess_fleet(
     """Gather the nodes' facts in one run and plan each of them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = assess(context, scope.stacks, view, cancel)
-    scope.stacks.update(context.declarations.stacks)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)

@@ -11,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import m
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import read_installed, read_lock_holder
@@ -154,6 +155,15 @@ def test_what_modprobe_would_not_load_has_no_version(shown: str, machine: Machin
     machine.teach("modprobe --show-depends nvidia", shown)
 
     assert version_on_disk(machine.host, "nvidia") is None
+
+
+@pytest.mark.parametrize("command", ["modprobe --show-depends nvidia", "modinfo --field version /nvidia.ko"])
+def test_a_module_that_nobody_could_look_at_in_time_is_not_a_missing_one(command: str, machine: Machine) -> None:
+    machine.teach("modprobe --show-depends nvidia", "insmod /nvidia.ko\n")
+    machine.teach(command, return_code=124, stderr="it took longer than that\n")
+
+    with pytest.raises(HostError, match=f"`{command}` took longer than [0-9]+ s: try again"):
+        version_on_disk(machine.host, "nvidia")
 
 
 def test_a_module_file_without_a_version_has_none(machine: Machine) -> None:

@@ -11,7 +11,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import m
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.identity import parse_os_release, read_identity
-from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import read_installed, read_lock_holder

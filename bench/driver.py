@@ -29,7 +29,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.stage.by_hand import MODULES
-from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, hand_over, make_change
+from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, make_change
 from bench.stage.figures import Spread
 from lab import modules
 from lab.machine.errors import LabError
@@ -161,7 +161,7 @@ def stage(bench: Bench, version: str) -> None:
     """Stage a change, with the built module handed over."""
     if bench.has_dkms:
         kernel = bench.node.kernel_release
-        hand_over(bench.node, bench.identifier(version), modules.archive(version, "proprietary", kernel))
+        modules.hand_over(bench.node, bench.identifier(version), modules.archive(version, "proprietary", kernel))
     call(bench.node, "stage", given=msgspec.json.encode(bench.change(version)).decode())
 
 

@@ -7,9 +7,7 @@ and handed over, so that no test compiles; that a node compiles while it is stag
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,22 +108,12 @@ class Operator:
         assert all(each in said for each in words), said
         assert self.state() == before
 
-    def hand_over(self, identifier: str, version: str) -> None:
-        """Put the built module where a bundle's files for a change go."""
-        kernel = self.node.kernel_release
-        archive = modules.archive(version, "proprietary", kernel)
-        folder = self.node.root / f"{HOME}/incoming/{identifier}".lstrip("/")
-        folder.joinpath("modules").mkdir(parents=True)
-        place = f"modules/{kernel}.tar.gz"
-        shutil.copy(archive, folder / place)
-        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-        folder.joinpath("list.json").write_text(json.dumps({place: digest}))
-
     def prepare(self, version: str) -> dict[str, Any]:
         """Declare a version, and hand over its module; returns the plan."""
         self.declare(version)
         plan = self.plan()
-        self.hand_over(stage_item(plan), version)
+        archive = modules.archive(version, "proprietary", self.node.kernel_release)
+        modules.hand_over(self.node, stage_item(plan), archive)
         return plan
 
     def status(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
@@ -129,7 +130,7 @@ class _Run:
         """Restore what was there before; whoever asked for that as such has it done, others are told what failed."""
         try:
             target = self.work.back()
-        except StoreError as error:
+        except (StoreError, HostError) as error:
             return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 CACHE = "/var/cache/apt/archives"
 _RESOLVE_TIMEOUT_S = 120.0
 _UNPACK_TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _NOWHERE = "/nonexistent/"  # as a cache of archives: apt then counts none as there
 _APT = (
     "apt-get", "-q", "-y", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends",
@@ -163,7 +162,7 @@ def _copy_local(host: Host, one: Download, place: Path) -> None:
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
     """Return what went wrong, in the words of the product; apt's own are kept where they say more."""
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"apt did not finish within {timeout_s:g} s", _REACH)
     missing = _NOT_FOUND.search(done.stderr)
     if missing:

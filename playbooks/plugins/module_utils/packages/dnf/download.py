@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
 _DNF = (
     "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
@@ -115,7 +114,7 @@ def _words(request: Request) -> list[str]:
 
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s", _REACH)
     gone = _GONE.search(done.stderr)
     if gone:

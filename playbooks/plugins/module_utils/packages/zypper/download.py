@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _GOOD = (0, 102, 103)  # 102 and 103: a reboot, or another run of zypper, is advised
 _NOT_FOUND = 104
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -104,7 +103,7 @@ def _words(request: Request, mode: str) -> list[str]:
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
     said = printable(" ".join(re.sub(r"<[^>]*>", " ", done.stdout).split())[-500:]) or done.complaints
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"zypper did not finish within {timeout_s:g} s", _REACH)
     missing = _MISSING.search(done.stdout)
     if done.return_code == _NOT_FOUND or missing:

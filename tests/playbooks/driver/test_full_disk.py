@@ -1,4 +1,4 @@
-"""A disk that becomes full at any moment of a run keeps neither the node from going back nor the run from being told."""
+"""A disk that becomes full during a run keeps neither the node from going back nor the run from being told."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ def require_loadable(host: Host, target: Target) -> None:
 
 
 def _require_for_kernel(running: str, kernels: tuple[str, ...]) -> None:
-    """A node may have been booted into a kernel that was there when the change was planned, and not chosen."""
+    """Refuse a node that was booted into a kernel which was there when the change was planned, and not chosen."""
     if kernels and running not in kernels:
         raise StepError(
-            f"kernel-not-staged: the kernel {running} runs, and the change has a module for {', '.join(kernels)} alone: "
-            "plan again, or boot a kernel that it has one for"
+            f"kernel-not-staged: the kernel {running} runs, and the change has a module for {', '.join(kernels)} "
+            "alone: plan again, or boot a kernel that it has one for"
         )
 
 

@@ -32,7 +32,10 @@ _NOT_FOUND = 104
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _ARRIVING = ("install", "upgrade", "downgrade", "reinstall", "change-arch")
 _MISSING = re.compile(r"(?:No provider of|Package|Capability) '([^']+)'")
-_REFRESH = "refresh the repositories (zypper refresh); a version that they no longer have comes in a bundle"
+_REFRESH = (
+    "refresh the repositories (zypper refresh) and run `grapnel plan` again; a version that they no longer have comes "
+    "in a bundle"
+)
 _REACH = "see that the node reaches its repositories (zypper repos, proxy), or use a bundle"
 
 

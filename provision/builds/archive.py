@@ -62,7 +62,7 @@ def rewrite_archive(source: Path, target: Path, build: ModuleBuild) -> str:
         return hashlib.file_digest(written, "sha256").hexdigest()
 
 
-def _rewrite(plain: IO[bytes], out: IO[bytes], build: ModuleBuild) -> None:
+def _rewrite(plain: gzip.GzipFile, out: IO[bytes], build: ModuleBuild) -> None:
     """Copy what belongs to the modules, in the order in which it comes."""
     texts: dict[str, str] = {}
     modules: list[str] = []
@@ -89,7 +89,7 @@ class _PlainMember(tarfile.TarInfo):
     """A header of a file, of a folder or of a long name; any other is refused before what follows it is read."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _PlainMember:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _PlainMember:
         member = super().frombuf(buf, encoding, errors)
         names_next = member.type in _NAMES
         if not names_next and member.type not in _PLAIN:

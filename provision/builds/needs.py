@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from provision.builds.model import ModuleBuild
 from provision.spec.model import Build
 
@@ -13,15 +15,22 @@ if TYPE_CHECKING:
     from provision.spec.model import Driver
 
 
-def builds_of(facts: NodeFacts, change: DriverChange | None, declared: Driver) -> tuple[ModuleBuild, ...]:
+def needed_builds(facts: NodeFacts, change: DriverChange | None, declared: Driver) -> tuple[ModuleBuild, ...]:
     """Return what has to be built for a change and may come from another node, one for each kernel.
 
     A kernel that checks signatures knows the key of its own machine's DKMS, not those of others: without a declared key
     such a node builds its own.
     """
-    if change is None or change.dkms is None or change.flavour == "none" or declared.build is Build.EACH:
+    if declared.build is Build.EACH or change is None:
         return ()
     if change.sign is None and (facts.secure_boot.enforced or facts.secure_boot.enabled):
+        return ()
+    return tuple(replace(build, builder=declared.builder or "") for build in builds_of(facts, change))
+
+
+def builds_of(facts: NodeFacts, change: DriverChange | None) -> tuple[ModuleBuild, ...]:
+    """Return what a node builds for a change, whoever may use it."""
+    if change is None or change.dkms is None or change.flavour == "none":
         return ()
     return tuple(
         ModuleBuild(
@@ -32,7 +41,6 @@ def builds_of(facts: NodeFacts, change: DriverChange | None, declared: Driver) -
             version=change.version,
             flavour=change.flavour,
             certificate="" if change.sign is None else change.sign.certificate,
-            builder=declared.builder or "",
         )
         for kernel in change.kernels
     )

@@ -47,7 +47,7 @@ class Shelf:
         self._folder = folder
 
     def find(self, build: ModuleBuild) -> BuiltModule | None:
-        """Return what is kept of a build, None where there is nothing, or not what was written; raises `BuildsError`."""
+        """Return what is kept of a build, None where that is nothing, or was changed since; raises `BuildsError`."""
         if not self._folder.is_dir():
             return None
         self._open()

@@ -7,9 +7,9 @@ words what a pattern says in signs. No reading, no merging and no rule across ke
 
 from provision.spec.model.driver import (
     ALTERNATIVES,
+    Build,
     Capability,
     Companion,
-    Build,
     Compile,
     Driver,
     DriverSource,
@@ -38,9 +38,9 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "Build",
     "Capability",
     "Companion",
-    "Build",
     "Compile",
     "Driver",
     "DriverSource",

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from provision.apply.converge import stage
+from provision.apply.converge import stage, stage_once
 from provision.apply.fleet import run_each
 from provision.apply.follow import follow
-from provision.apply.kinds import is_to_stage
+from provision.apply.kinds import is_to_stage, learns_sources
 from provision.apply.model import Assessment, Failure, Note
 from provision.builds.archive import MAX_BYTES
 from provision.builds.assignment import choose_providers, left_alone
@@ -51,6 +52,7 @@ def provide_modules(
     if context.shelf is None or context.playbooks.check:
         return changed
     context.shelf.prune(time.time())
+    changed |= _learn_sources(kinds, observe, parallel=parallel, cancel=cancel)
     for module, handing in kinds.kept(kinds.situation(())):
         context.built[module.build] = module
         observe(Note(module.node, str(handing)))
@@ -67,6 +69,22 @@ def provide_modules(
             _take_in(kinds, node, chosen[node], provided, observe)
     _tell_left_alone(kinds, observe)
     return changed
+
+
+def _learn_sources(
+    kinds: Kinds, observe: Observer, *, parallel: int, cancel: threading.Event
+) -> dict[str, Assessment | Failure]:
+    """Write the package sources of nodes that lack them: only then is it known which of them are of one kind."""
+    todo = {
+        node: partial(stage_once, kinds.context, node, answer)
+        for node, answer in kinds.answers.items()
+        if node in kinds.staging and isinstance(answer, Assessment) and learns_sources(kinds.context, answer)
+    }
+    if len(todo) <= 1:
+        return {}
+    learned = dict(run_each(todo, observe, parallel=parallel, cancel=cancel))
+    kinds.answers |= learned
+    return learned
 
 
 def _take_in(kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided: _Provided, observe: Observer) -> None:

@@ -97,6 +97,25 @@ class Kinds:
         return may and (makes or has_built(answer.facts, build))
 
 
+def sharing_nodes(
+    context: ApplyContext, answers: Mapping[str, Assessment | Failure], nodes: Collection[str]
+) -> tuple[str, ...]:
+    """Return the nodes whose modules may come from others, or that do not know yet which modules they need."""
+    return tuple(
+        node
+        for node in nodes
+        if isinstance(answer := answers[node], Assessment)
+        and ((is_to_stage(answer) and context.builds(answer)) or learns_sources(context, answer))
+    )
+
+
+def learns_sources(context: ApplyContext, answer: Assessment) -> bool:
+    """Tell whether a node has to be given its package sources before it can be known which modules it needs."""
+    driver, stack = answer.plan.roles.driver, context.declarations.stacks.get(answer.plan.node)
+    may_share = context.shelf is not None and stack is not None and stack.driver.build is Build.ONCE
+    return may_share and driver is not None and driver.driver_change is None and bool(driver.driver_sources)
+
+
 def is_to_stage(answer: Assessment) -> bool:
     """Tell whether a driver change is to be staged on a node."""
     driver = answer.plan.roles.driver

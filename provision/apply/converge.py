@@ -176,6 +176,19 @@ def _stage(
     return _left_over(assessment.plan, MAX_PASSES)
 
 
+def stage_once(
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> Assessment | Failure:
+    """Make one pass of staging, such as to write the package sources that all else is planned from."""
+    observe(Staging(node))
+    try:
+        request = context.playbooks.stage(assessment.plan, context.handover(assessment))
+        followed = follow(context.runner, request, observe, cancel)
+        return followed.failure or _assess_after(context, node, followed, cancel)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"staging the driver of {node}")
+
+
 def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
     """Return one node's facts and plan, and whatever goes wrong as its failure; ``observe`` raises nothing."""
     try:

@@ -164,5 +164,8 @@ class Driver(Section, frozen=True, kw_only=True):
             "root of that host gives them; null: every node builds its own."
         ),
     ] = None
-    reboot: Annotated[bool, doc("Whether grapnel may reboot a node where a driver change needs it.")] = False
+    reboot: Annotated[
+        bool,
+        doc("Whether grapnel may reboot a node, out of service, where a driver change needs it."),
+    ] = False
     hold: Annotated[bool, doc("Whether packages are held, so that no other upgrade moves them.")] = True

@@ -225,7 +225,7 @@ class _Run:
         self._note(REBOOT, BEGIN, self.awaited)
         asked_in = boot_id(self.node.host)
         self.record = replace(self.record, state=record_of.NEEDS_REBOOT, reboot=self.awaited, asked_in=asked_in)
-        write_run(self.node.host, self.record)
+        self._save()
         return self.record
 
     def _try(self, name: str, step: Callable[[], str]) -> str:

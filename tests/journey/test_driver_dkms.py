@@ -34,7 +34,7 @@ BOOKWORM_VERSION = "535.261.03"
 HOME = "/var/lib/grapnel/driver"
 PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
 PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-smi")
-# What an operator may have written: a rule of modprobe(8) that lets no other version in.
+# What an operator may have written: by modprobe.d(5), a module that needs another version of it is not loaded.
 RULE = "/etc/modprobe.d/site.conf"
 ONLY_OLD = (
     'install nvidia-current /bin/sh -c \'test "$(modinfo -F version nvidia-current)" = '
@@ -214,7 +214,7 @@ def staging_under_load(operator: Operator) -> None:
 
 
 def return_by_itself(operator: Operator) -> None:
-    """The kernel would take the new module, modprobe does not load it: the node has the former driver afterwards."""
+    """The new module is loaded, and modprobe lets none depend on it: the node has the former driver afterwards."""
     node = operator.node
     (node.root / RULE.lstrip("/")).write_text(ONLY_OLD)
 
@@ -224,7 +224,7 @@ def return_by_itself(operator: Operator) -> None:
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 1, said
     assert (run["state"], run["step"]) == ("returned", "load"), run
-    assert f"kernel module {VERSION} cannot be loaded" in said
+    assert f"kernel module {VERSION} is loaded, but not nvidia_uvm" in said
     assert node.run(["modinfo", "-F", "version", "nvidia-current"]).stdout.strip() == OLD_VERSION
     assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == OLD_VERSION
     assert node.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).stdout.split() == (

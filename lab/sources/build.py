@@ -22,7 +22,8 @@ from lab.sources.tables import Package, base_packages, driver_packages, first_pa
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900.0
-LAYERS = {"dnf": DNF_PACKAGES, "zypper": ZYPPER_PACKAGES}
+# Every machine with dracut has cpio, and these systems have dracut.
+LAYERS = {"dnf": (*DNF_PACKAGES, "cpio"), "zypper": (*ZYPPER_PACKAGES, "cpio")}
 # What goes into the packages besides the tables; a change of any of them makes other packages.
 INPUTS = ("inside.py", "rpm.py", "deb.py", "content.py", "nvidia_smi.py", "tables.py", "systems.py", "build.py")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lab.sources.tables import Package
 
 LIBRARIES = "/usr/lib/gpusim/simulated"  # on a node: one hard link for each version that its system offers
+BUILDS = "/var/log/lab-module-builds"  # on a node: a line for each time that its module was compiled
 MODULE_SOURCE = Path(__file__).parents[1] / "kmod/src/module.c"
 SMI = Path(__file__).with_name("nvidia_smi.py")
 UNIT = """\
@@ -107,6 +108,7 @@ def _dkms_configuration(name: str, version: str) -> str:
 
 def _makefile(version: str, flavour: str) -> str:
     lines = [f"modules: {' '.join(f'{module.name}.ko' for module in MODULES)}"]
+    lines.append(f"\techo {version} $(KERNEL_UNAME) >> {BUILDS}")
     for module in MODULES:
         argv = module_argv(module, version, "$(KERNEL_UNAME)", flavour, Path(f"{module.name}.ko"))
         lines += [f"{module.name}.ko: module.c", f"\t{shlex.join([*argv[:-1], 'module.c'])}"]
@@ -125,6 +127,7 @@ def _headers(_: Package, system: System, root: Path, __: list[str]) -> None:
     kernel = system.kernel_release
     _write(root / f"usr/src/kernels/{kernel}/include/generated/utsrelease.h", f'#define UTS_RELEASE "{kernel}"\n')
     _write(root / f"usr/src/kernels/{kernel}/.config", "CONFIG_MODULES=y\n")
+    _write(root / f"usr/src/kernels/{kernel}/Makefile", f"# of kernel {kernel}\n")
     folder = root / f"usr/lib/modules/{kernel}"
     folder.mkdir(parents=True)
     (folder / "build").symlink_to(f"/usr/src/kernels/{kernel}")

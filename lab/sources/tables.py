@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lab.sources.systems import System
 
 TABLES = Path(__file__).with_name("tables")
+_NO_BRANCH = 9999  # higher than any
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,12 @@ class Package:
 def driver_packages(system: System) -> list[Package]:
     """Return the driver packages of every version that ``system`` offers."""
     table = tomllib.loads((TABLES / f"{system.table}.toml").read_text())
-    return [_package(row, table, system, version) for version in system.versions for row in table["package"]]
+    return [
+        _package(row, table, system, version)
+        for version in system.versions
+        for row in table["package"]
+        if row.get("from_branch", 0) <= int(version.partition(".")[0]) <= row.get("until_branch", _NO_BRANCH)
+    ]
 
 
 def _package(row: dict[str, Any], table: dict[str, Any], system: System, version: str) -> Package:

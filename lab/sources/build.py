@@ -87,7 +87,7 @@ def _build_debs(system: System, partial: Path) -> None:
         staged = partial / "stage" / str(index)
         staged.mkdir()
         write_content(built, system, staged)
-        deb.build(built, system, staged, repositories)
+        deb.build(built, staged, repositories)
     publish(repositories, system.repository, cache_dir() / "bundle" / "key")
 
 
@@ -123,5 +123,5 @@ def _write_specs(repository: str, packages: list[Package], system: System, stage
             place.mkdir(parents=True)
             write_content(package, system, place)
             staged[package.name] = place
-        spec = rpm.render_spec(group, system, staged).replace(str(stage), "/work")
+        spec = rpm.render_spec(group, staged).replace(str(stage), "/work")
         (stage / "specs" / repository / f"{index}.spec").write_text(spec)

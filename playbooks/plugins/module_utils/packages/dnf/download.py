@@ -36,6 +36,8 @@ _DECLINED = 1  # --assumeno ends with this when there was something to decline
 _DNF = (
     "dnf", "--quiet", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
     "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
+    # The stream of the driver's module is enabled with the driver and not before: names are exact without it.
+    "--setopt=grapnel-nvidia.module_hotfixes=1",
 )  # fmt: skip
 # Name, architecture, version with its epoch, repository, size and its unit.
 _ROW = re.compile(

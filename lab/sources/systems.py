@@ -82,7 +82,7 @@ SYSTEMS = {
         System(
             "ubuntu2404", "apt", "ubuntu", "6.8.0-60-generic",
             _os("ubuntu", "24.04", "Ubuntu", "debian", codename="noble"),
-            ("570.133.20", "580.159.03", "580.173.02"), repository="noble", other_kernel="6.8.0-58-generic",
+            ("570.133.20", "580.159.03", "580.173.02"), repository="noble", other_kernel="6.8.0-63-generic",
         ),
     )
 }  # fmt: skip

@@ -74,7 +74,7 @@ CASES = {
     for case in (
         Case(
             "ubuntu2404", Driver("580.159.03"), Driver("580.173.02"), "apt-mark hold tar", "apt-mark showhold",
-            kernels=("6.8.0-58-generic",),
+            kernels=("6.8.0-63-generic",),
         ),
         # Another branch: another stream, and another name of the module in DKMS.
         of_dnf("rocky9", Driver("570.133.20"), Driver("580.126.09")),

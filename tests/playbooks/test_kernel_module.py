@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, Node, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
@@ -142,7 +142,7 @@ def test_a_use_that_the_services_had_hidden_is_found_before_anything_is_unloaded
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.use("nvidia_drm")
 
-    with pytest.raises(KernelModuleError, match="nothing was unloaded: nvidia_drm is in use once"):
+    with pytest.raises(NeedsRebootError, match="nothing was unloaded: nvidia_drm is in use once"):
         exchange(machine)
 
     assert kernel.loaded == dict.fromkeys(ALL, OLD)

@@ -92,7 +92,13 @@ class FakeMachine:
     compiled: list[str] = field(default_factory=list)
     scripts_call_dkms: bool = False  # as those of RPM packages do
     withdrawn: list[str] = field(default_factory=list)
+    slow_modinfo: bool = False
     initramfs_error: str = ""
+    kernel: str = KERNEL  # the running one
+    pinned: set[str] = field(default_factory=set)  # modules in use by what is no process, until a reboot
+    pins_again: bool = False  # at every boot
+    ends_with_service: Path | None = None  # a process in /proc
+    initramfs: tuple[str, str] | None = None  # the module that the next boot loads; None: the one on the disk
 
     def __post_init__(self) -> None:
         for name in ("apt-get", "nvidia-smi", "update-initramfs"):
@@ -158,7 +164,9 @@ class FakeMachine:
         shutil.rmtree(self.root / "run", ignore_errors=True)
         self.write("proc/sys/kernel/random/boot_id", f"boot-after-{self.seconds}")
         self.loaded, self.running = {}, set()
-        if self._load("nvidia_uvm").return_code == 0 and SERVICE.removesuffix(".service") in self.packages:
+        self.pinned = self.pinned if self.pins_again else set()
+        first = self.initramfs if self.initramfs and self.kernel == KERNEL else None
+        if self._load("nvidia_uvm", first).return_code == 0 and SERVICE.removesuffix(".service") in self.packages:
             self.running.add(SERVICE)
         self.show()
 
@@ -168,7 +176,7 @@ class FakeMachine:
         for name, version in self.loaded.items():
             users = [each for each, needed in NEEDS.items() if needed == name and each in self.loaded]
             self.write(f"sys/module/{name}/version", version)
-            self.write(f"sys/module/{name}/refcnt", str(len(users)))
+            self.write(f"sys/module/{name}/refcnt", str(len(users) + (name in self.pinned)))
             for user in users:
                 self.write(f"sys/module/{name}/holders/{user}")
         word = "Open Kernel Module" if self.flavour_loaded == "open" else "Kernel Module"
@@ -304,16 +312,16 @@ class FakeMachine:
 
     def _do_modprobe(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
         if words[0] == "--show-depends":
-            kernel = words[2] if words[1] == "--set-version" else KERNEL
+            kernel = words[2] if words[1] == "--set-version" else self.kernel
             return finished(0, f"insmod /{kernel}.ko \n") if kernel in self.on_disk else finished(1, stderr="FATAL\n")
         return self._load(words[0])
 
-    def _load(self, name: str) -> Finished:
-        version, flavour = self.on_disk.get(KERNEL, ("", ""))
+    def _load(self, name: str, file: tuple[str, str] | None = None) -> Finished:
+        version, flavour = file or self.on_disk.get(self.kernel, ("", ""))
         if not version or version in self.unloadable:
             return finished(1, stderr=f"modprobe: ERROR: could not insert '{name}': Key was rejected by service\n")
         if name in NEEDS and NEEDS[name] not in self.loaded:
-            needed = self._load(NEEDS[name])
+            needed = self._load(NEEDS[name], file)
             if needed.return_code:
                 return needed
         if name not in self.loaded:
@@ -321,12 +329,15 @@ class FakeMachine:
         return finished(0)
 
     def _do_rmmod(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
-        if any(NEEDS.get(name) == words[0] for name in self.loaded) or (self.running and words[0] == "nvidia"):
+        is_used = any(NEEDS.get(name) == words[0] for name in self.loaded) or words[0] in self.pinned
+        if is_used or (self.running and words[0] == "nvidia"):
             return finished(1, stderr=f"rmmod: ERROR: Module {words[0]} is in use\n")
         del self.loaded[words[0]]
         return finished(0)
 
     def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+        if self.slow_modinfo:
+            return finished(124, stderr="modinfo took longer than that\n")
         version, flavour = self.on_disk[words[-1].strip("/").removesuffix(".ko")]
         if words[0] == "--field":
             return finished(0, f"{version}\n")
@@ -337,9 +348,13 @@ class FakeMachine:
         if words[0] == "show":
             state = "active" if SERVICE in self.running else "inactive"
             return finished(0, f"Id={SERVICE}\nActiveState={state}\n")
+        if words == ["--no-block", "reboot"]:
+            return finished(0)
         for name in words[1:]:
             if words[0] == "stop":
                 self.running.discard(name)
+                if self.ends_with_service is not None:
+                    shutil.rmtree(self.ends_with_service, ignore_errors=True)
             elif name.removesuffix(".service") not in self.packages:
                 return finished(5, stderr=f"Unit {name} not found.\n")
             elif words[0] == "start" and "nvidia" not in self.loaded:
@@ -355,10 +370,13 @@ class FakeMachine:
         return finished(0, "".join(f"GPU {n}: NVIDIA H100 (UUID: GPU-{n})\n" for n in range(self.gpus)))
 
     def _do_update_initramfs(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
-        return finished(1, stderr=self.initramfs_error) if self.initramfs_error else finished(0)
+        if self.initramfs_error:
+            return finished(1, stderr=self.initramfs_error)
+        self.initramfs = self.on_disk.get(KERNEL)
+        return finished(0)
 
     def _do_uname(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
-        return finished(0, f"{KERNEL}\n")
+        return finished(0, f"{self.kernel}\n")
 
     def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))

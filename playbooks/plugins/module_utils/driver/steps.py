@@ -20,6 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
     missing_archives,
     withdraw_modules,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot_obstacle
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
     find_differences,
@@ -29,7 +30,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import put_back
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes, swap_in
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ _SERVICE_TIMEOUT_S = 180.0
 
 class StepError(Exception):
     """A step has failed; the message says why."""
+
+
+class NeedsRebootError(StepError):
+    """The loaded module cannot be unloaded, and nothing but a reboot would change that."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,10 @@ def unload(node: Node, target: Target) -> str:
     if not must_unload(node.host, target):
         return ""
     state = kernel_module.read_loaded(node.host)
-    kernel_module.unload_all(node.host, state, node.clock)
+    try:
+        kernel_module.unload_all(node.host, state, node.clock)
+    except kernel_module.StuckModuleError as error:
+        raise NeedsRebootError(str(error)) from error
     return ", ".join(state.loaded)
 
 
@@ -211,12 +219,19 @@ def repair(node: Node) -> str:
     return "finished what an interrupted run of the package manager left"
 
 
-def require_free(node: Node, target: Target) -> None:
-    """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it."""
-    if must_unload(node.host, target):
-        in_the_way = find_obstacles(node.host, {*driver_services.running_services(node.host)})
-        if in_the_way:
-            raise StepError(f"the driver is in use: {'; '.join(in_the_way)}")
+def require_free(node: Node, target: Target, *, may_reboot: bool = False) -> None:
+    """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it.
+
+    What no process stands behind is no reason where the node may be rebooted for it.
+    """
+    if not must_unload(node.host, target):
+        return
+    users = find_users(node.host, {*driver_services.running_services(node.host)})
+    if not users.lines:
+        return
+    obstacle = "" if users.processes else reboot_obstacle(node.host, target, is_allowed=may_reboot)
+    if users.processes or obstacle:
+        raise StepError("; ".join(filter(None, ("the driver is in use: " + "; ".join(users.lines), obstacle))))
 
 
 def require_prebuilt(target: Target) -> None:

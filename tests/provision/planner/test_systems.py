@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -143,3 +144,25 @@ def test_a_module_stream_comes_with_the_driver(
     assert change.dkms == dkms
     assert (STREAM in texts) == (stream is not None)
     assert stream is None or f"\nstream={stream}\n" in texts[STREAM]
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "version_id", "codename"),
+    [
+        ("rocky9", "almalinux", "9.7", ""),
+        ("rocky9", "rhel", "9.4", ""),
+        ("rhel8", "almalinux", "8.10", ""),
+        ("rhel8", "rocky", "8.10", ""),
+        ("rocky10", "almalinux", "10.1", ""),
+        ("rocky10", "rhel", "10.0", ""),
+        ("ubuntu2404", "ubuntu", "22.04", "jammy"),
+        ("ubuntu2404", "ubuntu", "26.04", "resolute"),
+        ("sles15", "sles", "15.7", ""),
+    ],
+)
+def test_a_relative_of_a_system_has_the_same_plan(name: str, identity: str, version_id: str, codename: str) -> None:
+    system = SYSTEMS[name]
+    said = dict(system.os_release) | {"ID": identity, "VERSION_ID": version_id, "VERSION_CODENAME": codename}
+    relative = dataclasses.replace(system, os_release=tuple(said.items()))
+
+    assert change_of(relative, system.versions[-1]) == change_of(system, system.versions[-1])

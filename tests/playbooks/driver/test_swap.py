@@ -253,8 +253,11 @@ def reseal(staged: Staged) -> None:
     seal.seal(staged.machine.host(), store.staged_folder(staged.id))
 
 
-def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine) -> None:
+@pytest.mark.parametrize("scripts_call_dkms", [False, True], ids=["Debian's scripts", "those of RPM packages"])
+def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine, *, scripts_call_dkms: bool) -> None:
     put_driver(fake, OLD)
+    fake.scripts_call_dkms = scripts_call_dkms
+    fake.write("/etc/dkms/nvidia.conf", "SIGN=1\n")
     change = make_change(NEW, kernels=(KERNEL, OTHER_KERNEL))
     staged = stage(fake, change, make_change(OLD, files=(), services=()))
 
@@ -262,6 +265,7 @@ def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine) -> None:
 
     assert fake.on_disk == {KERNEL: (NEW, "proprietary"), OTHER_KERNEL: (NEW, "proprietary")}
     assert fake.compiled == []
+    assert [path.name for path in (fake.root / "etc/dkms").iterdir()] == ["nvidia.conf"]
 
 
 def test_the_former_module_is_withdrawn_without_indexing_all_modules_twice(upgrade: Staged) -> None:

@@ -86,7 +86,10 @@ def refused_without_leave(controller: Controller, node: Node) -> None:
     assert done.returncode == 1, said
     assert PINNED in said
     assert "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true" in said
-    assert works_with(node, OLD_VERSION)
+    record, steps = last_run(node)
+    assert (record["state"], record["changed"]) == ("failed", False)
+    assert steps[-2:] == [("check", "failed"), ("finish", "failed")]
+    assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == OLD_VERSION
     assert boot_id(node) == boot
 
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -97,6 +98,49 @@ const struct machine *state_machine(void)
     for (int attempt = 0; descriptor >= 0 && attempt < RETRIES && refresh() == BUSY; attempt++)
         nanosleep(&pause, NULL);
     return loaded;
+}
+
+/* Writes text and header as lab/nvml/state.py does: a generation that is odd while it lasts. */
+static bool write_text(int file, struct state_header header, const char *text)
+{
+    const ssize_t size = (ssize_t)sizeof(header);
+    header.generation |= 1;
+    if (pwrite(file, &header, sizeof(header), region) != size)
+        return false;
+    bool good = pwrite(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
+    header.generation++;
+    return pwrite(file, &header, sizeof(header), region) == size && good;
+}
+
+static bool append_locked(int file, const char *lines)
+{
+    struct state_header header;
+    size_t more = strlen(lines);
+    if (!read_header(&header) || header.length + more > STATE_SIZE - STATE_HEADER_SIZE)
+        return false;
+    char *text = malloc(header.length + more + 1);
+    bool good = text && pread(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
+    if (good) {
+        memcpy(text + header.length, lines, more + 1);
+        header.length += (uint32_t)more;
+        header.adler32 = adler32((const unsigned char *)text, header.length);
+        good = write_text(file, header, text);
+    }
+    free(text);
+    return good;
+}
+
+bool state_append(const char *lines)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", descriptor);
+    int file = descriptor >= 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (file < 0)
+        return false;
+    flock(file, LOCK_EX);
+    bool good = append_locked(file, lines);
+    close(file);
+    return good;
 }
 
 int state_watch(void)

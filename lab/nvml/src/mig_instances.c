@@ -4,6 +4,7 @@
  * listed as a device. Profiles, their ids and placements are those that NVIDIA's MIG user guide lists for an A100.
  */
 #include "call.h"
+#include "driver.h"
 #include "session.h"
 #include "state.h"
 
@@ -177,6 +178,7 @@ static nvml_return add_device(const struct call *call, const struct mig *mig)
     LINE("compute_slices", "%u", mig->compute_slices);
     LINE("copy_engines", "%u", mig->copy_engines);
 #undef LINE
+    snprintf(lines + length, sizeof lines - (size_t)length, "mig_load=%" PRIu64 "\n", driver_load(call->machine));
     if (call->gpu->mig_count == MAX_MIG)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     return state_append(lines) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
@@ -300,8 +302,9 @@ static nvml_return add_compute(const struct call *call, unsigned slices, char uu
     int number = gpu_number(call);
     size_t place = (size_t)(call->mig - gpu->migs);
     memcpy(uuid, mig.uuid, TEXT_SIZE);
-    snprintf(lines, sizeof lines, "gpu%d.mig%zu.compute_slices=%u\ngpu%d.mig%zu.multiprocessors=%u\ngpu%d.mig%zu.profile=%s\n",
-             number, place, slices, number, place, mig.multiprocessors, number, place, mig.profile);
+    snprintf(lines, sizeof lines,
+             "gpu%d.mig%zu.compute_slices=%u\ngpu%d.mig%zu.multiprocessors=%u\ngpu%d.mig%zu.profile=%s\n", number,
+             place, slices, number, place, mig.multiprocessors, number, place, mig.profile);
     return state_append(lines) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
 }
 

@@ -89,6 +89,20 @@ def test_what_a_reload_has_forgotten_is_made_again(library: Path, *, mode: bool)
     assert [(one.profile, one.gpu_instance) for one in migs] == [("3g.20gb", 7), ("2g.10gb", 8), ("1g.5gb", 9)]
 
 
+def test_instances_are_gone_with_the_module_and_made_again_after_each_load(library: Path, tmp_path: Path) -> None:
+    before = ask(library)["layout"]
+    version = tmp_path / "sys/module/nvidia/version"
+    version.parent.mkdir(parents=True)
+    state.write(library, replace(forget(CUT), sys_root=str(tmp_path / "sys")))
+
+    for load in range(1, 4):
+        version.write_text("550.163.01\n")
+        os.utime(version, (load, load))
+        assert ask(library)["layout"] == {UUID: []}
+        assert ask(library, before)["layout"] == before
+        assert ask(library)["layout"] == before
+
+
 def test_made_again_the_devices_have_the_names_that_they_had(library: Path) -> None:
     before = ask(library)["layout"]
     names = []

@@ -1,6 +1,6 @@
 """Runs what asks NVML for MIG instances in a process of its own: ``grapnel-driver mig``.
 
-NVML keeps the GPUs open and the library mapped that it was loaded with, and hangs where a GPU is broken. A process ends,
+NVML keeps the GPUs open and its library mapped, and hangs where a GPU is broken. A process of its own ends,
 after its time limit at the latest, before the module is unloaded.
 """
 

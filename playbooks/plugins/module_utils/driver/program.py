@@ -20,6 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     ChangeError,
     parse_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import print_layout, restore_remembered
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import FINISHED, RUNNING, read_run
@@ -62,6 +63,7 @@ _HELP = """usage: grapnel-driver VERB
   remove         take the driver away
   reboot         reboot the node for a run that needs it and is allowed to; the same verb goes on afterwards
   verify         compare the driver with the change that the node runs
+  mig            tell how the GPUs are cut by MIG; a run restores that after it has loaded the module
   status         tell what is staged, what runs, and what became of the last run
 
 `swap`, `back` and `remove` run in the unit grapnel-driver.service and are waited for; with --timeout SECONDS no longer
@@ -98,6 +100,9 @@ def _call(verb: str, words: list[str], node: Node) -> int:
         return _check(node, _subject(SWAP, words))
     if verb == "stage":
         return _stage(node, words)
+    if verb == "mig" and words in ([], ["restore"]):
+        sys.stdout.write(f"{restore_remembered(node.host) if words else print_layout()}\n")
+        return DONE
     if words:
         raise UsageError(f"{verb} takes no {words[0]!r}")
     if verb == "status":

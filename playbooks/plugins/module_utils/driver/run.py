@@ -60,6 +60,7 @@ STEPS: tuple[tuple[str, Step], ...] = (
     ("hold", steps.hold),
     (LOAD, steps.load),
     ("device-nodes", steps.make_device_nodes),
+    ("mig", steps.restore_mig),
     ("start-services", steps.start_services),
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),

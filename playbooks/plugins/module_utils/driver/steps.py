@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver import mig_process, restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
     allow_builds,
@@ -87,12 +87,17 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
     return Transaction(target.packages, remove, SCRATCH, purge=target.is_way_back)
 
 
-def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
-    """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
+def mark(node: Node, target: Target) -> str:
+    """Note what was loaded, what ran and how GPUs are cut by MIG, so that whoever comes later can restore it."""
     state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
     before = kernel_module.merge(state, former, driver_services.running_services(node.host))
-    restore.remember(node.host, before)
-    return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
+    mig, unknown = restore.remembered_mig(node.host), ""
+    if mig is None and must_unload(node.host, target):
+        mig, unknown = mig_process.ask_layout(node.host)
+    restore.remember(node.host, before, mig)
+    words = [f"loaded: {', '.join(before.modules) or 'none'}", f"running: {', '.join(before.services) or 'none'}"]
+    cut = [f"cut by mig: {', '.join(mig)}"] if mig else []
+    return "; ".join([*words, *cut, *([f"what mig has cut is not known: {unknown}"] if unknown else [])])
 
 
 def stop_services(node: Node, target: Target) -> str:
@@ -175,6 +180,16 @@ def make_device_nodes(node: Node, target: Target) -> str:
     missing = missing_nodes(node.host) if target.change.module else []
     make_nodes(node.host, missing, node.mknod)
     return ", ".join(one.path for one in missing)
+
+
+def restore_mig(node: Node, target: Target) -> str:
+    """Cut the GPUs as they were; before any service has them open."""
+    if not target.change.module or not restore.remembered_mig(node.host):
+        return ""
+    made, complaint = mig_process.have_restored(node.host)
+    if complaint:
+        raise StepError(f"the mig instances cannot be made again: {complaint}")
+    return made
 
 
 def start_services(node: Node, target: Target) -> str:

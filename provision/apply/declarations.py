@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, resolve_branches
+from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
 from provision.planner.driver_versions import versions_for
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class Declarations:
                     nodes += [] if versions is None else [BranchNode(name, stack.driver, versions)]
             for name, chosen in resolve_branches(nodes, self._settled).items():
                 self._note(name, chosen)
+
+    def adopt(self, name: str, version: str) -> None:
+        """Take over what a node was given before: others of its group get the same."""
+        stack = self.stacks[name]
+        self._settled[group_of(stack.driver)] = version
+        self._note(name, ChosenVersion(version, "chosen before"))
 
     def _note(self, name: str, chosen: ChosenVersion | Problem) -> None:
         if not isinstance(chosen, ChosenVersion):

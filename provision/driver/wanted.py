@@ -47,20 +47,24 @@ def follows_branch(driver: Driver) -> bool:
     return driver.enabled and declares_it and driver.source is not DriverSource.NONE
 
 
+def group_of(driver: Driver) -> bytes:
+    """Return what nodes have in common that are given one version: the encoded section."""
+    return msgspec.json.encode(driver, order="sorted")
+
+
 def resolve_branches(
     nodes: Iterable[BranchNode], settled: MutableMapping[bytes, str] | None = None
 ) -> dict[str, ChosenVersion | Problem]:
     """Return what every node that declares a branch should have, by its name.
 
     Nodes with the same section `driver` form a group. A version that is none of NVIDIA's is passed over: it came
-    from a node. ``settled`` are the versions of groups that others were given earlier, by the encoded section; what is
-    chosen now is added.
+    from a node. ``settled`` are the versions that groups were given earlier; what is chosen now is added.
     """
     settled = {} if settled is None else settled
     groups: dict[bytes, list[BranchNode]] = {}
     for node in nodes:
         if follows_branch(node.driver):
-            groups.setdefault(msgspec.json.encode(node.driver, order="sorted"), []).append(node)
+            groups.setdefault(group_of(node.driver), []).append(node)
     resolved: dict[str, ChosenVersion | Problem] = {}
     for key, group in groups.items():
         if key in settled:

@@ -101,7 +101,7 @@ def choose_driver(
         return Problem(
             code="version-not-chosen",
             message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
-            hint="use grapnel apply, which chooses it from the facts of all nodes, or declare the version",
+            hint="use grapnel apply or site.yml, which choose it from the facts of all nodes, or declare the version",
         )
     request = wanted.request
     driver = resolve_driver(

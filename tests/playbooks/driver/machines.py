@@ -91,6 +91,7 @@ class FakeMachine:
     extra_removals: set[str] = field(default_factory=set)
     compiled: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
+    slow_modinfo: bool = False
     initramfs_error: str = ""
 
     def __post_init__(self) -> None:
@@ -324,6 +325,8 @@ class FakeMachine:
         return finished(0)
 
     def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+        if self.slow_modinfo:
+            return finished(124, stderr="modinfo took longer than that\n")
         version, flavour = self.on_disk[words[-1].strip("/").removesuffix(".ko")]
         if words[0] == "--field":
             return finished(0, f"{version}\n")

@@ -156,6 +156,19 @@ def test_a_driver_whose_former_module_is_no_longer_on_disk_does_not_go_back(prov
     assert provided.run("swap").state == "done"
 
 
+def test_a_former_module_that_cannot_be_read_in_time_does_not_count_as_missing(provided: Staged) -> None:
+    provided.machine.broken_smi = {NEW}
+    provided.machine.slow_modinfo = True
+
+    record = provided.run("swap")
+
+    assert record.state == "quarantined"
+    assert re.search("verify: .*there is no way back: `modinfo .*` took longer than .*try again", record.reason)
+
+    provided.machine.slow_modinfo, provided.machine.broken_smi = False, set()
+    assert provided.run("swap").state == "done"
+
+
 def test_a_way_back_by_hand_waits_for_the_former_module(provided: Staged) -> None:
     provided.run("swap")
     before = list(provided.machine.changes())
@@ -203,6 +216,20 @@ def test_a_holder_is_named_before_anything_is_disturbed(upgrade: Staged) -> None
     assert record.reason == "the driver is in use: train (pid 4711, job.service) has /dev/nvidia0 open"
     assert machine.changes() == []
     upgrade.assert_has(OLD, held=False)
+
+
+def test_a_module_that_cannot_be_read_in_time_is_told_as_that(upgrade: Staged) -> None:
+    upgrade.machine.slow_modinfo = True
+
+    record = upgrade.run("swap")
+
+    assert record.state == "quarantined"
+    assert re.match("packages: `modinfo .*` took longer than .* s: try again", record.reason)
+    assert "lacks the module" not in record.reason
+
+    upgrade.machine.slow_modinfo = False
+    assert upgrade.run("swap").state == "done"
+    upgrade.assert_has(NEW, held=True)
 
 
 def test_nothing_is_compiled_out_of_service(fake: FakeMachine) -> None:

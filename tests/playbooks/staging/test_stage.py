@@ -223,6 +223,23 @@ def test_a_module_that_was_handed_over_saves_the_build(node: Node) -> None:
     assert not any("build" in words for words in node.calls)
 
 
+def test_a_module_that_cannot_be_read_in_time_is_neither_unfit_nor_built_again(node: Node) -> None:
+    staged(node, change_of())
+    other = replace(change_of(), hold=False)
+    node.is_too_busy = True
+    node.calls.clear()
+
+    result = node.stage(other)
+
+    (finding,) = result.findings
+    assert (result.complete, finding.code) == (False, "no-answer")
+    assert "took longer than" in finding.message
+    assert not any("build" in call for call in node.calls)
+    node.is_too_busy = False
+    staged(node, other)
+    assert not any("build" in call for call in node.calls)
+
+
 def test_a_damaged_handover_is_refused(node: Node) -> None:
     hand_over(node, change_of())
     node.write(f"{HOME}/incoming/{change_id(change_of())}/modules/{KERNEL}.tar.gz", "cut")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import is_begun
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import rebuild
+from ansible_collections.grapnel.node.plugins.module_utils.driver.loadable import require_loadable
 from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import (
     has_origin,
     remember_origin,
@@ -164,6 +165,7 @@ def _check(node: Node, *targets: Target) -> None:
     """Raise, before anything is disturbed, if the first target cannot be reached as things are."""
     for target in targets:
         steps.require_prebuilt(target)
+    require_loadable(node.host, targets[0])
     node.manager.wait(node.host, node.clock)
     steps.require_free(node, targets[0])
     steps.rehearse(node, targets[0])

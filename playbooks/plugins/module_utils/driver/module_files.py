@@ -105,16 +105,16 @@ def _install(host: Host, target: Target, kernel: str) -> None:
     archive = target.archives.get(kernel)
     if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
         # It says that the module was added before when it was, and has loaded the archive by then.
-        host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
+        taken = host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
+        if _state(host, name, kernel) not in ("built", "installed"):
+            raise ModuleFileError(f"dkms has not taken {archive} for kernel {kernel}: {taken.complaints}")
     timeout_s = _LOAD_TIMEOUT_S if archive is not None else _BUILD_TIMEOUT_S
-    if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
-        raise ModuleFileError(f"dkms has not taken {archive} for kernel {kernel}: stage the driver again")
     done = host.run(["dkms", "install", "--force", *name, "-k", kernel], timeout_s)
     if done.return_code:
         raise ModuleFileError(f"dkms cannot install {' '.join(name[1::2])} for kernel {kernel}: {done.complaints}")
 
 
 def _state(host: Host, name: Sequence[str], kernel: str) -> str:
-    shown = host.run(["dkms", "status", *name, "-k", kernel], _LOAD_TIMEOUT_S)
+    shown = host.ask(["dkms", "status", *name, "-k", kernel], _LOAD_TIMEOUT_S)
     match = re.search(r": (\w+)", shown.stdout)
     return match.group(1) if match else ""

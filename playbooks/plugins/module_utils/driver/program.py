@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve
 from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import plan_work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import (
     MAX_CHANGE_BYTES,
@@ -137,6 +138,8 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
             raise StoreError(f"`{begun}` changes the driver of this node now: wait for it to end")
     else:
         plan_work(node, verb, subject)  # what is wrong with it is told here, not only in the unit's log
+        if before is None or not before.is_open:
+            reserve.keep(host)
         start_unit(host, [verb, subject] if subject else [verb])
     if not wait_for_unit(host, timeout_s, node.clock):
         raise StoreError(f"`{verb}` still runs after {timeout_s:g} s, and goes on: `status` tells what becomes of it")

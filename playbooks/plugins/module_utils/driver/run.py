@@ -7,11 +7,12 @@ direction that it had: every step looks at the node and does what is left to do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve, restore, steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
     BEGIN,
@@ -26,6 +27,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
@@ -51,6 +53,7 @@ STEPS: tuple[tuple[str, Step], ...] = (
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),
 )
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -101,7 +104,9 @@ class _Run:
         return former
 
     def go(self) -> RunRecord:
-        write_run(self.node.host, self.record)
+        if not self.is_continued:
+            reserve.keep(self.node.host)
+        self._save()
         remove_old_journals(self.node.host)
         allow_builds(self.node.host)
         self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
@@ -118,8 +123,24 @@ class _Run:
         if self.record.verb != SWAP:
             return self._end(record_of.QUARANTINED, step, f"{step}: {problem}")
         self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=f"{step}: {problem}")
-        write_run(self.node.host, self.record)
+        with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
+            self._save()
         return self._go_back()
+
+    def _save(self) -> None:
+        """Write the record, on a disk that has become full with the room that was kept for it; raises OSError."""
+        try:
+            write_run(self.node.host, self.record)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            reserve.release(self.node.host)
+            write_run(self.node.host, self.record)
+
+    def _adopt(self, direction: str) -> str:
+        with contextlib.suppress(OSError):
+            reserve.share(self.node.host)
+        return self.work.adopt(direction)
 
     def _check(self) -> str:
         self.work.check()
@@ -127,9 +148,11 @@ class _Run:
 
     def _go_back(self) -> RunRecord:
         """Restore what was there before; whoever asked for that as such has it done, others are told what failed."""
+        with contextlib.suppress(OSError):
+            reserve.share(self.node.host)  # a transaction needs a little room for itself, too
         try:
             target = self.work.back()
-        except StoreError as error:
+        except (StoreError, HostError) as error:
             return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:
@@ -170,7 +193,7 @@ class _Run:
     def _succeed(self, direction: str) -> RunRecord:
         """Say which change the node has, then do what takes time and disturbs nobody."""
         self.record = replace(self.record, out_of_service_s=self._out_of_service_s())
-        problem = self._try(ADOPT, lambda: self.work.adopt(direction))
+        problem = self._try(ADOPT, lambda: self._adopt(direction))
         if problem:
             return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
         restore.forget(self.node.host)
@@ -186,7 +209,9 @@ class _Run:
         self.record = replace(self.record, state=state, step=step, reason=reason)
         with contextlib.suppress(OSError):  # the record is what counts
             self.journal.write(FINISH, DONE if state == record_of.FINISHED else FAILED, reason or state)
-        write_run(self.node.host, self.record)
+        self._save()
+        with contextlib.suppress(OSError):
+            reserve.release(self.node.host)
         return self.record
 
     def _has_begun(self) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0  # at the lowest priority
 _MAX_BYTES = 2 * 1024 * 1024 * 1024  # unpacked: an open and a proprietary module with symbols stay below a quarter
 _MAX_MEMBERS = 10_000
 _MAX_NAME_BYTES = 256
@@ -46,7 +46,10 @@ class Module:
 
 
 def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> None:
-    """Raise `StageError` unless an archive holds what a change needs for a kernel."""
+    """Raise `StageError` unless an archive holds what a change needs for a kernel.
+
+    What cannot be looked at in time is neither fit nor unfit: HostError.
+    """
     modules = read_modules(host, archive, str(change.dkms), kernel, scratch)
     for module in modules:
         if module.kernel != kernel:
@@ -119,7 +122,7 @@ def _members(opened: tarfile.TarFile, archive: str) -> Iterator[tarfile.TarInfo]
 
 
 def _read_module(host: Host, archive: str, file: str) -> Module:
-    done = host.run(["modinfo", file], _TIMEOUT_S)
+    done = host.ask(["modinfo", file], _TIMEOUT_S)
     if done.return_code:
         raise _unfit(archive, f"{PurePosixPath(file).name} is no kernel module: {done.complaint}")
     found: dict[str, str] = {}

@@ -9,6 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
+    NO_SPACE_REMEDY,
+    is_out_of_space,
+    without_passwords,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
     require_signed,
 )
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
 _DNF = (
     "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
@@ -46,7 +50,10 @@ _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
 _GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
 _LOST = re.compile(r"(?:Status code: 404 for|Error 404|Cannot download) *(\S+)")
-_REFRESH = "refresh dnf's metadata (dnf makecache); a version that the repositories no longer have comes in a bundle"
+_REFRESH = (
+    "refresh dnf's metadata (dnf makecache) and run `grapnel plan` again; a version that the repositories no longer "
+    "have comes in a bundle"
+)
 _REACH = "see that the node reaches its repositories (dnf config, proxy), or use a bundle"
 
 
@@ -115,8 +122,10 @@ def _words(request: Request) -> list[str]:
 
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s", _REACH)
+    if is_out_of_space(done.stderr):
+        return SourceError("no-space", f"the disk is full: {done.complaints}", NO_SPACE_REMEDY)
     gone = _GONE.search(done.stderr)
     if gone:
         return SourceError("package-not-found", f"no repository has {printable(gone[1] or gone[2])}", _REFRESH)
@@ -127,4 +136,6 @@ def _failure(done: Finished, timeout_s: float) -> SourceError:
         return SourceError("not-authenticated", done.complaints, "import the repository's signing key")
     if "Problem" in done.stderr or "conflict" in done.stderr:
         return SourceError("unresolvable", f"the packages do not go together: {done.complaints}", _REFRESH)
-    return SourceError("source-unreachable", f"dnf cannot get the packages: {done.complaints}", _REACH)
+    return SourceError(
+        "source-unreachable", f"dnf cannot get the packages: {without_passwords(done.complaints)}", _REACH
+    )

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _GOOD = (0, 102, 103)  # 102 and 103: a reboot, or another run of zypper, is advised
 _NOT_FOUND = 104
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _ARRIVING = ("install", "upgrade", "downgrade", "reinstall", "change-arch")
 _MISSING = re.compile(r"(?:No provider of|Package|Capability) '([^']+)'")
-_REFRESH = "refresh the repositories (zypper refresh); a version that they no longer have comes in a bundle"
+_REFRESH = (
+    "refresh the repositories (zypper refresh) and run `grapnel plan` again; a version that they no longer have comes "
+    "in a bundle"
+)
 _REACH = "see that the node reaches its repositories (zypper repos, proxy), or use a bundle"
 
 
@@ -104,7 +106,7 @@ def _words(request: Request, mode: str) -> list[str]:
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
     said = printable(" ".join(re.sub(r"<[^>]*>", " ", done.stdout).split())[-500:]) or done.complaints
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"zypper did not finish within {timeout_s:g} s", _REACH)
     missing = _MISSING.search(done.stdout)
     if done.return_code == _NOT_FOUND or missing:

@@ -133,10 +133,21 @@ class Node:
             "uname": lambda *_: Finished(0, f"{self.kernels[0]}\n"),
             "modinfo": self._modinfo,
             "dkms": self._dkms,
-            "openssl": lambda *_: Finished(0, "subject=\n    commonName                = Operations\n"),
+            "openssl": self._openssl,
             "systemctl": lambda *_: Finished(3),
         }[words[0]]
         return answer(*words[1:])
+
+    def _openssl(self, verb: str, *options: str) -> Finished:
+        """Have one key, of the certificate Operations; a signature of it is that name."""
+        if verb == "cms":
+            signer = self.path(options[options.index("-in") + 1]).read_text()
+            return Finished(0) if signer == "Operations" else Finished(4, "", "CMS Verification failure")
+        if verb == "x509" and "-subject" not in options:
+            return Finished(0, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+        name = "subject=\n    commonName                = Operations\n" if verb == "x509" else ""
+        key_id = "X509v3 Subject Key Identifier: \n    0A:1B\n"
+        return Finished(0, f"{name}{key_id}-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n")
 
     def _modinfo(self, file: str) -> Finished:
         text = self.path(file).read_text()
@@ -161,12 +172,18 @@ class Node:
     def write_archive(self, path: str, kernel: str, has: str, **values: str) -> None:
         """Write an archive of modules as dkms does."""
         said = {"version": has, "license": self.license, "vermagic": f"{kernel} SMP", "signer": self.signer} | values
-        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value)
+        signed_by = said.pop("signed_by", said["signer"])
+        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value) + signature(signed_by)
         members = {
             "./dkms_binaries_only/PACKAGE_NAME": "nvidia-current\n",
             f"./dkms_main_tree/{kernel}/x86_64/module/nvidia-current.ko": module,
         }
         write_tar(self.path(path), members)
+
+
+def signature(signer: str) -> str:
+    """What the kernel's sign-file appends: the signature, twelve bytes that describe it, a magic text."""
+    return f"{signer}\0\0\2\0\0\0\0\0\0\0\0{chr(len(signer))}~Module signature appended~\n" if signer else ""
 
 
 def write_tar(place: Path, members: dict[str, str]) -> None:

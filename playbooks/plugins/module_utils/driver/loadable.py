@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version, version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
+    Signer,
+    enforces_signatures,
+    find_distrust,
+    read_signers,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import (
+    describe_module,
+    loaded_version,
+    module_file,
+    version_on_disk,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
@@ -21,7 +32,9 @@ def require_loadable(host: Host, target: Target) -> None:
     if not change.module:
         return
     if change.has_module:
-        _require_for_kernel(running_kernel(host), change.kernels)
+        running = running_kernel(host)
+        _require_for_kernel(running, change.kernels)
+        _require_trusted(host, read_signers(host, target.folder, running))
     elif loaded_version(host, _NVIDIA) != change.module:
         _require_on_disk(host, change.module)
 
@@ -42,3 +55,13 @@ def _require_on_disk(host: Host, version: str) -> None:
             f"module-not-on-disk: kernel module {version} is to be loaded, and {on_disk or 'none'} is on disk: "
             "driver.kernelModule is none, so whatever provides the module has to put it there first"
         )
+    file = module_file(host, _NVIDIA) if enforces_signatures(host) else None
+    if file is not None:
+        _require_trusted(host, (Signer(describe_module(host, file).get("signer", "")),))
+
+
+def _require_trusted(host: Host, signers: tuple[Signer, ...]) -> None:
+    """Refuse what the kernel would refuse, while the former driver is still in service."""
+    distrust = find_distrust(host, signers) if signers else None
+    if distrust is not None and distrust.is_certain:
+        raise StepError(f"{distrust.code}: {distrust.message}: {distrust.remedy}")

@@ -18,7 +18,9 @@ _PATH = f"{HOME}/restore.json"
 
 def remember(host: Host, before: Before) -> None:
     """Write it down, for the next run and for whoever gathers facts."""
-    if remembered(host) != before:  # on the way back from a full disk there is nothing new to write
+    if (
+        not host.path(_PATH).exists() or remembered(host) != before
+    ):  # on the way back from a full disk there is nothing new to write
         values = {"modules": before.modules, "services": before.services}
         write_durably(host.path(_PATH), json.dumps(values).encode())
     write_mark(host, before)

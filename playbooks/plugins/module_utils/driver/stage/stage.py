@@ -36,6 +36,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
     take_built,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
@@ -86,7 +87,7 @@ def _stage(work: Work, identifier: str) -> None:
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
-    findings = [*keep_way_back(work, resolution), *rehearse(work)]
+    findings = [*note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -11,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder i
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
@@ -26,7 +27,7 @@ class PackageSystem:
 
 @dataclass(frozen=True)
 class Work:
-    """One run of staging."""
+    """One run of staging; ``signers`` fills with who signed the built modules, by kernel."""
 
     host: Host
     system: PackageSystem
@@ -34,6 +35,7 @@ class Work:
     options: StageOptions
     clock: Clock
     folder: str
+    signers: dict[str, tuple[Signer, ...]] = field(default_factory=dict)
 
     @property
     def manager(self) -> PackageManager:

@@ -58,6 +58,9 @@ class Mirrored:
         node.run(["sh", "-c", edit])
         refresh = {"dnf": ["dnf", "-q", "makecache"], "zypper": ["zypper", "-n", "--gpg-auto-import-keys", "refresh"]}
         node.run(refresh[self.system.manager], timeout_s=120)
+        if self.system.is_modular:
+            branch = self.system.versions[-1].partition(".")[0]
+            node.run(["dnf", "-y", "module", "enable", f"nvidia-driver:{branch}-open"], timeout_s=120)
         asked = ["find", "/srv/bundle", "-name", f"{name}-{self.system.versions[-1]}-*.rpm"]
         (self.file,) = node.run(asked).stdout.split()
         form = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
@@ -120,7 +123,8 @@ def test_a_server_that_hangs_is_given_up_and_named(mirrored: Mirrored) -> None:
 
 
 def test_packages_arrive_from_a_server_that_works(mirrored: Mirrored) -> None:
-    mirrored.node.run(["sh", "-c", "find /srv/bundle -name '*.asc' -exec rpm --import {} +"])
+    keys = f"sed -n 's/^gpgkey=//p' {REPOSITORIES[mirrored.system.manager]}/*.repo | sort -u | xargs rpm --import"
+    mirrored.node.run(["sh", "-c", keys])
     resolution = mirrored.source.resolve(mirrored.host, mirrored.request)
 
     mirrored.source.fetch(mirrored.host, mirrored.request, resolution.downloads, FOLDER, 120.0)

@@ -247,6 +247,16 @@ def enforce(node: Node, *certificates: str) -> None:
     node.write("/proc/keys", "".join(lines))
 
 
+def test_a_disk_that_becomes_full_while_building_is_no_fault_of_the_compiler(node: Node) -> None:
+    node.compiler_fails = "nv.o: final close failed: No space left on device\n"
+
+    (finding,) = node.stage(change_of()).findings
+
+    assert finding.code == "no-space"
+    assert "No space left on device" in finding.message
+    assert "make room" in finding.remedy
+
+
 def test_signing_asks_dkms_for_the_key_and_holds_it_to_that(node: Node) -> None:
     put_key(node)
     change = change_of(sign=SIGN)

@@ -31,6 +31,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
@@ -49,12 +50,16 @@ class StepError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """The machine, its package manager, its time, and how device nodes are made."""
+    """The machine, its package manager, its time, and how device nodes are made.
+
+    ``is_before_release``: the node daemon still has the GPUs, and lets go of them before a swap.
+    """
 
     host: Host
     manager: PackageManager
     clock: Clock = field(default_factory=Clock)
     mknod: MakeNode = os.mknod
+    is_before_release: bool = False
 
 
 Step = Callable[[Node, "Target"], str]  # returns what was done, empty when there was nothing to do
@@ -209,7 +214,8 @@ def repair(node: Node) -> str:
 def require_free(node: Node, target: Target) -> None:
     """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it."""
     if must_unload(node.host, target):
-        in_the_way = find_obstacles(node.host, {*driver_services.running_services(node.host)})
+        released = {DAEMON_UNIT} if node.is_before_release else set()
+        in_the_way = find_obstacles(node.host, {*driver_services.running_services(node.host), *released})
         if in_the_way:
             raise StepError(f"the driver is in use: {'; '.join(in_the_way)}")
 

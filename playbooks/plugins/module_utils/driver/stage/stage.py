@@ -6,6 +6,7 @@ seal is there nothing counts; a run that is killed anywhere is repeated, and tak
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -71,9 +72,16 @@ def stage_change(
     except store.StoreError as error:
         found = Finding("store-unusable", str(error), f"look at {store.HOME}")
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        found = Finding("disk-error", f"{where}{error.strerror or error}", f"look at the disk of {store.HOME}")
+        found = _disk_finding(error)
     return StageResult(identifier, complete=False, changed=False, findings=(found,))
+
+
+def _disk_finding(error: OSError) -> Finding:
+    where = f"{error.filename}: " if error.filename else ""
+    said = f"{where}{error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Finding("no-space", said, f"make room on the file system of {store.HOME}, then stage again")
+    return Finding("disk-error", said, f"look at the disk of {store.HOME}")
 
 
 def _stage(work: Work, identifier: str) -> None:

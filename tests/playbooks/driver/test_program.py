@@ -158,6 +158,26 @@ def test_a_check_names_what_is_in_the_way_and_changes_nothing(
     assert upgrade.machine.changes() == []
 
 
+def test_a_check_before_the_release_does_not_count_the_node_daemon(
+    upgrade: Staged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = upgrade.machine
+    for pid, command, unit in ((640, "grapnel-node", "grapnel-node.service"), (641, "train", "job.service")):
+        machine.write(f"proc/{pid}/comm", f"{command}\n")
+        machine.write(f"proc/{pid}/cgroup", f"0::/system.slice/{unit}\n")
+        machine.write(f"proc/{pid}/maps")
+        (machine.root / f"proc/{pid}/fd").mkdir()
+        (machine.root / f"proc/{pid}/fd/3").symlink_to("/dev/nvidia0")
+
+    call(Systemd(upgrade), "check", upgrade.id)
+    (now,) = printed(capsys)["problems"]
+    call(Systemd(upgrade), "check", upgrade.id, "--before-release")
+    (later,) = printed(capsys)["problems"]
+
+    assert "grapnel-node (pid 640" in now
+    assert later == "the driver is in use: train (pid 641, job.service) has /dev/nvidia0 open"
+
+
 def test_verify_tells_what_has_drifted(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
     upgrade.run("swap")
     good = call(Systemd(upgrade), "verify")

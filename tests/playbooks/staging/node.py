@@ -141,12 +141,15 @@ class Node:
         return answer(*words[1:])
 
     def _openssl(self, verb: str, *options: str) -> Finished:
-        """Answer about the certificate; a signature is right if its text names the key's owner."""
+        """Have one key, of the certificate Operations; a signature of it is that name."""
         if verb == "cms":
-            given = dict(itertools.pairwise(options))
-            is_right = self.path(given["-in"]).read_text() == "by Operations"
-            return Finished(0) if is_right else Finished(4, "", "CMS Verification failure")
-        return Finished(0, "subject=\n    commonName                = Operations\n")
+            signer = self.path(options[options.index("-in") + 1]).read_text()
+            return Finished(0) if signer == "Operations" else Finished(4, "", "CMS Verification failure")
+        if verb == "x509" and "-subject" not in options:
+            return Finished(0, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+        name = "subject=\n    commonName                = Operations\n" if verb == "x509" else ""
+        key_id = "X509v3 Subject Key Identifier: \n    0A:1B\n"
+        return Finished(0, f"{name}{key_id}-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n")
 
     def _modinfo(self, file: str) -> Finished:
         if self.is_too_busy:
@@ -173,8 +176,8 @@ class Node:
     def write_archive(self, path: str, kernel: str, has: str, **values: str) -> None:
         """Write an archive of modules as dkms does."""
         said = {"version": has, "license": self.license, "vermagic": f"{kernel} SMP", "signer": self.signer} | values
-        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value)
-        module += signature_of(self.signs_by or said["signer"])
+        signed_by = said.pop("signed_by", self.signs_by or said["signer"])
+        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value) + signature(signed_by)
         members = {
             "./dkms_binaries_only/PACKAGE_NAME": "nvidia-current\n",
             f"./dkms_main_tree/{kernel}/x86_64/module/nvidia-current.ko": module,
@@ -182,10 +185,9 @@ class Node:
         write_tar(self.path(path), members)
 
 
-def signature_of(owner: str) -> str:
-    """Return what stands behind a signed module: a message, its length, a mark."""
-    message = f"by {owner}"
-    return f"{message}{chr(0)}{chr(0)}{chr(2)}{chr(0) * 8}{chr(len(message))}~Module signature appended~\n"
+def signature(signer: str) -> str:
+    """What the kernel's sign-file appends: the signature, twelve bytes that describe it, a magic text."""
+    return f"{signer}\0\0\2\0\0\0\0\0\0\0\0{chr(len(signer))}~Module signature appended~\n" if signer else ""
 
 
 def write_tar(place: Path, members: dict[str, str]) -> None:

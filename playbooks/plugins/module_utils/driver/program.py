@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve
@@ -35,6 +36,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
+    BEFORE_RELEASE,
     LAUNCH,
     is_active,
     only_run,
@@ -57,7 +59,8 @@ _HELP = """usage: grapnel-driver VERB
 
   stage          prepare the change on standard input: download, build, nothing is disturbed; with --offline
                  nothing is downloaded, with --no-tools no compiler is installed
-  check ID       look whether a staged change could be swapped in now
+  check ID       look whether a staged change could be swapped in now; with --before-release the node daemon does not
+                 count as a holder
   swap ID        change to a staged driver; continues a run that was cut short
   back           return to what was there before
   remove         take the driver away
@@ -97,7 +100,7 @@ def _call(verb: str, words: list[str], node: Node) -> int:
     if verb == "run" and words and words[0] in (SWAP, BACK, REMOVE):
         return _run(node, words[0], _subject(words[0], words[1:]))
     if verb == "check":
-        return _check(node, _subject(SWAP, words))
+        return _check(_before_release(node, words), _subject(SWAP, words))
     if verb == "stage":
         return _stage(node, words)
     if verb == "mig" and words in ([], ["restore"]):
@@ -123,6 +126,14 @@ def _subject(verb: str, words: list[str]) -> str:
         staged_folder(words[0])
         return words[0]
     return ""
+
+
+def _before_release(node: Node, words: list[str]) -> Node:
+    """Take the option: whoever asks has the node daemon let go of the GPUs before a swap."""
+    if BEFORE_RELEASE not in words:
+        return node
+    words.remove(BEFORE_RELEASE)
+    return replace(node, is_before_release=True)
 
 
 def _take_timeout(words: list[str]) -> float:

@@ -6,6 +6,7 @@ seal is there nothing counts; a run that is killed anywhere is repeated, and tak
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -36,6 +37,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
     take_built,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
@@ -73,9 +75,16 @@ def stage_change(
     except HostError as error:
         found = Finding("no-answer", str(error), "stage again when the node is less busy")
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        found = Finding("disk-error", f"{where}{error.strerror or error}", f"look at the disk of {store.HOME}")
+        found = _disk_finding(error)
     return StageResult(identifier, complete=False, changed=False, findings=(found,))
+
+
+def _disk_finding(error: OSError) -> Finding:
+    where = f"{error.filename}: " if error.filename else ""
+    said = f"{where}{error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Finding("no-space", said, f"make room on the file system of {store.HOME}, then stage again")
+    return Finding("disk-error", said, f"look at the disk of {store.HOME}")
 
 
 def _stage(work: Work, identifier: str) -> None:
@@ -89,7 +98,7 @@ def _stage(work: Work, identifier: str) -> None:
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
-    findings = [*work.findings, *keep_way_back(work, resolution), *rehearse(work)]
+    findings = [*work.findings, *note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))

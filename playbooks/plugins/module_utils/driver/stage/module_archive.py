@@ -89,7 +89,7 @@ def _own_vermagic(host: Host, kernel: str) -> str:
     own = next(host.path(f"/lib/modules/{kernel}/kernel").rglob("*.ko*"), None)
     if own is None:
         return ""
-    done = host.run(["modinfo", f"/{own.relative_to(host.root)}"], _TIMEOUT_S)
+    done = host.ask(["modinfo", f"/{own.relative_to(host.root)}"], _TIMEOUT_S)
     found = re.search(r"^vermagic: +(.*)$", done.stdout, re.MULTILINE)
     return found[1].strip() if found else ""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.driver import repository
-from provision.driver.module_stream import render_stream
 from provision.driver.preflight import Severity, findings
 from provision.driver_change import change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, Problem, Role
@@ -67,9 +66,6 @@ def plan_driver(
     choice = choose_driver(facts, declared, distribution, version_reason=version_reason)
     if isinstance(choice, Problem):
         return Part(problems=(choice,))
-    streams = render_stream(choice.request.module_stream)
-    if writes := plan_files(facts, Role.DRIVER, streams):
-        return _with_sources_first(facts, declared, streams, writes)
     return _plan_choice(facts, declared, choice, payload.driver)
 
 

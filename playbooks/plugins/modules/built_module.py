@@ -9,8 +9,8 @@ module: built_module
 short_description: Get the kernel modules that a node has built for a driver, for other nodes of its kind
 version_added: 0.1.0
 description:
-  - Copies the archive that M(grapnel.node.driver) has staged on the node to the controller, in pieces, and checks size and
-    digest. Nothing is changed on the node.
+  - Copies the archive that M(grapnel.node.driver) has staged on the node to the controller, in pieces, and checks its
+    size and digest. Nothing is changed on the node.
   - The archive is what the node says it is. Whoever hands it to other nodes has to check that first.
 author:
   - The grapnel authors (@grapnel)

@@ -91,6 +91,7 @@ class FakeMachine:
     is_disk_full: bool = False
     extra_removals: set[str] = field(default_factory=set)
     compiled: list[str] = field(default_factory=list)
+    scripts_call_dkms: bool = False  # as those of RPM packages do
     withdrawn: list[str] = field(default_factory=list)
     slow_modinfo: bool = False
     initramfs_error: str = ""
@@ -268,7 +269,9 @@ class FakeMachine:
             (self.root / LIBRARIES / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
         if name == "nvidia-kernel-dkms":
             self._forget_modules()
-            if not self.has("/etc/dkms/no-autoinstall"):
+            settings = self.root / f"etc/dkms/{DKMS}-{version}.conf"
+            excluded = settings.exists() and 'BUILD_EXCLUSIVE_KERNEL="^$"' in settings.read_text()
+            if not (excluded if self.scripts_call_dkms else self.has("/etc/dkms/no-autoinstall")):
                 self.compiled.append(version)
 
     def _forget_modules(self) -> None:

@@ -120,19 +120,23 @@ def unload(node: Node, target: Target) -> str:
 def install_packages(node: Node, target: Target) -> str:
     """Carry out the transaction, and see that every kernel has its module then."""
     done = [repair(node)]
+    transaction = transaction_of(node, target)
+    if transaction is not None:
+        _exchange_packages(node, target, transaction)
+        done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
+    done += [f"module for {kernel}" for kernel in install_modules(node.host, target)]
+    return "; ".join(filter(None, done))
+
+
+def _exchange_packages(node: Node, target: Target, transaction: Transaction) -> None:
+    """Carry the transaction out, without compiling where every kernel has its module already."""
     try:
-        transaction = transaction_of(node, target)
-        if transaction is not None:
-            if not missing_archives(target):
-                forbid_builds(node.host)
-            withdraw_modules(node.host, target)
-            node.manager.apply(node.host, transaction, node.clock)
-            done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
-        kernels = install_modules(node.host, target)
-        done += [f"module for {kernel}" for kernel in kernels]
+        if not missing_archives(target):
+            forbid_builds(node.host, target)
+        withdraw_modules(node.host, target)
+        node.manager.apply(node.host, transaction, node.clock)
     finally:
         allow_builds(node.host)
-    return "; ".join(filter(None, done))
 
 
 def write_files(node: Node, target: Target) -> str:
@@ -147,12 +151,13 @@ def write_files(node: Node, target: Target) -> str:
 
 def hold(node: Node, target: Target) -> str:
     change = target.change
-    installed = node.manager.installed(node.host, {*change.names, *target.known})
-    wanted = held_names(target, installed)
+    known = {*change.names, *change.remove, *target.known}
+    wanted = held_names(target, node.manager.installed(node.host, known))
     if wanted is None:
         return ""
-    held = {name for name, one in installed.items() if one.is_held}
-    free = sorted(held - wanted) if target.is_way_back else []
+    held = node.manager.held(node.host, known)
+    # What is not installed any more may still be locked; what somebody else had locked before stays so.
+    free = sorted(held - (target.held or frozenset()) if target.is_way_back else held & {*change.remove})
     missing = sorted(wanted - held)
     node.manager.hold(node.host, missing)
     node.manager.unhold(node.host, free)

@@ -89,7 +89,7 @@ def _stage(work: Work, identifier: str) -> None:
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
-    findings = [*keep_way_back(work, resolution), *rehearse(work)]
+    findings = [*work.findings, *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))

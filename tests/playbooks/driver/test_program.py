@@ -11,8 +11,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.program import
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
-from tests.playbooks.driver.conftest import NEW, OLD
-from tests.playbooks.driver.machines import KilledError, Killer
+from tests.playbooks.driver.conftest import NEW, OLD, make_change, put_driver, stage
+from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +89,35 @@ def test_a_swap_that_went_back_is_not_done(upgrade: Staged, capsys: pytest.Captu
     assert code == 1
     assert printed(capsys)["run"]["state"] == "returned"
     upgrade.assert_has(OLD, held=False)
+
+
+def test_a_swap_that_needs_a_reboot_says_so_and_goes_on_after_it(
+    fake: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_driver(fake, OLD)
+    staged = stage(fake, make_change(NEW, reboot=True), make_change(OLD, files=(), services=()))
+    fake.pinned = {"nvidia"}
+    fake.show()
+    systemd = Systemd(staged)
+
+    asked = call(systemd, "swap", staged.id)
+    said = capsys.readouterr()
+    rebooted = call(systemd, "reboot")
+    fake.reboot()
+    code = call(systemd, "swap", staged.id)
+
+    assert (asked, rebooted, code) == (1, 0, 0)
+    assert "the node has to reboot: kernel module 535.309.01 is in use" in said.err
+    assert json.loads(said.out)["run"]["state"] == "needs-reboot"
+    assert "systemctl --no-block reboot" in fake.calls
+    staged.assert_has(NEW, held=True)
+
+
+def test_a_reboot_that_nothing_waits_for_is_refused(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
+    upgrade.run("swap")
+
+    assert call(Systemd(upgrade), "reboot") == 1
+    assert "no driver change waits for a reboot of this node" in capsys.readouterr().err
 
 
 def test_whoever_waits_too_long_is_told_that_it_goes_on(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import print_layout, restore_remembered
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import FINISHED, RUNNING, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    FINISHED,
+    NEEDS_REBOOT,
+    RUNNING,
+    read_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
@@ -168,6 +173,8 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
     is_new = after is not None and (before is None or after != before or before.is_open)
     if not is_new or after is None or after.state == RUNNING:
         raise StoreError(f"`{verb}` has ended without a result: see journalctl --unit=grapnel-driver, and run it again")
+    if after.state == NEEDS_REBOOT:
+        sys.stderr.write(f"the node has to reboot: {after.reboot}; run `reboot`, and this again once it is up\n")
     return _answer(host, DONE if after.state == FINISHED else NOT_DONE)
 
 

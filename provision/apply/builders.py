@@ -67,7 +67,8 @@ def provide_modules(
         for node, provided in run_each(turns, observe, parallel=parallel, cancel=cancel):
             changed[node] = kinds.answers[node] = provided.answer
             _take_in(kinds, node, chosen[node], provided, observe)
-    _tell_left_alone(kinds, observe)
+    if not cancel.is_set():
+        _tell_left_alone(kinds, observe)
     return changed
 
 

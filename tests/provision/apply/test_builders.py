@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.builders import provide_modules
+from provision.apply.converge import assess
+from provision.apply.kinds import Kinds
+from provision.apply.model import Failure, Note, Status
 from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cli.plan import show_plans
 from provision.cli.stage import stage_fleet
-from tests.provision.apply.fakes import cluster_of
+from tests.provision.apply.fakes import Watcher, cluster_of
 from tests.provision.apply.workshop import Machine, Workshop, modules_for, planner, workshop_context
 from tests.provision.builds.samples import KERNEL, OTHER_KERNEL
 from tests.provision.rollout.fakes import Clock
@@ -320,3 +326,37 @@ def test_the_plan_shows_who_builds_for_whom(tmp_path: Path, capsys: pytest.Captu
     expected = f"modules: n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, handed to n2, n3"
     assert expected in said(capsys)
     assert fleet.built() == {}
+
+
+def test_a_run_that_is_canceled_while_a_node_builds_begins_with_no_other(tmp_path: Path) -> None:
+    fleet, cancel, watcher = three(), threading.Event(), Watcher()
+    fleet.on_build = lambda _node: cancel.set()
+    context = workshop_context(fleet, tmp_path / "shelf")
+    answers = assess(context, fleet.nodes, watcher, threading.Event())
+
+    kinds = Kinds(context, dict(answers), frozenset(fleet.nodes))
+    changed = provide_modules(kinds, watcher, parallel=2, cancel=cancel)
+
+    (failure,) = changed.values()
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.CANCELED
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "stage"] == [("n1",)]
+    assert not any("for itself" in one.text for one in watcher.seen if isinstance(one, Note))
+
+
+def test_the_plan_as_json_says_who_builds_for_whom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf")
+
+    show_plans(context, scope(context, fleet), as_json=True, tell_changes=False)
+
+    assert json.loads(capsys.readouterr().out)["builds"] == [
+        {
+            "node": "n1",
+            "how": "builds",
+            "version": "550.163.01",
+            "flavour": "proprietary",
+            "kernel": KERNEL,
+            "receivers": ["n2", "n3"],
+        }
+    ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provision.bundle.handover import Handover
 
 FACTS_TIMEOUT_S = 600
-APPLY_TIMEOUT_S = 3600
+APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
 BUILT_MODULE_TIMEOUT_S = 1800

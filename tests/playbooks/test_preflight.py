@@ -459,6 +459,8 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
             "step": "verify",
             "state": "returned",
             "reason": "a\\nb",
+            "reboot": "",
+            "reboot_due": False,
             "out_of_service_s": None,
         },
         "back": None,

@@ -180,5 +180,8 @@ class Driver(Section, frozen=True, kw_only=True):
             "first node of their kind, in the order of names."
         ),
     ] = None
-    reboot: Annotated[bool, doc("Whether grapnel may reboot a node where a driver change needs it.")] = False
+    reboot: Annotated[
+        bool,
+        doc("Whether grapnel may reboot a node, out of service, where a driver change needs it."),
+    ] = False
     hold: Annotated[bool, doc("Whether packages are held, so that no other upgrade moves them.")] = True

@@ -213,6 +213,9 @@ class Packages:
             if name in names
         }
 
+    def held(self, host: Host, names: Collection[str]) -> set[str]:
+        return {name for name, one in self.installed(host, names).items() if one.is_held}
+
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {file: self._describe(file) for file in files}
 

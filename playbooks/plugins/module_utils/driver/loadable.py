@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version, version_on_disk
 
@@ -16,23 +15,13 @@ _NVIDIA = "nvidia"
 
 
 def require_loadable(host: Host, target: Target) -> None:
-    """Raise `StepError` where the target's module could not be loaded afterwards."""
+    """Raise `StepError` where somebody else provides the target's module, and has not done so.
+
+    A module of ours for another kernel than the one that runs needs a reboot: see `reboot`.
+    """
     change = target.change
-    if not change.module:
-        return
-    if change.has_module:
-        _require_for_kernel(running_kernel(host), change.kernels)
-    elif loaded_version(host, _NVIDIA) != change.module:
+    if change.module and not change.has_module and loaded_version(host, _NVIDIA) != change.module:
         _require_on_disk(host, change.module)
-
-
-def _require_for_kernel(running: str, kernels: tuple[str, ...]) -> None:
-    """Refuse a node that was booted into a kernel which was there when the change was planned, and not chosen."""
-    if kernels and running not in kernels:
-        raise StepError(
-            f"kernel-not-staged: the kernel {running} runs, and the change has a module for {', '.join(kernels)} "
-            "alone: plan again, or boot a kernel that it has one for"
-        )
 
 
 def _require_on_disk(host: Host, version: str) -> None:

@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"([0-9]+)")
 def read_kernels(host: Host) -> list[dict[str, Any]]:
     """Return the facts ``kernels``, the newest first; raises HostError when modules cannot be read in time."""
     running = platform.uname().release
-    releases = _newest_first(name for name in host.names(_MODULES) if _may_boot(host, name, running))[:_MAX_KERNELS]
+    releases = newest_first(name for name in host.names(_MODULES) if _may_boot(host, name, running))[:_MAX_KERNELS]
     default = find_default(host, releases)
     return [
         {
@@ -64,7 +64,8 @@ def _may_boot(host: Host, release: str, running: str) -> bool:
     return release == running or any(host.path(path).exists() for path in paths)
 
 
-def _newest_first(releases: Iterable[str]) -> list[str]:
+def newest_first(releases: Iterable[str]) -> list[str]:
+    """Return kernel releases in the order in which boot loaders list them."""
     return sorted(releases, key=_version_key, reverse=True)
 
 

@@ -18,7 +18,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
+# Locks and exclusions keep the driver as it is, and a driver change is about just that; see `require_unlocked`.
 _DNF = (
-    "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
-    "--setopt=minrate=1000",
+    "dnf", "--quiet", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
+    "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
+    # The stream of the driver's module is enabled with the driver and not before: names are exact without it.
+    "--setopt=grapnel-nvidia.module_hotfixes=1",
 )  # fmt: skip
 # Name, architecture, version with its epoch, repository, size and its unit.
 _ROW = re.compile(
@@ -68,7 +72,9 @@ class DnfSource(RpmFiles):
         if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(table)):
             raise _failure(done, _TIMEOUT_S)
         installed = installed_versions(host, [each["name"] for each in _ROW.finditer(table)])
-        return parse_table(table, installed)
+        resolution = parse_table(table, installed)
+        require_unlocked(host, request, resolution, dnf_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""

@@ -11,13 +11,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
     Resolution,
     SourceError,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import without_locks
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -44,16 +46,20 @@ class ZypperSource(RpmFiles):
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        done = host.run(["zypper", "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
+        with without_locks(host) as zypper:
+            done = host.run([*zypper, "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
         if done.return_code not in _GOOD:
             raise _failure(done, _TIMEOUT_S)
-        return parse_summary(done.stdout)
+        resolution = parse_summary(done.stdout)
+        require_unlocked(host, request, resolution, zypper_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
         cache = f"{folder}/.cache"
         words = _words(request, "--download-only")
-        done = host.run(["zypper", "--non-interactive", "--pkg-cache-dir", cache, *words], timeout_s)
+        with without_locks(host) as zypper:
+            done = host.run([*zypper, "--non-interactive", "--pkg-cache-dir", cache, *words], timeout_s)
         if done.return_code not in _GOOD:
             raise _failure(done, timeout_s)
         for path in sorted(host.path(cache).rglob("*.rpm")):

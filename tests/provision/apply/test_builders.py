@@ -226,6 +226,16 @@ def test_a_node_that_runs_the_driver_hands_on_its_module(tmp_path: Path) -> None
     assert fleet.built() == {}
 
 
+def test_who_claims_to_have_it_does_not_go_before_the_first_node(tmp_path: Path) -> None:
+    fleet = three()
+    alone = fleet_of(n2=fleet.machine("n2"))
+    stage(workshop_context(alone, tmp_path / "one"), alone)
+
+    assert stage(workshop_context(fleet, tmp_path / "two"), fleet) == 0
+
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "built_module"] == [("n1",)]
+
+
 def test_with_each_every_node_builds_its_own(tmp_path: Path) -> None:
     fleet = three()
 

@@ -370,3 +370,14 @@ def test_the_plan_as_json_says_who_builds_for_whom(tmp_path: Path, capsys: pytes
             "receivers": ["n2", "n3"],
         }
     ]
+
+
+def test_a_builder_that_fails_in_place_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n1=Machine(broken="stage"), n2=Machine(), n3=Machine())
+    context = workshop_context(fleet, tmp_path / "shelf", planner(drains=False))
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 1
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "failed: nv.c:12: error: too few" in line]
+    assert len([line for line in lines if "n1" in line and "…" not in line]) == 1, lines
+    assert {name: fleet.machine(name).built for name in ("n2", "n3")} == {"n2": [KERNEL], "n3": []}

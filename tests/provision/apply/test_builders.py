@@ -68,7 +68,7 @@ def test_one_node_builds_and_the_others_are_handed_the_result(
     assert [request.extra_vars.get("grapnel_offline") for request in requests] == [False]
     output = said(capsys)
     assert f"n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3" in output
-    assert "for the others, 0.0 MB, built with 566 s of CPU" in output
+    assert "goes to 2 others: 0.0 MB, 566 s of CPU once instead of 3 times" in output
     assert "n1 staged 135 MB, built with 566 s of CPU" in output
     assert "n2 staged 135 MB, module built by n1" in output
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 import re
 import shutil
 import tarfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
-    SignatureError,
-    require_signature,
-)
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -47,13 +42,9 @@ class Module:
     name: str
     version: str
     license: str
+    kernel: str
     vermagic: str
     signer: str
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that it was built for."""
-        return self.vermagic.split(" ")[0]
 
 
 def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> None:
@@ -61,38 +52,36 @@ def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scr
 
     What cannot be looked at in time is neither fit nor unfit: HostError.
     """
-    with _unpacked(host, archive, str(change.dkms), kernel, scratch) as files:
-        modules = [_read_module(host, archive, file) for file in files]
-        if change.sign is not None:
-            _require_signer(host, archive, modules, change.sign.certificate)
-            for file in files:
-                _require_signature(host, archive, file, change.sign.certificate)
-    magic = _own_vermagic(host, kernel)
+    modules = read_modules(host, archive, str(change.dkms), kernel, scratch)
     for module in modules:
         if module.kernel != kernel:
             raise _unfit(archive, f"{module.name} was built for the kernel {module.kernel or 'unknown'}, not {kernel}")
-        if magic and module.vermagic != magic:
-            raise _unfit(archive, f"{module.name} is for a kernel with {module.vermagic}, and this one has {magic}")
         if module.version and module.version != change.version:
             raise _unfit(archive, f"{module.name} has the version {module.version}, not {change.version}")
+    _require_own_kernel(host, archive, modules, kernel)
     if not any(module.version for module in modules):
         raise _unfit(archive, "no module says which version it has")
     found = flavour_of(modules)
     if found != change.flavour:
         raise _unfit(archive, f"the modules are {found}, not {change.flavour}")
+    if change.sign is not None:
+        _require_signer(host, archive, modules, change.sign.certificate)
 
 
-def _own_vermagic(host: Host, kernel: str) -> str:
-    """Return what a kernel's own modules say it is, by which it takes modules; empty where it has none.
+def _require_own_kernel(host: Host, archive: str, modules: list[Module], kernel: str) -> None:
+    """Compare the whole of what a kernel takes modules by with that of its own ones, if it has any.
 
     Two kernels may have one name: a rebuilt one whose options are others refuses the modules of the first.
     """
     own = next(host.path(f"/lib/modules/{kernel}/kernel").rglob("*.ko*"), None)
     if own is None:
-        return ""
+        return
     done = host.run(["modinfo", f"/{own.relative_to(host.root)}"], _TIMEOUT_S)
     found = re.search(r"^vermagic: +(.*)$", done.stdout, re.MULTILINE)
-    return found[1].strip() if found else ""
+    magic = found[1].strip() if found else ""
+    for module in modules:
+        if magic and module.vermagic != magic:
+            raise _unfit(archive, f"{module.name} is for a kernel with {module.vermagic}, and this one has {magic}")
 
 
 def flavour_of(modules: list[Module]) -> str:
@@ -102,13 +91,6 @@ def flavour_of(modules: list[Module]) -> str:
 
 def read_modules(host: Host, archive: str, dkms: str, kernel: str, scratch: str) -> list[Module]:
     """Return the modules in an archive; raises `StageError` for one that is no archive of that kernel."""
-    with _unpacked(host, archive, dkms, kernel, scratch) as files:
-        return [_read_module(host, archive, file) for file in files]
-
-
-@contextmanager
-def _unpacked(host: Host, archive: str, dkms: str, kernel: str, scratch: str) -> Iterator[list[str]]:
-    """Give the files of the modules in an archive; raises `StageError` for one that is no archive of that kernel."""
     place = host.path(f"{scratch}/look")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -117,8 +99,9 @@ def _unpacked(host: Host, archive: str, dkms: str, kernel: str, scratch: str) ->
             names = _unpack_modules(opened, place, archive, dkms, kernel)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise _unfit(archive, f"it cannot be read: {printable(str(error))}") from error
-    yield [f"{scratch}/look/{name}" for name in names]
+    modules = [_read_module(host, archive, f"{scratch}/look/{name}") for name in names]
     shutil.rmtree(place)
+    return modules
 
 
 def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: str, kernel: str) -> list[str]:
@@ -172,6 +155,7 @@ def _read_module(host: Host, archive: str, file: str) -> Module:
         name=PurePosixPath(file).name,
         version=found.get("version", ""),
         license=found.get("license", ""),
+        kernel=found.get("vermagic", "").split(" ")[0],
         vermagic=found.get("vermagic", ""),
         signer=found.get("signer", ""),
     )
@@ -184,13 +168,6 @@ def _require_signer(host: Host, archive: str, modules: list[Module], certificate
         if module.signer != expected:
             signer = f"signed by {printable(module.signer)}" if module.signer else "not signed"
             raise _unfit(archive, f"{module.name} is {signer}, not by {printable(expected)} ({certificate})")
-
-
-def _require_signature(host: Host, archive: str, file: str, certificate: str) -> None:
-    try:
-        require_signature(host, file, certificate, str(PurePosixPath(file).parent))
-    except SignatureError as error:
-        raise _unfit(archive, f"{PurePosixPath(file).name}: {error}") from error
 
 
 def _common_name(host: Host, certificate: str) -> str:

@@ -39,7 +39,7 @@ options:
   limit_bytes:
     description: Size that the archive may have. Used by the action.
     type: int
-    default: 536870912
+    default: 268435456
   offset:
     description: Where the piece begins, -1 for the description of the archive alone. Set by the action.
     type: int
@@ -97,7 +97,7 @@ def main() -> None:
             "version": {"type": "str", "required": True},
             "flavour": {"type": "str", "required": True, "choices": ["open", "proprietary"]},
             "destination": {"type": "path", "default": ""},
-            "limit_bytes": {"type": "int", "default": 536_870_912},
+            "limit_bytes": {"type": "int", "default": 268_435_456},
             "offset": {"type": "int", "default": -1},
         },
         supports_check_mode=True,

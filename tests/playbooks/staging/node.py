@@ -72,7 +72,6 @@ class Node:
     size_bytes: int = 1000
     compiler_fails: str = ""
     signer: str = "DKMS module signing key"
-    signs_by: str = ""  # whose key it is in truth, where that is not who is named
     license: str = "NVIDIA"
     is_too_busy: bool = False  # for modinfo to answer
     interrupt: Callable[[str], None] = lambda _: None
@@ -135,7 +134,7 @@ class Node:
             "uname": lambda *_: Finished(0, f"{self.kernels[0]}\n"),
             "modinfo": self._modinfo,
             "dkms": self._dkms,
-            "openssl": self._openssl,
+            "openssl": lambda *_: Finished(0, "subject=\n    commonName                = Operations\n"),
             "systemctl": lambda *_: Finished(3),
         }[words[0]]
         return answer(*words[1:])

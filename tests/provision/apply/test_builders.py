@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.builders import provide_modules
+from provision.apply.converge import assess
+from provision.apply.kinds import Kinds
+from provision.apply.model import Failure, Note, Status
 from provision.cli.apply import apply_nodes
 from provision.cli.cluster import Scope
 from provision.cli.plan import show_plans
 from provision.cli.stage import stage_fleet
-from tests.provision.apply.fakes import cluster_of
+from tests.provision.apply.fakes import Watcher, cluster_of
 from tests.provision.apply.workshop import Machine, Workshop, modules_for, planner, workshop_context
 from tests.provision.builds.samples import KERNEL, OTHER_KERNEL
 from tests.provision.rollout.fakes import Clock
@@ -62,7 +68,7 @@ def test_one_node_builds_and_the_others_are_handed_the_result(
     assert [request.extra_vars.get("grapnel_offline") for request in requests] == [False]
     output = said(capsys)
     assert f"n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3" in output
-    assert "for the others, 0.0 MB, built with 566 s of CPU" in output
+    assert "goes to 2 others: 0.0 MB, 566 s of CPU once instead of 3 times" in output
     assert "n1 staged 135 MB, built with 566 s of CPU" in output
     assert "n2 staged 135 MB, module built by n1" in output
 
@@ -220,6 +226,16 @@ def test_a_node_that_runs_the_driver_hands_on_its_module(tmp_path: Path) -> None
     assert fleet.built() == {}
 
 
+def test_who_claims_to_have_it_does_not_go_before_the_first_node(tmp_path: Path) -> None:
+    fleet = three()
+    alone = fleet_of(n2=fleet.machine("n2"))
+    stage(workshop_context(alone, tmp_path / "one"), alone)
+
+    assert stage(workshop_context(fleet, tmp_path / "two"), fleet) == 0
+
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "built_module"] == [("n1",)]
+
+
 def test_with_each_every_node_builds_its_own(tmp_path: Path) -> None:
     fleet = three()
 
@@ -320,3 +336,48 @@ def test_the_plan_shows_who_builds_for_whom(tmp_path: Path, capsys: pytest.Captu
     expected = f"modules: n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, handed to n2, n3"
     assert expected in said(capsys)
     assert fleet.built() == {}
+
+
+def test_a_run_that_is_canceled_while_a_node_builds_begins_with_no_other(tmp_path: Path) -> None:
+    fleet, cancel, watcher = three(), threading.Event(), Watcher()
+    fleet.on_build = lambda _node: cancel.set()
+    context = workshop_context(fleet, tmp_path / "shelf")
+    answers = assess(context, fleet.nodes, watcher, threading.Event())
+
+    kinds = Kinds(context, dict(answers), frozenset(fleet.nodes))
+    changed = provide_modules(kinds, watcher, parallel=2, cancel=cancel)
+
+    (failure,) = changed.values()
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.CANCELED
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "stage"] == [("n1",)]
+    assert not any("for itself" in one.text for one in watcher.seen if isinstance(one, Note))
+
+
+def test_the_plan_as_json_says_who_builds_for_whom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf")
+
+    show_plans(context, scope(context, fleet), as_json=True, tell_changes=False)
+
+    assert json.loads(capsys.readouterr().out)["builds"] == [
+        {
+            "node": "n1",
+            "how": "builds",
+            "version": "550.163.01",
+            "flavour": "proprietary",
+            "kernel": KERNEL,
+            "receivers": ["n2", "n3"],
+        }
+    ]
+
+
+def test_a_builder_that_fails_in_place_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n1=Machine(broken="stage"), n2=Machine(), n3=Machine())
+    context = workshop_context(fleet, tmp_path / "shelf", planner(drains=False))
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 1
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "failed: nv.c:12: error: too few" in line]
+    assert len([line for line in lines if "n1" in line and "…" not in line]) == 1, lines
+    assert {name: fleet.machine(name).built for name in ("n2", "n3")} == {"n2": [KERNEL], "n3": []}

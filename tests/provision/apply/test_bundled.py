@@ -11,7 +11,10 @@ import pytest
 
 from provision.apply.context import distribution_names
 from provision.apply.converge import stage
+from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
+from provision.builds.model import BuiltModule
+from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import unpack_bundle
 from provision.bundle.sets import Contents
@@ -21,6 +24,7 @@ from provision.fleet.facts import OperatingSystem
 from provision.node_plan import DriverVariables, NodePlan, Roles
 from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +80,27 @@ def test_nothing_is_handed_over_where_nothing_is_staged(
     plan = NodePlan(node="n1") if change is None else plan_of(change, is_staged=is_staged)
 
     assert offline(archive, FakeFleet({})).handover(Assessment(node_on(), plan)) is None
+
+
+def test_a_module_that_the_bundle_lacks_is_built_once_and_goes_with_it(archive: Path, tmp_path: Path) -> None:
+    other = "6.14.0-amd64"
+    fleet = FakeFleet({})
+    stacks = {"n1": make_stack(driver={"version": NEW})}
+    made = replace(offline(archive, fleet), shelf=Shelf(tmp_path / "shelf"), declarations=Declarations(stacks))
+    assessment = Assessment(node_on(), plan_of(change_of(kernels=(KERNEL, other))))
+
+    (build,) = made.builds(assessment)
+    given = tmp_path / "given"
+    made.built[build] = BuiltModule(build=build, node="n2", path=given, sha256="a" * 64, size_bytes=1)
+    handover = made.handover(assessment)
+
+    assert build.kernel == other
+    assert handover is not None
+    assert handover.is_complete
+    assert [file.place for file in handover.files if file.place.startswith("modules/")] == [
+        f"modules/{KERNEL}.tar.gz",
+        f"modules/{other}.tar.gz",
+    ]
 
 
 def test_without_a_bundle_the_node_downloads() -> None:

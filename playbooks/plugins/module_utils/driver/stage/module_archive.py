@@ -48,28 +48,22 @@ class Module:
     name: str
     version: str
     license: str
+    kernel: str
     vermagic: str
     signer: str
     forgery: str = ""  # why it is not signed by the certificate that was asked for
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that it was built for."""
-        return self.vermagic.split(" ")[0]
 
 
 def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> tuple[Signer, ...]:
     """Raise `StageError` unless an archive holds what a change needs for a kernel; returns who signed its modules."""
     certificate = read_certificate(host, change.sign.certificate) if change.sign else None
     modules = read_modules(host, archive, str(change.dkms), kernel, scratch, certificate=certificate)
-    magic = _own_vermagic(host, kernel)
     for module in modules:
         if module.kernel != kernel:
             raise _unfit(archive, f"{module.name} was built for the kernel {module.kernel or 'unknown'}, not {kernel}")
-        if magic and module.vermagic != magic:
-            raise _unfit(archive, f"{module.name} is for a kernel with {module.vermagic}, and this one has {magic}")
         if module.version and module.version != change.version:
             raise _unfit(archive, f"{module.name} has the version {module.version}, not {change.version}")
+    _require_own_kernel(host, archive, modules, kernel)
     if not any(module.version for module in modules):
         raise _unfit(archive, "no module says which version it has")
     found = flavour_of(modules)
@@ -81,17 +75,20 @@ def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scr
     return tuple(dict.fromkeys(Signer(module.signer) for module in modules))
 
 
-def _own_vermagic(host: Host, kernel: str) -> str:
-    """Return what a kernel's own modules say it is, by which it takes modules; empty where it has none.
+def _require_own_kernel(host: Host, archive: str, modules: list[Module], kernel: str) -> None:
+    """Compare the whole of what a kernel takes modules by with that of its own ones, if it has any.
 
     Two kernels may have one name: a rebuilt one whose options are others refuses the modules of the first.
     """
     own = next(host.path(f"/lib/modules/{kernel}/kernel").rglob("*.ko*"), None)
     if own is None:
-        return ""
+        return
     done = host.ask(["modinfo", f"/{own.relative_to(host.root)}"], _TIMEOUT_S)
     found = re.search(r"^vermagic: +(.*)$", done.stdout, re.MULTILINE)
-    return found[1].strip() if found else ""
+    magic = found[1].strip() if found else ""
+    for module in modules:
+        if magic and module.vermagic != magic:
+            raise _unfit(archive, f"{module.name} is for a kernel with {module.vermagic}, and this one has {magic}")
 
 
 def flavour_of(modules: list[Module]) -> str:
@@ -173,6 +170,7 @@ def _read_module(host: Host, archive: str, file: str) -> Module:
         name=PurePosixPath(file).name,
         version=found.get("version", ""),
         license=found.get("license", ""),
+        kernel=found.get("vermagic", "").split(" ")[0],
         vermagic=found.get("vermagic", ""),
         signer=found.get("signer", ""),
     )

@@ -24,7 +24,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import
     remove_old_journals,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    RunRecord,
+    is_going_back,
+    read_run,
+    write_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
@@ -103,12 +108,7 @@ class _Run:
         return former
 
     def go(self) -> RunRecord:
-        if not self.is_continued:
-            reserve.keep(self.node.host)
-        self._save()
-        remove_old_journals(self.node.host)
-        allow_builds(self.node.host)
-        self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
+        self._begin()
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
         for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
@@ -125,6 +125,18 @@ class _Run:
         with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
             self._save()
         return self._go_back()
+
+    def _begin(self) -> None:
+        """Write down that the run goes on; raises OSError, and `StoreError` where there is no room to."""
+        with contextlib.ExitStack() as stack:
+            if is_going_back(self.record):
+                stack.enter_context(contextlib.suppress(OSError))  # room or not: it comes to its end
+            else:
+                reserve.keep(self.node.host)
+            self._save()
+            remove_old_journals(self.node.host)
+            allow_builds(self.node.host)
+            self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
 
     def _save(self) -> None:
         """Write the record, on a disk that has become full with the room that was kept for it; raises OSError."""

@@ -133,9 +133,9 @@ class _Run:
                 stack.enter_context(contextlib.suppress(OSError))  # room or not: it comes to its end
             else:
                 reserve.keep(self.node.host)
+            allow_builds(self.node.host)
             self._save()
             remove_old_journals(self.node.host)
-            allow_builds(self.node.host)
             self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
 
     def _save(self) -> None:

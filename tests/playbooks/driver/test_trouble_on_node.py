@@ -172,35 +172,6 @@ def driven(installed: Driven) -> Iterator[Driven]:
     installed.assert_has(OLD)
 
 
-def test_a_power_cut_at_every_step_of_a_swap_and_of_the_way_back_is_made_good(driven: Driven) -> None:
-    identifier = driven.prepare(NEW)
-    for step in ("run", "repair", "check", *(name for name, _ in STEPS), "adopt", "initramfs"):
-        assert driven.kill(step, ["swap", identifier]), step
-        record = driven.swap(identifier)
-        assert (record["state"], record["reason"]) == ("done", ""), step
-        driven.assert_has(NEW)
-
-        assert driven.kill(step, ["back"]), step
-        record = driven.back()
-        assert record["state"] == "done", (step, record)
-        driven.assert_has(OLD)
-
-
-def test_a_power_cut_at_every_step_of_a_return_is_made_good(driven: Driven) -> None:
-    identifier = driven.prepare(NEW)
-    smi = driven.node.root / "usr/bin/nvidia-smi"
-    smi.write_text(BROKEN_SMI)
-    smi.chmod(0o755)
-    for step in (f"back-{name}" for name, _ in STEPS):
-        assert driven.kill(step, ["swap", identifier]), step
-
-        record = driven.swap(identifier)
-
-        assert record["state"] == "returned", (step, record)
-        assert record["reason"].startswith("verify: nvidia-smi fails with 1"), step
-        driven.assert_has(OLD)
-
-
 def test_a_disk_that_is_full_when_packages_are_unpacked_leads_back(driven: Driven) -> None:
     identifier = driven.prepare(NEW)
     driven.sh("mount -t tmpfs -o size=64k tmpfs /usr/lib/lab; cp -a /srv/extra/Packages /usr/lib/lab/ || :")
@@ -338,3 +309,32 @@ def test_modules_are_signed_with_the_site_s_key_and_with_no_other(driven: Driven
     assert record["state"] == "done", record
     assert signer == "Site Operations"
     assert kept == ""
+
+
+def test_a_power_cut_at_every_step_of_a_swap_and_of_the_way_back_is_made_good(driven: Driven) -> None:
+    identifier = driven.prepare(NEW)
+    for step in ("run", "repair", "check", *(name for name, _ in STEPS), "adopt", "initramfs"):
+        assert driven.kill(step, ["swap", identifier]), step
+        record = driven.swap(identifier)
+        assert (record["state"], record["reason"]) == ("done", ""), step
+        driven.assert_has(NEW)
+
+        assert driven.kill(step, ["back"]), step
+        record = driven.back()
+        assert record["state"] == "done", (step, record)
+        driven.assert_has(OLD)
+
+
+def test_a_power_cut_at_every_step_of_a_return_is_made_good(driven: Driven) -> None:
+    identifier = driven.prepare(NEW)
+    smi = driven.node.root / "usr/bin/nvidia-smi"
+    smi.write_text(BROKEN_SMI)
+    smi.chmod(0o755)
+    for step in (f"back-{name}" for name, _ in STEPS):
+        assert driven.kill(step, ["swap", identifier]), step
+
+        record = driven.swap(identifier)
+
+        assert record["state"] == "returned", (step, record)
+        assert record["reason"].startswith("verify: nvidia-smi fails with 1"), step
+        driven.assert_has(OLD)

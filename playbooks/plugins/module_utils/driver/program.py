@@ -28,6 +28,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
     FINISHED,
     NEEDS_REBOOT,
     RUNNING,
+    is_going_back,
     read_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
@@ -164,7 +165,7 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
             raise StoreError(f"`{begun}` changes the driver of this node now: wait for it to end")
     else:
         plan_work(node, verb, subject)  # what is wrong with it is told here, not only in the unit's log
-        if before is None or not before.is_open:
+        if not is_going_back(before):
             reserve.keep(host)
         start_unit(host, [verb, subject] if subject else [verb])
     if not wait_for_unit(host, timeout_s, node.clock):

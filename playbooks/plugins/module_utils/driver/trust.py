@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import write_durably
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
@@ -41,14 +41,18 @@ class Distrust:
 
 def enforces_signatures(host: Host) -> bool:
     """Tell whether the kernel that runs refuses modules without a signature that it knows."""
-    found = read_secure_boot(host)
-    return bool(found["enforced"] or found["enabled"])
+    return _enforces(read_secure_boot(host))
+
+
+def _enforces(secure_boot: Mapping[str, Any]) -> bool:
+    """Secure boot counts only where the kernel does not say what it makes of it."""
+    return bool(secure_boot["enforced"] or (secure_boot["enabled"] and secure_boot["lockdown"] is None))
 
 
 def find_distrust(host: Host, signers: Iterable[Signer]) -> Distrust | None:
     """Return why the kernel that runs would not load modules of these signers, None when it would."""
     found = read_secure_boot(host)
-    if not (found["enforced"] or found["enabled"]):
+    if not _enforces(found):
         return None
     for signer in dict.fromkeys(signers):
         if not signer.name:

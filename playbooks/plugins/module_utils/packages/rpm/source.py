@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
     list_files,
+    read_headers,
     rehearse_return,
     unpack,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Header, Offered, Request, Step
 
 
 class RpmFiles:
@@ -22,6 +25,22 @@ class RpmFiles:
     def is_newer(self, host: Host, version: str, than: str) -> bool:  # noqa: ARG002 - of the protocol
         """Compare as rpm does."""
         return is_newer(version, than)
+
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:  # noqa: ARG002 - of the protocol
+        """Choose what the machine lacks or has in an older version: neither dnf nor zypper takes files as mere offers."""
+        return tuple(
+            file
+            for file, (name, version) in files.described.items()
+            if name in request.packages or name not in files.installed or is_newer(version, files.installed[name])
+        )
+
+    def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+        """Return what package files say of themselves; raises `SourceError`."""
+        return read_headers(host, files)
+
+    def for_any_machine(self, host: Host, scratch: str) -> RpmFiles:  # noqa: ARG002 - of the protocol
+        """Return the source itself: what this machine has counts as there on others."""
+        return self
 
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""

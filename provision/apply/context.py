@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provision.bundle.handover import choose_files
+from provision.bundle.offer import with_offer
+from provision.planner.bundled import compare_with_bundle, find_handover
 
 if TYPE_CHECKING:
     import threading
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from provision.apply.playbooks import Playbooks
     from provision.bundle.handover import Handover
     from provision.bundle.read import Bundle
-    from provision.fleet.facts import NodeFacts, OperatingSystem
+    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
 
 
@@ -38,16 +39,12 @@ class ApplyContext:
 
     def handover(self, assessment: Assessment) -> Handover | None:
         """Return what a node is handed to stage its driver from, None without a bundle; raises BundleError."""
-        driver = assessment.plan.roles.driver
-        if self.bundle is None or driver is None or driver.driver_change is None or not driver.driver_stage:
-            return None
-        names = distribution_names(assessment.facts.node.os)
-        known = {each.distribution for each in self.bundle.listing.drivers}
-        name = next((each for each in names if each in known), names[0])
-        return choose_files(self.bundle, name, driver.driver_change)
+        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
 
+    def known(self, facts: NodeFacts) -> NodeFacts:
+        """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
+        return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
 
-def distribution_names(system: OperatingSystem) -> tuple[str, ...]:
-    """Return how a bundle may call the distribution of a node: ``debian-13``, ``rocky-9.5`` or ``rocky-9``."""
-    exact = f"{system.id}-{system.version_id}"
-    return tuple(dict.fromkeys((exact, exact.partition(".")[0])))
+    def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
+        """Return a plan with what the bundle lacks for it, if there is one."""
+        return plan if self.bundle is None else compare_with_bundle(plan, facts, self.bundle)

@@ -85,7 +85,7 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="stage drivers from this bundle, without a network on the nodes (see grapnel bundle)",
+        help="plan and stage drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
     )
 
 
@@ -152,7 +152,11 @@ def build_context(
     if collection is None:
         raise GrapnelError("this installation has no grapnel.node collection", hint="reinstall grapnel")
     playbooks = Playbooks(
-        collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
+        collection=collection,
+        inventory=fleet.inventories,
+        check=check,
+        environment=environment or {},
+        offline=args.bundle is not None,
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
     declarations = Declarations({node.name: node.stack for node in fleet.nodes})

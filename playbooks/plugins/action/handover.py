@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# A round trip for each file would take longer than the files; all at once would be sent again after a broken connection.
+# A round trip for each file takes longer than the file; a broken connection costs no more than what is sent at once.
 _BATCH_BYTES = 64 * 1024 * 1024
 
 

@@ -33,7 +33,7 @@ options:
     type: bool
     default: false
   tools:
-    description: Whether O(verb=stage) and O(verb=collect) may install the compiler and its like where modules have to be built.
+    description: Whether O(verb=stage) and O(verb=collect) may install what modules are built with.
     type: bool
     default: true
   modules:

@@ -184,7 +184,7 @@ def _verify(node: Node) -> int:
 
 
 def _stage(node: Node, verb: str, words: list[str]) -> int:
-    """Stage or collect in a scope of its own, which gets what processors and disk others leave; prints what became of it."""
+    """Stage or collect in a scope of its own, which gets what others leave of processors and disk."""
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import (  # noqa: PLC0415 - not for a swap
         StageOptions,
         collect,

@@ -95,7 +95,7 @@ def link_or_copy(host: Host, file: str, target: str) -> str:
 
 
 def useful(work: Work, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files that a node needs of those handed over, which were collected for any node; raises `StageError`."""
+    """Return the files that a node needs of those handed over, which may be for any node; raises `StageError`."""
     host = work.host
     try:
         described = work.manager.describe(host, files)

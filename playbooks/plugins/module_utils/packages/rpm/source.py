@@ -27,7 +27,7 @@ class RpmFiles:
         return is_newer(version, than)
 
     def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:  # noqa: ARG002 - of the protocol
-        """Choose what the machine lacks or has in an older version: neither dnf nor zypper takes files as mere offers."""
+        """Choose what the machine lacks or has in an older version; dnf and zypper take no files as offers."""
         return tuple(
             file
             for file, (name, version) in files.described.items()

@@ -1,4 +1,4 @@
-"""Looks into archives of kernel modules, which ``dkms mktarball --binaries-only`` writes, before one is put into a bundle.
+"""Looks into archives of built modules, which ``dkms mktarball --binaries-only`` writes, before a bundle has them.
 
 A node looks again, with its own tools, and at signatures too. This finds a wrong file while another can be had.
 """

@@ -100,8 +100,14 @@ class Contents:
         kept = tuple(one for one in known.modules if one.place != module.place)
         self.drivers[place] = msgspec.structs.replace(known, modules=(*kept, module))
 
+    def add_files(self, place: str, folder: Path, names: Iterable[str]) -> str:
+        """Add files of a folder by their names, and return the place where they are."""
+        for name in names:
+            self._add(f"{place}/{name}", folder / name)
+        return place
+
     def add_folder(self, place: str, folder: Path) -> str:
-        """Add all files of a folder, such as the payload's, and return the place where they are."""
+        """Add all files of a folder and return the place where they are."""
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not {*_UNWANTED}.intersection(path.relative_to(folder).parts):
                 self._add(f"{place}/{path.relative_to(folder).as_posix()}", path)

@@ -81,16 +81,18 @@ def _describe(args: argparse.Namespace, contents: Contents) -> BundleList:
     """Add what belongs beside the drivers, and return the list without the files."""
     payload = collection = ""
     if not args.drivers_only:
-        payload = contents.add_folder("payload", _payload(args))
+        payload = _add_payload(args, contents)
         collection = contents.add_folder("collection", _collection(args.collection))
     keys = contents.add_folder("keys", _folder(args.keys)) if args.keys else ""
     return contents.listing(__version__, payload=payload, collection=collection, keys=keys)
 
 
-def _payload(args: argparse.Namespace) -> Path:
+def _add_payload(args: argparse.Namespace, contents: Contents) -> str:
+    """Add what the manifest names; archives of former builds may lie beside it."""
     folder = payload_folder(args.payload, os.environ, args.file)
     store.load_payload(folder)  # one that is not whole is of no use elsewhere
-    return folder
+    manifest = store.read_manifest(folder)
+    return contents.add_files("payload", folder, sorted({store.MANIFEST, *(manifest.names if manifest else ())}))
 
 
 def _collection(asked: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""Chooses what is collected for a bundle: the driver of nodes that may be out of reach, of what another one can have."""
+"""Chooses what is collected for a bundle: the driver of nodes out of reach, of what another node can have."""
 
 from __future__ import annotations
 

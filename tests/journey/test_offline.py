@@ -23,7 +23,6 @@ from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -199,7 +198,7 @@ def assert_has(node: Node, version: str) -> None:
 
 
 def first_installation(operator: Controller, node: Node) -> None:
-    """dkms and all else that the packages need come with them."""
+    """What the packages need comes with them, dkms too."""
     apply(operator, node, OLD_VERSION)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
 _ALL_PROTOCOLS = 0x0003  # ETH_P_ALL, packet(7)
 _IPV4, _TCP, _UDP, _IGMP = 0x0800, 6, 17, 2
@@ -23,14 +24,14 @@ _SNAP_BYTES = 128
 
 @dataclass
 class Wire:
-    """Collects where an address sends to, ``protocol address port``, while it is open. Multicast stays on the bridge."""
+    """Collects where an address sends to while it is open: ``tcp ADDRESS PORT``. Multicast stays on the bridge."""
 
     bridge: str
     address: str
     _found: list[str] = field(default_factory=list)
     _is_over: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
         self._socket.bind((self.bridge, 0))
         self._socket.settimeout(_POLL_S)
@@ -61,11 +62,11 @@ class Wire:
 
 def describe(frame: bytes, sender: str) -> str | None:
     """Return where a frame goes, None for one of another sender, an answer of ssh, or multicast."""
-    if len(frame) < 34 or _ETHERNET.unpack_from(frame)[0] != _IPV4:  # noqa: PLR2004 - headers of Ethernet and IPv4
+    if len(frame) < 34 or _ETHERNET.unpack_from(frame)[0] != _IPV4:
         return None
     protocol, source, target = _ADDRESSES.unpack_from(frame, 14)
     to = socket.inet_ntoa(target)
-    if socket.inet_ntoa(source) != sender or 224 <= target[0] <= 239:  # noqa: PLR2004 - class D
+    if socket.inet_ntoa(source) != sender or 224 <= target[0] <= 239:
         return None
     ports_at = 14 + (frame[14] & 0x0F) * 4
     if protocol not in (_TCP, _UDP) or len(frame) < ports_at + _PORTS.size:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.apply.context import distribution_names
 from provision.apply.converge import stage
 from provision.apply.model import Assessment, Failure
 from provision.bundle.errors import BundleError
+from provision.bundle.offer import distribution_names
 from provision.bundle.read import unpack_bundle
 from provision.bundle.sets import Contents
 from provision.bundle.write import write_bundle

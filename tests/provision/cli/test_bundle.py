@@ -18,7 +18,7 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
     staged = staged_set(tmp_path / "set", change_of())
     file = str(tmp_path / "drivers.bundle")
 
-    made = main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    made = main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--drivers-only"])
     told = capsys.readouterr().out
     checked = main(["bundle", "verify", file])
 
@@ -30,7 +30,7 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
 def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     staged = staged_set(tmp_path / "set", change_of())
     file = tmp_path / "drivers.bundle"
-    main(["bundle", "create", str(file), "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    main(["bundle", "create", str(file), "--set", f"{DEBIAN}={staged.folder}", "--drivers-only"])
     file.write_bytes(file.read_bytes().replace(b"libcuda1 550", b"libcuda1 551"))
 
     assert main(["bundle", "verify", str(file)]) == ExitCode.FAILED
@@ -38,7 +38,7 @@ def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.
 
 
 def test_a_bundle_of_nothing_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bundle", "create", str(tmp_path / "b"), "--no-payload"]) == ExitCode.USAGE
+    assert main(["bundle", "create", str(tmp_path / "b"), "--drivers-only"]) == ExitCode.USAGE
     assert main(["bundle", "create", str(tmp_path / "b"), "--set", "debian-13"]) == ExitCode.USAGE
     assert "not DISTRIBUTION=DIR" in capsys.readouterr().err
     assert not (tmp_path / "b").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
     list_files,
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Header, Offered, Request, Step
+
+
+Source = TypeVar("Source")
 
 
 class RpmFiles:
@@ -38,7 +41,7 @@ class RpmFiles:
         """Return what package files say of themselves; raises `SourceError`."""
         return read_headers(host, files)
 
-    def for_any_machine(self, host: Host, scratch: str) -> RpmFiles:  # noqa: ARG002 - of the protocol
+    def for_any_machine(self: Source, host: Host, scratch: str) -> Source:  # noqa: ARG002, PYI019 - of the protocol; Python 3.9 has no Self
         """Return the source itself: what this machine has counts as there on others."""
         return self
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _MAX_CHANGE_BYTES = 1024 * 1024
 _MAX_SEAL_BYTES = 1024 * 1024
 _MAX_HEADERS_BYTES = 4 * 1024 * 1024
-_UNWANTED = ("__pycache__",)
+_BYTECODE = "__pycache__"
 _ARCHIVE = ".tar.gz"
 _OLD = "it was staged by an older grapnel-driver: stage again, or use `grapnel bundle create --from`"
 _HINT = "copy the folder of the staged set from the node again, with everything in it"
@@ -107,9 +107,10 @@ class Contents:
         return place
 
     def add_folder(self, place: str, folder: Path) -> str:
-        """Add all files of a folder and return the place where they are."""
+        """Add all files of a folder but hidden ones and bytecode, and return the place where they are."""
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not {*_UNWANTED}.intersection(path.relative_to(folder).parts):
+            parts = path.relative_to(folder).parts
+            if path.is_file() and not any(part == _BYTECODE or part.startswith(".") for part in parts):
                 self._add(f"{place}/{path.relative_to(folder).as_posix()}", path)
         return place
 

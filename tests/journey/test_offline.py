@@ -82,7 +82,6 @@ def node(site: Site) -> Node:
 @pytest.fixture
 def operator(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Controller:
     monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(controller.folder / "cache"))
     return replace(controller, timeout_s=TIMEOUT_S)
 
 
@@ -93,9 +92,9 @@ def create(site: Site, operator: Controller, node: Node, archives: dict[str, Pat
         word for version, archive in archives.items() for word in ("--version", version, "--modules", str(archive))
     ]
 
-    done = operator.grapnel(
-        "bundle", "create", BUNDLE, "--from", COLLECTOR, "--kernel", node.kernel_release,
-        "--flavour", "proprietary", *words,
+    done = operator.run(
+        "grapnel", "bundle", "create", BUNDLE, "-i", "inventory.yaml", "--from", COLLECTOR,
+        "--kernel", node.kernel_release, "--flavour", "proprietary", *words,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr

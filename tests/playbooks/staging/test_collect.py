@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.collected import (
+    FILE,
+    CollectedError,
+    hand_out,
+    take_back,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id, parse_change
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.collect import (
     COLLECTED,
@@ -238,3 +245,26 @@ def test_a_file_that_is_no_package_is_told(machine: Machine) -> None:
 
     with pytest.raises(SourceError, match="cannot be read"):
         AptSource().read_headers(machine.host, ["/in/rubbish.deb"])
+
+
+def test_an_archive_is_handed_out_to_one_user_and_taken_back(node: Node) -> None:
+    change = change_of()
+    collect(node, change)
+
+    hand_out(node.host, change_id(change), os.getuid())
+
+    place = node.path(FILE)
+    assert tarfile.is_tarfile(place)
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert take_back(node.host)
+    assert not place.parent.exists()
+    assert not node.path(COLLECTED).exists()
+    assert not take_back(node.host)
+
+
+@pytest.mark.parametrize("identifier", ["0123456789ab", "../../etc/passwd", ""])
+def test_nothing_else_is_handed_out(node: Node, identifier: str) -> None:
+    with pytest.raises(CollectedError):
+        hand_out(node.host, identifier, os.getuid())
+
+    assert not node.path(FILE).exists()

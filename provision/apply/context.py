@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from provision.apply.model import Assessment
+from provision.builds.needs import needed_builds
+from provision.bundle.handover import HandedFile, Handover
 from provision.bundle.offer import with_offer
 from provision.planner.bundled import compare_with_bundle, find_handover
 
@@ -12,9 +15,10 @@ if TYPE_CHECKING:
     import threading
 
     from provision.apply.declarations import Declarations
-    from provision.apply.model import Assessment, PlaybookRunner
+    from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
-    from provision.bundle.handover import Handover
+    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.builds.shelf import Shelf
     from provision.bundle.read import Bundle
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
@@ -29,17 +33,41 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """One apply's runner, planner, playbooks and declarations."""
+    """One apply's runner, planner, playbooks and declarations.
+
+    ``shelf`` keeps modules that one node has built for others; without one, every node builds its own. ``built`` are
+    those that are handed over now.
+    """
 
     runner: PlaybookRunner
     plan: Planner
     playbooks: Playbooks
     declarations: Declarations
     bundle: Bundle | None = None
+    shelf: Shelf | None = None
+    built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
+
+    def builds(self, assessment: Assessment) -> tuple[ModuleBuild, ...]:
+        """Return the modules that a node needs for its change and may be handed."""
+        driver, stack = assessment.plan.roles.driver, self.declarations.stacks.get(assessment.plan.node)
+        if driver is None or stack is None or self.shelf is None:
+            return ()
+        return needed_builds(assessment.facts, driver.driver_change, stack.driver)
 
     def handover(self, assessment: Assessment) -> Handover | None:
-        """Return what a node is handed to stage its driver from, None without a bundle; raises BundleError."""
-        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
+        """Return what a node is handed to stage its driver from, None where that is nothing; raises BundleError."""
+        driver = assessment.plan.roles.driver
+        if driver is None or driver.driver_change is None or not driver.driver_stage:
+            return None
+        carried = find_handover(assessment.plan, assessment.facts, self.bundle) if self.bundle is not None else None
+        files = () if carried is None else carried.files
+        places = {file.place for file in files}
+        modules = tuple(
+            HandedFile(module.path, build.place, module.sha256)
+            for build in self.builds(assessment)
+            if build.place not in places and (module := self.built.get(build)) is not None
+        )
+        return Handover((*files, *modules), is_complete=carried is not None) if carried or modules else None
 
     def known(self, facts: NodeFacts) -> NodeFacts:
         """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
@@ -47,4 +75,13 @@ class ApplyContext:
 
     def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
         """Return a plan with what the bundle lacks for it, if there is one."""
-        return plan if self.bundle is None else compare_with_bundle(plan, facts, self.bundle)
+        if self.bundle is None:
+            return plan
+        builds = self.builds(Assessment(facts, plan))
+        return compare_with_bundle(
+            plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
+        )
+
+    def _has(self, build: ModuleBuild) -> bool:
+        """Tell whether a module is there that some node has built; raises `BuildsError`."""
+        return build in self.built or (self.shelf is not None and self.shelf.find(build) is not None)

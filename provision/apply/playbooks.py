@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from provision.builds.model import ModuleBuild
     from provision.bundle.handover import HandedFile, Handover
 
 FACTS_TIMEOUT_S = 600
-APPLY_TIMEOUT_S = 3600
+APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
 COLLECT_TIMEOUT_S = 4 * 3600  # it may build modules for several kernels
+BUILT_MODULE_TIMEOUT_S = 1800
 DAEMON_RESULT = "daemon"
 
 
@@ -59,7 +61,7 @@ class Playbooks:
     ) -> RunRequest:
         """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
-        With a ``handover`` a driver is staged from these files, without a network.
+        With a ``handover`` a driver is staged from these files, without a network where they are all that is needed.
         """
         expected = {} if expectation is None else {"grapnel_expectation": expectation}
         return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **_handover(handover)})
@@ -97,6 +99,26 @@ class Playbooks:
             keep=frozenset({RESULT}),
         )
 
+    def built_module(self, node: str, build: ModuleBuild, destination: Path, limit_bytes: int) -> RunRequest:
+        """Get the modules that a node has built, as a file of at most ``limit_bytes``; changes nothing on the node."""
+        wanted = {
+            "kernel": build.kernel,
+            "dkms": build.dkms,
+            "version": build.version,
+            "flavour": build.flavour,
+            "destination": str(destination),
+            "limit_bytes": limit_bytes,
+        }
+        return RunRequest(
+            playbook=self.collection / "built_module.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_built": wanted},
+            forks=1,
+            timeout_s=BUILT_MODULE_TIMEOUT_S,
+            environment=self.environment,
+        )
+
     def driver(self, verb: str, node: str) -> RunRequest:
         """Tell a node's driver program to go ``back``, or to ``remove`` the driver; the node is out of service."""
         return RunRequest(
@@ -126,7 +148,8 @@ class Playbooks:
 def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
-    return {"grapnel_handover": [_handed(one) for one in handover.files]}
+    files = [_handed(one) for one in handover.files]
+    return {"grapnel_handover": files, "grapnel_offline": handover.is_complete}
 
 
 def _handed(file: HandedFile) -> dict[str, object]:

@@ -14,7 +14,7 @@ from provision.node_plan import NodePlan, Problem, Roles
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from provision.bundle.handover import Handover
     from provision.bundle.read import Bundle
@@ -37,8 +37,13 @@ def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover 
     return choose_files(bundle, distribution_in(bundle.listing, facts.node.os), driver.driver_change)
 
 
-def compare_with_bundle(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> NodePlan:
-    """Return the plan with what keeps the bundle from being enough for it."""
+def compare_with_bundle(
+    plan: NodePlan, facts: NodeFacts, bundle: Bundle, is_built: Callable[[str], bool] = lambda _: False
+) -> NodePlan:
+    """Return the plan with what keeps the bundle from being enough for it.
+
+    ``is_built`` tells whether another node has built the module for a kernel, and it is at hand.
+    """
     if plan.problems:
         return msgspec.structs.replace(plan, problems=tuple(_explain(one, facts, bundle) for one in plan.problems))
     try:
@@ -47,7 +52,8 @@ def compare_with_bundle(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Nod
         return _refused(plan, Problem(code="not-in-bundle", message=error.message, hint=error.hint))
     if handover is None:
         return plan
-    missing = _kernels_without(_change_of(plan), facts, handover)
+    without = _kernels_without(_change_of(plan), facts, handover)
+    missing = [kernel for kernel in without if not is_built(kernel)]
     if problem := _cannot_build(_change_of(plan), facts, bundle, missing):
         return _refused(plan, problem)
     # What would be built from is of no interest where nothing is built.

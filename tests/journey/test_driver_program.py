@@ -134,13 +134,25 @@ def upgrade(machine: Machine) -> None:
 
 
 def failing_downgrade(machine: Machine) -> None:
-    """Nobody has put the older module on the disk."""
+    """Nobody has put the older module on the disk; then it is there, and the kernel refuses it."""
+    node = machine.node
     machine.stage(OLD_VERSION)
 
-    record = machine.swap(OLD_VERSION)
+    early = machine.swap(OLD_VERSION)
+    machine.assert_has(VERSION)
+    node.install_module(OLD_VERSION)
+    node.run(["sh", "-c", "mkdir -p /run/gpusim/fail; echo 129 > /run/gpusim/fail/nvidia"])
+    refused = machine.swap(OLD_VERSION)
+    node.run(["rm", "-r", "/run/gpusim/fail"])
+    node.install_module(VERSION)
+    _, status = machine.call("back")
 
-    assert record["state"] == "returned", record
-    assert record["reason"] == f"load: kernel module {VERSION} was loaded instead of {OLD_VERSION}"
+    assert early["state"] == "failed", early
+    assert f"module-not-on-disk: kernel module {OLD_VERSION} is to be loaded, and {VERSION} is on" in early["reason"]
+    assert refused["state"] == "quarantined", refused
+    assert "Key was rejected by service" in refused["reason"]
+    assert "there is no way back: kernel module" in refused["reason"]
+    assert status["run"]["state"] == "done", status["run"]
     machine.assert_has(VERSION)
 
 

@@ -5,8 +5,11 @@ What the files and commands mean belongs to the modules beside this one.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shlex
+import signal
 import stat
 import subprocess
 import time
@@ -25,6 +28,7 @@ _ENVIRONMENT = {
 }
 MAX_TEXT_BYTES = 1024 * 1024  # of a file that is read as a whole
 _MAX_COMPLAINT = 2000  # characters of a message
+_MAX_COMMAND = 300  # characters of a command in a message
 _TIMED_OUT = 124  # as timeout(1) says it
 _NOT_FOUND = 127  # as a shell says it
 
@@ -40,6 +44,11 @@ class Finished:
     return_code: int
     stdout: str = ""
     stderr: str = ""
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether it ran out of time, so that what it did not say is not known."""
+        return self.return_code == _TIMED_OUT
 
     @property
     def complaints(self) -> str:
@@ -58,21 +67,44 @@ Run = Callable[[Sequence[str], float], Finished]
 
 
 def run_command(arguments: Sequence[str], timeout_s: float) -> Finished:
-    """Run a command with an explicit environment and a time limit."""
+    """Run a command with an explicit environment and a time limit, without a terminal that it could ask at.
+
+    One that runs out of time is ended with everything that it has started, which would otherwise go on: a compiler
+    below dkms, or a download that keeps a lock. What it had printed by then is returned.
+    """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(arguments),
             env=_environment(os.environ),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     except FileNotFoundError:
         return Finished(_NOT_FOUND, stderr=f"{arguments[0]} does not exist")
-    except subprocess.TimeoutExpired:
-        return Finished(_TIMED_OUT, stderr=f"{arguments[0]} took longer than {timeout_s:g} s")
-    return Finished(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _end_session(process)
+            said = [_text(error.stderr).rstrip(), f"{arguments[0]} took longer than {timeout_s:g} s"]
+            return Finished(_TIMED_OUT, _text(error.stdout), "\n".join(filter(None, said)))
+        except BaseException:
+            _end_session(process)
+            raise
+    return Finished(process.returncode, _text(stdout), _text(stderr))
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """End a command and its children, of which it is the session's leader and so the leader of their group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -99,6 +131,14 @@ class Host:
     def path(self, absolute: str) -> Path:
         """Place an absolute path of the machine below the root."""
         return self.root / absolute.lstrip("/")
+
+    def ask(self, arguments: Sequence[str], timeout_s: float) -> Finished:
+        """Run a command for what it answers; raises HostError when it gives none in time, which is no answer."""
+        done = self.run(arguments, timeout_s)
+        if done.is_timed_out:
+            command = printable(shlex.join(arguments), _MAX_COMMAND)
+            raise HostError(f"`{command}` took longer than {timeout_s:g} s: try again when the machine is less busy")
+        return done
 
     def open(self, absolute: str) -> BinaryIO:
         """Open a regular file for reading; raises OSError for whatever else stands there, without waiting for it."""

@@ -76,11 +76,15 @@ def read_found(host: Host, identifier: str) -> Found:
     )
 
 
+def running_kernel(host: Host) -> str:
+    """Return the release of the kernel that runs."""
+    return host.run(["uname", "-r"], _TIMEOUT_S).stdout.strip()
+
+
 def installed_kernels(host: Host) -> list[str]:
     """Return the releases of the running kernel and of those that could be booted."""
-    running = host.run(["uname", "-r"], _TIMEOUT_S).stdout.strip()
     bootable = (name for name in host.names(_MODULES) if _has_image(host, name))
-    return sorted({*bootable, running} - {""})
+    return sorted({*bootable, running_kernel(host)} - {""})
 
 
 def _has_image(host: Host, release: str) -> bool:

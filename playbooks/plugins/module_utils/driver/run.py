@@ -7,11 +7,12 @@ direction that it had: every step looks at the node and does what is left to do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore, steps
+from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve, restore, steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
     BEGIN,
@@ -23,35 +24,48 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import
     remove_old_journals,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, read_run, write_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import (
+    other_kernel,
+    reboot_obstacle,
+    running_kernel,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    UNIT,
+    RunRecord,
+    boot_id,
+    read_run,
+    write_run,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
 
-UNIT = "grapnel-driver.service"
 SWAP, BACK, REMOVE = "swap", "back", "remove"
 RUN, REPAIR, CHECK, ADOPT, INITRAMFS, FINISH = "run", "repair", "check", "adopt", "initramfs", "finish"
 BACKWARD_PREFIX = "back-"
-OUT_OF_SERVICE, IN_SERVICE = "stop-services", "verify"
+REBOOT = "reboot"
+OUT_OF_SERVICE, UNLOAD, LOAD, IN_SERVICE = "stop-services", "unload", "load", "verify"
 
 # In this order, on the way forward and on the way back.
 STEPS: tuple[tuple[str, Step], ...] = (
     ("mark", steps.mark),
     (OUT_OF_SERVICE, steps.stop_services),
-    ("unload", steps.unload),
+    (UNLOAD, steps.unload),
     ("packages", steps.install_packages),
     ("files", steps.write_files),
     ("hold", steps.hold),
-    ("load", steps.load),
+    (LOAD, steps.load),
     ("device-nodes", steps.make_device_nodes),
+    ("mig", steps.restore_mig),
     ("start-services", steps.start_services),
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),
 )
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,7 @@ class Work:
 
     ``check`` raises before anything is disturbed. ``back`` gives the target of the way back from a swap. Once the
     driver is verified, ``adopt`` says which change the node has now, by the direction, and ``settle`` does what can
-    wait.
+    wait. ``may_reboot``: the node may be rebooted for it.
     """
 
     verb: str
@@ -70,10 +84,14 @@ class Work:
     settle: Callable[[], str]
     adopt: Callable[[str], str]
     back: Callable[[], Target]
+    may_reboot: bool = False
 
 
 def carry_out(node: Node, work: Work) -> RunRecord:
-    """Carry a run out, or the one that was cut short to its end; returns its record. Raises OSError."""
+    """Carry a run out, or one that is open to its end or to the reboot that it needs; returns its record.
+
+    Raises OSError.
+    """
     run = _Run(node, work)
     return run.go()
 
@@ -83,9 +101,11 @@ class _Run:
 
     def __init__(self, node: Node, work: Work) -> None:
         self.node, self.work = node, work
-        boot = node.host.read_text(_BOOT_ID) or ""
+        boot = boot_id(node.host)
         former = read_run(node.host)
+        self.awaited = ""  # why the run cannot go on before a reboot
         self.is_continued = former is not None and former.is_open
+        self.was_asked = former is not None and former.is_open and bool(former.asked_in)
         if former is not None and former.is_open:
             self.record = self._continued(former)
         else:
@@ -94,17 +114,28 @@ class _Run:
         self.journal = Journal(node.host, self.record.run, node.clock)
 
     def _continued(self, former: RunRecord) -> RunRecord:
-        """Return the record of a run that goes on; one that is told to go back does so from here on."""
-        if former.verb == SWAP and self.work.verb == BACK:
+        """Return the record of a run that goes on; one that is told to go back does so from here on.
+
+        A run asks for one reboot in each direction, whoever rebooted the node then.
+        """
+        if former.asked_in:
+            reboots = former.reboots + (former.asked_in != boot_id(self.node.host))
+            former = replace(former, state=record_of.RUNNING, reboot="", asked_in="", reboots=reboots)
+        if former.verb == SWAP and self.work.verb == BACK and former.direction == record_of.FORWARD:
             reason = former.reason or "it was cut short, and the way back was asked for"
-            return replace(former, direction=record_of.BACKWARD, reason=reason)
+            return replace(former, direction=record_of.BACKWARD, reason=reason, reboots=0)
         return former
 
     def go(self) -> RunRecord:
-        write_run(self.node.host, self.record)
+        if not self.is_continued:
+            reserve.keep(self.node.host)
+        self._save()
         remove_old_journals(self.node.host)
         allow_builds(self.node.host)
         self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
+        if self.was_asked:
+            state = DONE if self.record.reboots else SKIPPED
+            self._note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
         for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
@@ -113,13 +144,32 @@ class _Run:
                 state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
                 return self._end(state, name, problem)
         step, problem = self._bring_to(self.work.target, "")
+        if self.awaited and not problem:
+            return self._wait_for_reboot()
         if not problem:
             return self._succeed(record_of.FORWARD)
         if self.record.verb != SWAP:
             return self._end(record_of.QUARANTINED, step, f"{step}: {problem}")
-        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=f"{step}: {problem}")
-        write_run(self.node.host, self.record)
+        reason = f"{step}: {problem}"
+        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=reason, reboots=0)
+        with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
+            self._save()
         return self._go_back()
+
+    def _save(self) -> None:
+        """Write the record, on a disk that has become full with the room that was kept for it; raises OSError."""
+        try:
+            write_run(self.node.host, self.record)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            reserve.release(self.node.host)
+            write_run(self.node.host, self.record)
+
+    def _adopt(self, direction: str) -> str:
+        with contextlib.suppress(OSError):
+            reserve.share(self.node.host)
+        return self.work.adopt(direction)
 
     def _check(self) -> str:
         self.work.check()
@@ -127,23 +177,57 @@ class _Run:
 
     def _go_back(self) -> RunRecord:
         """Restore what was there before; whoever asked for that as such has it done, others are told what failed."""
+        with contextlib.suppress(OSError):
+            reserve.share(self.node.host)  # a transaction needs a little room for itself, too
         try:
             target = self.work.back()
-        except StoreError as error:
+        except (StoreError, HostError) as error:
             return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:
             reason = f"{self.record.reason}; going back failed at {step}: {problem}"
             return self._end(record_of.QUARANTINED, step, reason)
+        if self.awaited:
+            return self._wait_for_reboot()
         return self._succeed(record_of.BACKWARD)
 
     def _bring_to(self, target: Target, prefix: str) -> tuple[str, str]:
-        """Take all steps; returns the one that failed, and why."""
+        """Take all steps, or those up to the reboot that is ``awaited`` then; returns the one that failed, and why."""
+        self.awaited = ""
         for name, step in STEPS:
-            problem = self._try(prefix + name, lambda step=step: step(self.node, target))  # type: ignore[misc] # inferred
+            if name == LOAD and self.awaited:
+                # What the next boot loads first is in the initramfs: it must not be the former driver.
+                return prefix + INITRAMFS, self._try(prefix + INITRAMFS, self.work.settle)
+            take = self._unload if name == UNLOAD else step
+            problem = self._try(prefix + name, lambda take=take: take(self.node, target))  # type: ignore[misc] # inferred
             if problem:
                 return prefix + name, problem
         return "", ""
+
+    def _unload(self, node: Node, target: Target) -> str:
+        """Unload, or leave the module loaded until the reboot that is needed and allowed."""
+        obstacle = reboot_obstacle(node.host, target, is_allowed=self.work.may_reboot, reboots=self.record.reboots)
+        self.awaited = other_kernel(node.host, target)
+        if self.awaited and not obstacle:
+            return ""
+        if self.awaited and self.record.direction == record_of.FORWARD:
+            raise StepError(f"{self.awaited}; {obstacle}")
+        self.awaited = ""
+        try:
+            return steps.unload(node, target)
+        except NeedsRebootError as error:
+            if obstacle:
+                raise StepError(f"{error}; {obstacle}") from error
+            self.awaited = str(error)
+            return ""
+
+    def _wait_for_reboot(self) -> RunRecord:
+        """End here: whoever took the node out of service reboots it, and calls the same verb again."""
+        self._note(REBOOT, BEGIN, self.awaited)
+        asked_in = boot_id(self.node.host)
+        self.record = replace(self.record, state=record_of.NEEDS_REBOOT, reboot=self.awaited, asked_in=asked_in)
+        self._save()
+        return self.record
 
     def _try(self, name: str, step: Callable[[], str]) -> str:
         """Take a step; returns why it failed. A bug in one must not keep the node from going back."""
@@ -170,12 +254,12 @@ class _Run:
     def _succeed(self, direction: str) -> RunRecord:
         """Say which change the node has, then do what takes time and disturbs nobody."""
         self.record = replace(self.record, out_of_service_s=self._out_of_service_s())
-        problem = self._try(ADOPT, lambda: self.work.adopt(direction))
+        problem = self._try(ADOPT, lambda: self._adopt(direction))
         if problem:
             return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
         restore.forget(self.node.host)
         warning = ""
-        if self.record.changed:
+        if self.record.changed and not self.record.reboots:  # before a reboot it was done already
             problem = self._try(INITRAMFS, self.work.settle)
             warning = f"the driver works, but {problem}" if problem else ""
         if direction == record_of.FORWARD:
@@ -186,7 +270,9 @@ class _Run:
         self.record = replace(self.record, state=state, step=step, reason=reason)
         with contextlib.suppress(OSError):  # the record is what counts
             self.journal.write(FINISH, DONE if state == record_of.FINISHED else FAILED, reason or state)
-        write_run(self.node.host, self.record)
+        self._save()
+        with contextlib.suppress(OSError):
+            reserve.release(self.node.host)
         return self.record
 
     def _has_begun(self) -> bool:
@@ -199,7 +285,7 @@ class _Run:
         begin = next((event for event in events if event["step"].endswith(OUT_OF_SERVICE)), None)
         if begin is None or not self.record.changed:
             return 0.0
-        if self.record.boot == (self.node.host.read_text(_BOOT_ID) or ""):
+        if self.record.boot == boot_id(self.node.host):
             return round(self.node.clock.monotonic() - float(begin["monotonic_s"]), 3)
         return round(max(0.0, self.node.clock.now() - _seconds(str(begin["time"]))), 3)
 

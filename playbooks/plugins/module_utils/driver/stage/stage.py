@@ -37,6 +37,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
@@ -69,6 +70,8 @@ def stage_change(
         found = error.finding
     except store.StoreError as error:
         found = Finding("store-unusable", str(error), f"look at {store.HOME}")
+    except HostError as error:
+        found = Finding("no-answer", str(error), "stage again when the node is less busy")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         found = Finding("disk-error", f"{where}{error.strerror or error}", f"look at the disk of {store.HOME}")
@@ -87,7 +90,7 @@ def _stage(work: Work, identifier: str) -> None:
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = provide_modules(work, files, handed)
-    findings = [*keep_way_back(work, resolution), *rehearse(work)]
+    findings = [*work.findings, *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))

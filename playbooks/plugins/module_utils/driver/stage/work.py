@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -10,7 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder i
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
@@ -26,7 +26,7 @@ class PackageSystem:
 
 @dataclass(frozen=True)
 class Work:
-    """One run of staging."""
+    """One run of staging; ``findings`` are what became known on the way and keeps nothing from being used."""
 
     host: Host
     system: PackageSystem
@@ -34,6 +34,7 @@ class Work:
     options: StageOptions
     clock: Clock
     folder: str
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def manager(self) -> PackageManager:

@@ -6,6 +6,7 @@ on this machine's own disk (``file:``) are copied, which apt itself does not do.
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future i
     write_future,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.lists import names_in
+from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
+    NO_SPACE_REMEDY,
+    is_out_of_space,
+    sites_of,
+    without_passwords,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Header,
@@ -40,7 +47,6 @@ if TYPE_CHECKING:
 CACHE = "/var/cache/apt/archives"
 _RESOLVE_TIMEOUT_S = 120.0
 _UNPACK_TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _NOWHERE = "/nonexistent/"  # as a cache of archives: apt then counts none as there
 _APT = (
     "apt-get", "-q", "-y", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends",
@@ -61,7 +67,11 @@ _NOT_FOUND = re.compile(
 )
 _FETCH_FAILED = re.compile(r"^E: Failed to fetch (?P<uri>\S+)\s+(?P<why>.*)$", re.MULTILINE)
 _UNMET = re.compile(r"^ (\S+ : \S.*)$", re.MULTILINE)
-_REFRESH = "refresh the package lists (apt-get update); a version that the sources no longer have comes in a bundle"
+_PROXY = re.compile(r'^Acquire::(?:http|https)::Proxy(?:::[^ ]+)? "(?P<proxy>[a-z0-9]+://[^"]+)";$', re.MULTILINE)
+_REFRESH = (
+    "refresh the package lists (apt-get update) and run `grapnel plan` again; a version that the sources no longer "
+    "have comes in a bundle"
+)
 _REACH = "see that the node reaches its package sources (apt-config dump Acquire shows the proxy), or use a bundle"
 
 
@@ -96,7 +106,7 @@ class AptSource:
         command = [*_APT, *self.options, *_FETCH, *_into(f"{folder}/"), "--download-only", *_reinstall(request)]
         done = host.run(command, timeout_s)
         if done.return_code:
-            raise _failure(done, timeout_s)
+            raise _failure(host, done, timeout_s, [one.uri for one in downloads])
         for one in downloads:
             _copy_local(host, one, place)
             if not has_digest(place / one.name, one.digest):
@@ -188,7 +198,7 @@ def _into(folder: str) -> list[str]:
 def _ask(host: Host, command: list[str]) -> str:
     done = host.run(command, _RESOLVE_TIMEOUT_S)
     if done.return_code:
-        raise _failure(done, _RESOLVE_TIMEOUT_S)
+        raise _failure(host, done, _RESOLVE_TIMEOUT_S)
     return done.stdout
 
 
@@ -207,20 +217,27 @@ def _copy_local(host: Host, one: Download, place: Path) -> None:
     try:
         shutil.copyfile(host.path(unquote(parts.path)), place / one.name)
     except OSError as error:
+        (place / one.name).unlink(missing_ok=True)
+        if error.errno == errno.ENOSPC:
+            raise SourceError("no-space", f"the disk is full: {one.name} does not fit", NO_SPACE_REMEDY) from error
         raise _gone(one.name, error.strerror or str(error)) from error
 
 
-def _failure(done: Finished, timeout_s: float) -> SourceError:
+def _failure(host: Host, done: Finished, timeout_s: float, uris: Sequence[str] = ()) -> SourceError:
     """Return what went wrong, in the words of the product; apt's own are kept where they say more."""
-    if done.return_code == _TIMED_OUT:
-        return SourceError("download-timeout", f"apt did not finish within {timeout_s:g} s", _REACH)
+    if done.is_timed_out:
+        where = f", with {sites_of(uris)}" if sites_of(uris) else ""
+        said = f"apt did not finish within {timeout_s:g} s{where}{_through(host)}"
+        return SourceError("download-timeout", said, _REACH)
+    if is_out_of_space(done.stderr):
+        return SourceError("no-space", f"the disk is full: {done.complaints}", NO_SPACE_REMEDY)
     missing = _NOT_FOUND.search(done.stderr)
     if missing:
         name, version = missing[1] or missing[3], missing[2] or ""
         return SourceError("package-not-found", f"no source has {f'{name} {version}'.strip()}", _REFRESH)
     failed = _FETCH_FAILED.search(done.stderr)
     if failed:
-        return _fetch_failure(unquote(failed["uri"].rsplit("/", 1)[-1]), printable(failed["why"].strip()))
+        return _fetch_failure(host, failed["uri"], printable(failed["why"].strip()))
     if "authenticat" in done.stderr:
         return SourceError(
             "not-authenticated",
@@ -234,12 +251,24 @@ def _failure(done: Finished, timeout_s: float) -> SourceError:
     return SourceError("download-failed", f"apt cannot get the packages: {done.complaints}", _REACH)
 
 
-def _fetch_failure(name: str, why: str) -> SourceError:
+def _fetch_failure(host: Host, uri: str, why: str) -> SourceError:
+    name = unquote(uri.rsplit("/", 1)[-1])
+    site = f" from {sites_of([uri])}" if sites_of([uri]) else ""
     if re.match(r"(404|410)\b", why) or "File not found" in why:
-        return _gone(name, why)
+        return _gone(f"{name}{site}", why)
     if "Hash Sum mismatch" in why or "unexpected size" in why:
-        return SourceError("damaged-download", f"{name}: {why}", "a mirror out of step does this: refresh the lists")
-    return SourceError("source-unreachable", f"{name} cannot be downloaded: {why}", _REACH)
+        return SourceError(
+            "damaged-download", f"{name}{site}: {why}", "a mirror out of step does this: refresh the lists"
+        )
+    said = f"{name} cannot be downloaded{site}{_through(host)}: {without_passwords(why)}"
+    return SourceError("source-unreachable", said, _REACH)
+
+
+def _through(host: Host) -> str:
+    """Return the proxies that apt is told to use, for a message."""
+    done = host.run(["apt-config", "dump"], _RESOLVE_TIMEOUT_S)
+    proxies = dict.fromkeys(without_passwords(each["proxy"]) for each in _PROXY.finditer(done.stdout))
+    return f" through the proxy {printable(', '.join(proxies))}" if proxies else ""
 
 
 def _gone(name: str, why: str) -> SourceError:

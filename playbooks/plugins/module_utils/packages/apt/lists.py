@@ -23,6 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
     PREBUILT_PATTERN,
     SOURCE_PATTERN,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import without_passwords
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
@@ -32,6 +33,8 @@ _LISTS = "/var/lib/apt/lists"
 _STAMPS = (_LISTS, f"{_LISTS}/partial", "/var/lib/apt/periodic/update-success-stamp")
 _QUERY_TIMEOUT_S = 30.0
 _LOCK_RETRY_S = 1.0
+# So that a source that does not answer is named, before the time for all of them is up.
+_FETCH = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20")
 _LOCKED = re.compile(r"Could not get lock|Unable to lock directory")
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_~-]*$")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9+.-]+")
@@ -61,7 +64,7 @@ def lists_age_s(host: Host, clock: Clock) -> int | None:
 def _update(host: Host, timeout_s: float, clock: Clock) -> str | None:
     """Run ``apt-get update`` until it gets its lock or time is up; returns the error."""
     deadline = clock.now() + timeout_s
-    command = ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "-o", "Acquire::Retries=1", "update"]
+    command = ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", *_FETCH, "update"]
     while True:
         done = host.run(command, max(1.0, deadline - clock.now()))
         if done.return_code == 0:
@@ -73,7 +76,7 @@ def _update(host: Host, timeout_s: float, clock: Clock) -> str | None:
 
 def _errors(done: Finished) -> str:
     errors = [line[2:].strip() for line in done.stderr.splitlines() if line.startswith("E:")]
-    return "; ".join(errors) or done.complaint
+    return without_passwords("; ".join(errors) or done.complaint)
 
 
 def read_available(host: Host) -> dict[str, Any]:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
+    NO_SPACE_REMEDY,
+    is_out_of_space,
+    without_passwords,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files import (
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -29,11 +35,13 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
+# Locks and exclusions keep the driver as it is, and a driver change is about just that; see `require_unlocked`.
 _DNF = (
-    "dnf", "--quiet", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2",
-    "--setopt=minrate=1000",
+    "dnf", "--quiet", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
+    "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
+    # The stream of the driver's module is enabled with the driver and not before: names are exact without it.
+    "--setopt=grapnel-nvidia.module_hotfixes=1",
 )  # fmt: skip
 # Name, architecture, version with its epoch, repository, size and its unit.
 _ROW = re.compile(
@@ -46,7 +54,10 @@ _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
 _GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
 _LOST = re.compile(r"(?:Status code: 404 for|Error 404|Cannot download) *(\S+)")
-_REFRESH = "refresh dnf's metadata (dnf makecache); a version that the repositories no longer have comes in a bundle"
+_REFRESH = (
+    "refresh dnf's metadata (dnf makecache) and run `grapnel plan` again; a version that the repositories no longer "
+    "have comes in a bundle"
+)
 _REACH = "see that the node reaches its repositories (dnf config, proxy), or use a bundle"
 
 
@@ -61,7 +72,9 @@ class DnfSource(RpmFiles):
         if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(table)):
             raise _failure(done, _TIMEOUT_S)
         installed = installed_versions(host, [each["name"] for each in _ROW.finditer(table)])
-        return parse_table(table, installed)
+        resolution = parse_table(table, installed)
+        require_unlocked(host, request, resolution, dnf_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
@@ -115,8 +128,10 @@ def _words(request: Request) -> list[str]:
 
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s", _REACH)
+    if is_out_of_space(done.stderr):
+        return SourceError("no-space", f"the disk is full: {done.complaints}", NO_SPACE_REMEDY)
     gone = _GONE.search(done.stderr)
     if gone:
         return SourceError("package-not-found", f"no repository has {printable(gone[1] or gone[2])}", _REFRESH)
@@ -127,4 +142,6 @@ def _failure(done: Finished, timeout_s: float) -> SourceError:
         return SourceError("not-authenticated", done.complaints, "import the repository's signing key")
     if "Problem" in done.stderr or "conflict" in done.stderr:
         return SourceError("unresolvable", f"the packages do not go together: {done.complaints}", _REFRESH)
-    return SourceError("source-unreachable", f"dnf cannot get the packages: {done.complaints}", _REACH)
+    return SourceError(
+        "source-unreachable", f"dnf cannot get the packages: {without_passwords(done.complaints)}", _REACH
+    )

@@ -11,13 +11,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
     Resolution,
     SourceError,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import without_locks
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _GOOD = (0, 102, 103)  # 102 and 103: a reboot, or another run of zypper, is advised
 _NOT_FOUND = 104
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _ARRIVING = ("install", "upgrade", "downgrade", "reinstall", "change-arch")
 _MISSING = re.compile(r"(?:No provider of|Package|Capability) '([^']+)'")
-_REFRESH = "refresh the repositories (zypper refresh); a version that they no longer have comes in a bundle"
+_REFRESH = (
+    "refresh the repositories (zypper refresh) and run `grapnel plan` again; a version that they no longer have comes "
+    "in a bundle"
+)
 _REACH = "see that the node reaches its repositories (zypper repos, proxy), or use a bundle"
 
 
@@ -42,16 +46,20 @@ class ZypperSource(RpmFiles):
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        done = host.run(["zypper", "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
+        with without_locks(host) as zypper:
+            done = host.run([*zypper, "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
         if done.return_code not in _GOOD:
             raise _failure(done, _TIMEOUT_S)
-        return parse_summary(done.stdout)
+        resolution = parse_summary(done.stdout)
+        require_unlocked(host, request, resolution, zypper_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
         cache = f"{folder}/.cache"
         words = _words(request, "--download-only")
-        done = host.run(["zypper", "--non-interactive", "--pkg-cache-dir", cache, *words], timeout_s)
+        with without_locks(host) as zypper:
+            done = host.run([*zypper, "--non-interactive", "--pkg-cache-dir", cache, *words], timeout_s)
         if done.return_code not in _GOOD:
             raise _failure(done, timeout_s)
         for path in sorted(host.path(cache).rglob("*.rpm")):
@@ -104,7 +112,7 @@ def _words(request: Request, mode: str) -> list[str]:
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
     said = printable(" ".join(re.sub(r"<[^>]*>", " ", done.stdout).split())[-500:]) or done.complaints
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"zypper did not finish within {timeout_s:g} s", _REACH)
     missing = _MISSING.search(done.stdout)
     if done.return_code == _NOT_FOUND or missing:

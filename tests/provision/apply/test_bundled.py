@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from provision import __version__
 from provision.apply.converge import stage
 from provision.apply.model import Assessment, Failure
 from provision.apply.playbooks import Playbooks
 from provision.bundle.errors import BundleError
+from provision.bundle.model import BundleList
 from provision.bundle.offer import distribution_names
-from provision.bundle.read import unpack_bundle
+from provision.bundle.read import Bundle, unpack_bundle
 from provision.bundle.sets import Contents
 from provision.bundle.write import write_bundle
-from provision.cli.plan import open_bundle
+from provision.cli.plan import carried_payload, open_bundle
 from provision.fleet.facts import OperatingSystem
 from provision.node_plan import DriverVariables, NodePlan, Roles
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context, facts_of
@@ -133,6 +135,21 @@ def test_a_bundle_is_unpacked_once_and_by_its_content(archive: Path, tmp_path: P
 def test_a_bundle_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"away\.bundle: no such file or directory"):
         open_bundle(tmp_path / "away.bundle", {"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("made_by", "payload", "words"),
+    [(__version__, "payload", ""), ("0.0.1", "", ""), ("0.0.1", "payload", "payload of grapnel 0.0.1")],
+    ids=["of this grapnel", "without a payload", "of another one"],
+)
+def test_a_payload_of_another_grapnel_is_not_used(tmp_path: Path, made_by: str, payload: str, words: str) -> None:
+    bundle = Bundle(tmp_path, BundleList(grapnel=made_by, files=(), drivers=(), payload=payload))
+
+    if words:
+        with pytest.raises(BundleError, match=words):
+            carried_payload(bundle)
+    else:
+        assert carried_payload(bundle) == (tmp_path / payload if payload else None)
 
 
 def test_with_a_bundle_no_run_on_a_node_contacts_a_package_source() -> None:

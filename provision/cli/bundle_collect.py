@@ -24,11 +24,11 @@ from provision.node_plan import Problem
 from provision.payload import store
 from provision.planner.collection import bundle_name, choose_collected
 from provision.report import make_console, open_view
-from provision.spec.model import KernelModule
+from provision.spec.model import DriverSource, KernelModule
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from provision.bundle.module_archive import BuiltModules
@@ -61,9 +61,15 @@ class Creation:
             answers = gather_facts(context.runner, context.playbooks.facts(names), view, cancel)
             facts = {name: _require_facts(name, answer) for name, answer in answers.items()}
             collectors = self._collectors(facts, lambda name, of: Collector(context, program, name, of, view, cancel))
-            wanted = _Wanted()
+            wanted = Wanted()
             for node in targets.nodes:
+                if self.args.limit and not is_managed(node.stack.driver):
+                    continue
                 self._choose(node.name, facts[node.name], node.stack.driver, collectors, wanted)
+            if not wanted.all():
+                raise UsageError(
+                    "no driver is declared for any of these nodes", hint="enable it, or leave --limit out and say which"
+                )
             for collector, change in wanted.all():
                 self._have_collected(collector, change, folder)
 
@@ -92,7 +98,7 @@ class Creation:
         facts: NodeFacts,
         declared: Driver,
         collectors: Mapping[str, Collector],
-        wanted: _Wanted,
+        wanted: Wanted,
     ) -> None:
         """Note what a node needs, of every version."""
         name = bundle_name(facts)
@@ -128,7 +134,7 @@ class Creation:
         self.contents.add_set(collector.collect(change, folder, with_modules=with_modules))
 
 
-class _Wanted:
+class Wanted:
     """What is to be collected: once where nodes differ in their kernels alone."""
 
     def __init__(self) -> None:
@@ -141,9 +147,14 @@ class _Wanted:
         kernels = tuple(dict.fromkeys((*known.kernels, *change.kernels)))
         self._found[key] = (collector, msgspec.structs.replace(change, kernels=kernels))
 
-    def all(self) -> Iterable[tuple[Collector, DriverChange]]:
+    def all(self) -> tuple[tuple[Collector, DriverChange], ...]:
         """Return them in the order in which they were added first."""
-        return self._found.values()
+        return tuple(self._found.values())
+
+
+def is_managed(driver: Driver) -> bool:
+    """Tell whether a node is to have a driver of packages at all."""
+    return driver.enabled and driver.source is not DriverSource.NONE
 
 
 def _require_facts(node: str, answer: NodeFacts | Failure) -> NodeFacts:

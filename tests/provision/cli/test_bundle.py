@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+from provision.apply.collect import Collector
 from provision.cli import main
+from provision.cli.bundle_collect import Wanted
 from provision.errors import ExitCode
+from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+from tests.provision.samples import PAYLOAD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +40,22 @@ def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.
 
     assert main(["bundle", "verify", str(file)]) == ExitCode.FAILED
     assert f"packages/libcuda1_{NEW}-2_amd64.deb at byte" in capsys.readouterr().err
+
+
+def test_nodes_that_differ_in_their_kernels_alone_are_collected_for_once() -> None:
+    wanted = Wanted()
+    collector = Collector(
+        context(FakeFleet({})), PAYLOAD.driver, "build1", facts_of("build1"), Watcher(), threading.Event()
+    )
+
+    wanted.add(collector, change_of(kernels=("6.12.1",)))
+    wanted.add(collector, change_of(kernels=("6.12.2", "6.12.1")))
+    wanted.add(collector, change_of("535.309.01", kernels=("6.12.3",)))
+
+    assert [(change.version, change.kernels) for _, change in wanted.all()] == [
+        (NEW, ("6.12.1", "6.12.2")),
+        ("535.309.01", ("6.12.3",)),
+    ]
 
 
 def test_a_bundle_of_nothing_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

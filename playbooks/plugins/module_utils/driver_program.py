@@ -62,9 +62,9 @@ def read_status(call: Call) -> Document:
     return _answer(call(["status"], b"", _QUERY_TIMEOUT_S), "status")
 
 
-def stage(call: Call, change: DriverChange, options: Sequence[str], timeout_s: float) -> Document:
-    """Stage a change, and return what became of it; raises `ProgramError`."""
-    return _answer(call(["stage", *options], render_change(change), timeout_s), "stage")
+def stage(call: Call, verb: str, change: DriverChange, options: Sequence[str], timeout_s: float) -> Document:
+    """Stage or collect a change, and return what became of it; raises `ProgramError`."""
+    return _answer(call([verb, *options], render_change(change), timeout_s), verb)
 
 
 def check(call: Call, identifier: str) -> list[str]:

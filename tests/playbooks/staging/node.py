@@ -20,7 +20,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
     PackageError,
     Rehearsal,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Resolution, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Download,
+    Header,
+    Resolution,
+    SourceError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageResult
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Step
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request, Step
 
 KERNEL = "6.12.1-amd64"
 MODULES = "dkms"  # the package with the module's sources is named nvidia-dkms
@@ -280,6 +285,24 @@ class Source:
                 self._node.interrupt(f"fetch {one.name}")
                 self._node.fetched.append(one.name)
                 self._node.write(f"{folder}/{one.name}", one.name.removesuffix(".deb").replace("_", " ", 1))
+
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:
+        """Choose what the machine lacks, as a package manager would of what is needed."""
+        return tuple(
+            file
+            for file, (name, version) in files.described.items()
+            if name in request.packages or name not in files.installed or version > files.installed[name]
+        )
+
+    def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+        said = [(file, *self._node.path(file).read_text().split(" ", 1)) for file in files]
+        return tuple(
+            Header(file, name, version, "driver", self._node.needs.get(name, ())) for file, name, version in said
+        )
+
+    def for_any_machine(self, host: Host, scratch: str) -> Source:
+        bare = replace(self._node, installed={}, calls=self._node.calls, fetched=self._node.fetched)
+        return Source(bare)
 
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         path = f"/var/cache/{name}_{version}.deb"

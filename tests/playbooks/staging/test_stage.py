@@ -56,6 +56,7 @@ def test_a_set_holds_everything_that_the_swap_needs(node: Node) -> None:
         "cost.json",
         "findings.json",
         "found.json",
+        "packages.json",
         "signers.json",
         f"modules/{KERNEL}.tar.gz",
         f"packages/libcuda1_{NEW}.deb",

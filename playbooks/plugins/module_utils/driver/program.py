@@ -59,12 +59,16 @@ if TYPE_CHECKING:
 
 DONE, NOT_DONE, USAGE, BUG = 0, 1, 2, 70
 _TIMEOUT_S = 7200.0
+_COLLECT = "collect"
+_OPTIONS = {"stage": ("--offline", "--no-tools"), _COLLECT: ("--no-modules", "--no-tools")}
 _HERE = "--here"  # in this process, which is in a scope of its own already
 _SCOPE = ("--scope", "--quiet", "--collect", "--property=CPUWeight=1", "--property=IOWeight=1", "--")
 _HELP = """usage: grapnel-driver VERB
 
   stage          prepare the change on standard input: download, build, nothing is disturbed; with --offline
                  nothing is downloaded, with --no-tools no compiler is installed
+  collect        download the change on standard input for machines that have less than this one, and build its
+                 modules, into collected/ID.tar; with --no-modules packages alone, with --no-tools as for stage
   check ID       look whether a staged change could be swapped in now; with --before-release the node daemon does not
                  count as a holder
   swap ID        change to a staged driver; continues a run that was cut short
@@ -107,8 +111,8 @@ def _call(verb: str, words: list[str], node: Node) -> int:
         return _run(node, words[0], _subject(words[0], words[1:]))
     if verb == "check":
         return _check(_before_release(node, words), _subject(SWAP, words))
-    if verb == "stage":
-        return _stage(node, words)
+    if verb in _OPTIONS:
+        return _stage(node, verb, words)
     if verb == "mig" and words in ([], ["restore"]):
         sys.stdout.write(f"{restore_remembered(node.host) if words else print_layout()}\n")
         return DONE
@@ -211,22 +215,27 @@ def _verify(node: Node) -> int:
     return NOT_DONE if differences else DONE
 
 
-def _stage(node: Node, words: list[str]) -> int:
-    """Stage in a scope of its own, which gets what processors and disk others leave; prints what became of it."""
+def _stage(node: Node, verb: str, words: list[str]) -> int:
+    """Stage or collect in a scope of its own, which gets what others leave of processors and disk."""
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import (  # noqa: PLC0415 - not for a swap
         StageOptions,
+        collect,
         stage,
     )
 
-    unknown = [word for word in words if word not in (_HERE, "--offline", "--no-tools")]
+    unknown = [word for word in words if word not in (_HERE, *_OPTIONS[verb])]
     if unknown:
-        raise UsageError(f"stage takes no {unknown[0]!r}")
+        raise UsageError(f"{verb} takes no {unknown[0]!r}")
     systemd_run = node.host.find_command("systemd-run")
     if _HERE not in words and systemd_run is not None:
-        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, "stage", _HERE, *words])  # noqa: S606 - no shell
+        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, verb, _HERE, *words])  # noqa: S606 - no shell
     change = parse_change(sys.stdin.buffer.read(MAX_CHANGE_BYTES + 1))
-    options = StageOptions(offline="--offline" in words, install_tools="--no-tools" not in words)
-    result = stage(node.host, change, options, node.clock)
+    options = StageOptions(
+        offline="--offline" in words,
+        install_tools="--no-tools" not in words,
+        without_modules="--no-modules" in words,
+    )
+    result = (collect if verb == _COLLECT else stage)(node.host, change, options, node.clock)
     _print(result.document())
     return DONE if result.complete else NOT_DONE
 

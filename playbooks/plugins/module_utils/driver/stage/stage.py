@@ -62,7 +62,7 @@ def stage_change(
     identifier = change_id(change)
     try:
         store.open_store(host)
-        with _alone(host):
+        with alone(host):
             if _is_good(host, system.manager, identifier):
                 return _result(host, identifier, changed=False)
             _stage(Work(host, system, change, options, clock, sets.begin(host, identifier)), identifier)
@@ -94,10 +94,11 @@ def _stage(work: Work, identifier: str) -> None:
     store.write_change(host, folder, work.change)
     start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
+    packages.write_headers(work, files)
     download_s = clock.monotonic() - start
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
-    build_s, cpu_s = _provide_modules(work, files, handed)
+    build_s, cpu_s = provide_modules(work, files, handed)
     findings = [*work.findings, *note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
@@ -130,7 +131,7 @@ def _found(work: Work, names: set[str]) -> dict[str, object]:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 
 
-def _provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
+def provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
     """Provide a module for every kernel; returns the seconds that building took, and those of the processors."""
     if not work.change.has_module:
         return 0.0, 0.0
@@ -170,7 +171,7 @@ def _result(host: Host, identifier: str, *, changed: bool) -> StageResult:
 
 
 @contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def alone(host: Host) -> Iterator[None]:
     """Hold the lock of staging; the kernel lets go of it when the process is killed."""
     descriptor = os.open(host.path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from provision.apply.model import Assessment
 from provision.builds.needs import needed_builds
 from provision.bundle.errors import BundleError
-from provision.bundle.handover import HandedFile, Handover, choose_files
+from provision.bundle.handover import HandedFile, Handover
+from provision.bundle.offer import with_offer
+from provision.planner.bundled import compare_with_bundle, find_handover
 
 if TYPE_CHECKING:
     import threading
 
     from provision.apply.declarations import Declarations
-    from provision.apply.model import Assessment, PlaybookRunner
+    from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
     from provision.builds.model import BuiltModule, ModuleBuild
     from provision.builds.shelf import Shelf
     from provision.bundle.read import Bundle
-    from provision.fleet.facts import NodeFacts, OperatingSystem
+    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
 
 
@@ -78,16 +81,21 @@ class ApplyContext:
 
     def _from_bundle(self, assessment: Assessment) -> Handover | None:
         """Return what the bundle has for a node's change, None without a bundle or a change; raises BundleError."""
-        driver = assessment.plan.roles.driver
-        if self.bundle is None or driver is None or driver.driver_change is None:
-            return None
-        names = distribution_names(assessment.facts.node.os)
-        known = {each.distribution for each in self.bundle.listing.drivers}
-        name = next((each for each in names if each in known), names[0])
-        return choose_files(self.bundle, name, driver.driver_change)
+        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
 
+    def known(self, facts: NodeFacts) -> NodeFacts:
+        """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
+        return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
 
-def distribution_names(system: OperatingSystem) -> tuple[str, ...]:
-    """Return how a bundle may call the distribution of a node: ``debian-13``, ``rocky-9.5`` or ``rocky-9``."""
-    exact = f"{system.id}-{system.version_id}"
-    return tuple(dict.fromkeys((exact, exact.partition(".")[0])))
+    def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
+        """Return a plan with what the bundle lacks for it, if there is one."""
+        if self.bundle is None:
+            return plan
+        builds = self.builds(Assessment(facts, plan))
+        return compare_with_bundle(
+            plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
+        )
+
+    def _has(self, build: ModuleBuild) -> bool:
+        """Tell whether a module is there that some node has built; raises `BuildsError`."""
+        return build in self.built or (self.shelf is not None and self.shelf.find(build) is not None)

@@ -59,7 +59,7 @@ class Case:
     kernels: tuple[str, ...] = ()
 
 
-VERSIONLOCK = "dnf -q versionlock add bash; echo '# of the administrator' >> /etc/dnf/plugins/versionlock.list"
+VERSIONLOCK = "dnf -y -q versionlock add bash; echo '# of the administrator' >> /etc/dnf/plugins/versionlock.list"
 LISTED = "sed -n '/^[^#]/p' /etc/dnf/plugins/versionlock.list"
 ZYPPER_LOCKS = "sed -n 's/^solvable_name: //p' /etc/zypp/locks"
 
@@ -156,7 +156,7 @@ class Machine:
         banner = self.say("cat /proc/driver/nvidia/version").splitlines()[0]
         assert len(smi) == len(self.node.gpus)
         assert all(gpu.uuid in line for gpu, line in zip(self.node.gpus, smi, strict=True))
-        assert f"  {driver.version}  " in f"{banner} "
+        assert driver.version in banner.split()
         assert ("Open Kernel Module" in banner) == (driver.flavour == "open")
         for kernel in (self.system.kernel_release, *self.case.kernels):
             module = self.say(f"modinfo -k {kernel} -F version nvidia; modinfo -k {kernel} -F license nvidia").split(

@@ -220,7 +220,8 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
 
     assert str(raised.value) == (
         "kernel module 550.163.01 cannot be loaded, so none is loaded now: "
-        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service (the kernel does not have the "
+        "certificate of whoever signed it: compare `modinfo -F signer nvidia` with `mokutil --list-enrolled`)"
     )
     assert is_marked(machine)
     kernel.broken, kernel.on_disk = set(), OLD

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 VERSION = "550.163.01"
 MODULE = f"modules/{KERNEL}.tar.gz"
 TREE = f"./dkms_main_tree/{KERNEL}/x86_64"
+SIGN = {"key": "/etc/keys/mok.key", "certificate": "/etc/keys/mok.der"}
 
 
 @pytest.fixture
@@ -113,3 +114,25 @@ def test_an_archive_with_anything_else_is_not_used(node: Node, more: Mapping[str
 
     assert has_built(node)
     assert words in result.findings[0].message
+
+
+def test_a_module_that_only_says_who_signed_it_is_not_used(node: Node) -> None:
+    change = change_of(sign=SIGN)
+    node.write(SIGN["key"], "PRIVATE KEY").chmod(0o600)
+    node.signer, node.signs_by = "Operations", "Mallory"
+    node.write_archive(f"{HOME}/incoming/{change_id(change)}/{MODULE}", KERNEL, VERSION)
+    hand_over(node, change)
+    node.signs_by = ""
+
+    result = node.stage(change)
+
+    assert has_built(node)
+    assert "is not signed by the key of /etc/keys/mok.der" in result.findings[0].message
+
+
+def test_one_that_the_site_has_signed_is_used(node: Node) -> None:
+    node.signer = "Operations"
+
+    result = stage_with(node, change_of(sign=SIGN))
+
+    assert (result.complete, result.findings, has_built(node)) == (True, (), False)

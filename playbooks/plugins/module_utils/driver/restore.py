@@ -18,7 +18,8 @@ _PATH = f"{HOME}/restore.json"
 
 def remember(host: Host, before: Before, mig: dict[str, Any] | None = None) -> None:
     """Write it down, for the next run, in another boot too, and for whoever gathers facts."""
-    if (remembered(host), remembered_mig(host)) != (before, mig):  # a full disk may have no room for what it has
+    is_new = not host.path(_PATH).exists() or (remembered(host), remembered_mig(host)) != (before, mig)
+    if is_new:  # a full disk may have no room for what it has
         values = {"modules": before.modules, "services": before.services, "mig": mig}
         write_durably(host.path(_PATH), json.dumps(values).encode())
     write_mark(host, before)

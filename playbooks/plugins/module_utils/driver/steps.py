@@ -32,6 +32,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
@@ -54,12 +55,16 @@ class NeedsRebootError(StepError):
 
 @dataclass(frozen=True)
 class Node:
-    """The machine, its package manager, its time, and how device nodes are made."""
+    """The machine, its package manager, its time, and how device nodes are made.
+
+    ``is_before_release``: the node daemon still has the GPUs, and lets go of them before a swap.
+    """
 
     host: Host
     manager: PackageManager
     clock: Clock = field(default_factory=Clock)
     mknod: MakeNode = os.mknod
+    is_before_release: bool = False
 
 
 Step = Callable[[Node, "Target"], str]  # returns what was done, empty when there was nothing to do
@@ -241,7 +246,8 @@ def require_free(node: Node, target: Target, *, may_reboot: bool = False) -> Non
     """
     if not must_unload(node.host, target):
         return
-    users = find_users(node.host, {*driver_services.running_services(node.host)})
+    released = {DAEMON_UNIT} if node.is_before_release else set()
+    users = find_users(node.host, {*driver_services.running_services(node.host), *released})
     if not users.lines:
         return
     obstacle = "" if users.processes else reboot_obstacle(node.host, target, is_allowed=may_reboot)

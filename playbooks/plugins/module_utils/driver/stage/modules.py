@@ -13,6 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import require_fit
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_sources import find_sources
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed, link_or_copy
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import require_signing
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def take_built(work: Work, handed: Mapping[str, str]) -> list[str]:
 def _takes(work: Work, given: str, kernel: str) -> bool:
     """Take a module that was handed over, if it fits; a node that may use nothing else raises `StageError`."""
     try:
-        require_fit(work.host, given, work.change, kernel, work.scratch)
+        _require_fit(work, given, kernel)
     except StageError as error:
         if work.options.offline:
             raise
@@ -65,19 +66,25 @@ def _take_from_sets(work: Work, kernel: str) -> bool:
 
 def _fits(work: Work, archive: str, kernel: str) -> bool:
     with contextlib.suppress(StageError):
-        require_fit(work.host, archive, work.change, kernel, work.scratch)
+        _require_fit(work, archive, kernel)
         return True
     return False
 
 
+def _require_fit(work: Work, archive: str, kernel: str) -> None:
+    """Raise `StageError` unless an archive fits; remembers who signed what is in it."""
+    work.signers[kernel] = require_fit(work.host, archive, work.change, kernel, work.scratch)
+
+
 def build_missing(work: Work, kernels: Sequence[str], files: Sequence[str]) -> None:
     """Build the module for kernels, and leave nothing but the archives; raises `StageError`."""
+    require_signing(work)
     scratch = f"{work.scratch}/build"
     try:
         builder = Builder(work.host, work.change, find_sources(work, files, scratch), scratch)
         for kernel in kernels:
             builder.build(kernel, work.archive(kernel), work.options.build_timeout_s)
-            require_fit(work.host, work.archive(kernel), work.change, kernel, work.scratch)
+            _require_fit(work, work.archive(kernel), kernel)
     except SourceError as error:
         raise failed(error) from error
     finally:

@@ -139,7 +139,7 @@ class Node:
             "uname": lambda *_: Finished(0, f"{self.kernels[0]}\n"),
             "modinfo": self._modinfo,
             "dkms": self._dkms,
-            "openssl": lambda *_: Finished(0, "subject=\n    commonName                = Operations\n"),
+            "openssl": self._openssl,
             "systemctl": lambda *_: Finished(3),
         }[words[0]]
         return answer(*words[1:])
@@ -180,7 +180,7 @@ class Node:
     def write_archive(self, path: str, kernel: str, has: str, **values: str) -> None:
         """Write an archive of modules as dkms does."""
         said = {"version": has, "license": self.license, "vermagic": f"{kernel} SMP", "signer": self.signer} | values
-        signed_by = said.pop("signed_by", self.signs_by or said["signer"])
+        signed_by = said.pop("signed_by", said["signer"])
         module = "".join(f"{name}: {value}\n" for name, value in said.items() if value) + signature(signed_by)
         members = {
             "./dkms_binaries_only/PACKAGE_NAME": "nvidia-current\n",

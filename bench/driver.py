@@ -1,11 +1,13 @@
 """Measures how long a driver change takes the GPUs out of service, compared with the bare commands on the same node.
 
-    python bench/driver.py [--rounds 2] [--only loaded|dkms] [--name bench-driver]
+    python bench/driver.py [--rounds 2] [--only loaded|dkms] [--unstaged] [--name bench-driver]
 
 Both change between two drivers, alternately, from the same files: grapnel's program (its own figure
 ``out_of_service_s``), and a script that unloads, installs the packages, and loads. ``loaded``: the module is on the
-disk already. ``dkms``: Debian's DKMS packages with a built module handed to both, so that neither compiles. There is no
-initramfs: grapnel rebuilds it when the GPUs are in service again, the bare commands before. Needs root, and nodes.
+disk already. ``dkms``: Debian's DKMS packages with a built module handed to both, so that neither compiles; with
+``--unstaged`` also the bare commands without one, which compile: minutes. There is no initramfs: grapnel rebuilds it
+when the GPUs are in service again, the bare commands before. Processor seconds are those of the whole node meanwhile,
+for a machine that does something else as well. Needs root, and nodes.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.stage.by_hand import MODULES
-from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, hand_over, make_change
+from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, make_change
 from bench.stage.figures import Spread
 from lab import modules
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
+from lab.nodes.cgroup import hierarchies
 from provision.driver_change import change_id
 from provision.payload.archive import write_archive
 from provision.payload.sources import find_sources
@@ -44,17 +47,31 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
+COMPILE_TIMEOUT_S = 3600
 LIMITS = {"loaded": 2.0, "dkms": 1.3}  # times the bare commands
+LIMIT_OF_UNSTAGED = 1 / 6
 STAGED = "/var/lib/grapnel/driver/staged"
 UNITS = {"loaded": "module on the disk already", "dkms": "DKMS, module built beforehand"}
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Seconds out of service of one change: by the program, and by the bare commands."""
+class Took:
+    """What one change took: seconds out of service, processor seconds of the node, and the machine's load then."""
 
-    ours: float
-    bare: float
+    wall_s: float
+    cpu_s: float
+    load: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.1f} (processor {self.cpu_s:.1f}, load {self.load:.1f})"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One change by the program, and the same by the bare commands."""
+
+    ours: Took
+    bare: Took
 
 
 @dataclass(frozen=True)
@@ -83,13 +100,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=2, help="there and back (default 2)")
     parser.add_argument("--only", choices=tuple(LIMITS), help="one of the two")
+    parser.add_argument("--unstaged", action="store_true", help="with dkms, also the bare commands that compile")
     parser.add_argument("--name", default="bench-driver", help="of the site")
     options = parser.parse_args()
     site = Site(options.name)
     try:
         site.destroy()
         for kind in (options.only,) if options.only else tuple(LIMITS):
-            show(kind, list(measure(site, kind, options.rounds)))
+            bench = prepare(site, kind)
+            pairs = list(measure(bench, options.rounds))
+            unstaged = by_hand(bench, NEW, staged=False) if options.unstaged and bench.has_dkms else None
+            show(kind, pairs, unstaged)
     except (LabError, RuntimeError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -98,13 +119,8 @@ def main() -> int:
     return 0
 
 
-def measure(site: Site, kind: str, rounds: int) -> Iterator[Pair]:
-    """Change between the drivers, in each direction once by the program and once by hand."""
-    is_builder = kind == "dkms"
-    module = "" if is_builder else OLD
-    node = site.up(NodeSpec(f"b-{kind}", suite="trixie", gpus=4, driver_module=module, builder=is_builder))
-    bench = Bench(node, kind)
-    prepare(bench)
+def measure(bench: Bench, rounds: int) -> Iterator[Pair]:
+    """Change between the drivers, in each direction once by the program and once by hand; ends with the older one."""
     for _ in range(rounds):
         ours = by_program(bench, NEW)
         bare_back = by_hand(bench, OLD)
@@ -114,9 +130,12 @@ def measure(site: Site, kind: str, rounds: int) -> Iterator[Pair]:
         yield Pair(ours_back, bare_back)
 
 
-def prepare(bench: Bench) -> None:
-    """Install the program and the older driver, and stage both changes."""
-    node = bench.node
+def prepare(site: Site, kind: str) -> Bench:
+    """Boot a node, install the program and the older driver, and stage both changes."""
+    is_builder = kind == "dkms"
+    module = "" if is_builder else OLD
+    node = site.up(NodeSpec(f"b-{kind}", suite="trixie", gpus=4, driver_module=module, builder=is_builder))
+    bench = Bench(node, kind)
     with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
         archive, _ = write_archive(Path(folder), "driver", find_sources(ROOT).driver_entries())
         home = node.root / str(Path(PROGRAM).parent).lstrip("/")
@@ -127,6 +146,7 @@ def prepare(bench: Bench) -> None:
     by_program(bench, OLD)
     for version in (NEW, OLD):
         keep_files(bench, version)
+    return bench
 
 
 def keep_files(bench: Bench, version: str) -> None:
@@ -141,39 +161,43 @@ def stage(bench: Bench, version: str) -> None:
     """Stage a change, with the built module handed over."""
     if bench.has_dkms:
         kernel = bench.node.kernel_release
-        hand_over(bench.node, bench.identifier(version), modules.archive(version, "proprietary", kernel))
+        modules.hand_over(bench.node, bench.identifier(version), modules.archive(version, "proprietary", kernel))
     call(bench.node, "stage", given=msgspec.json.encode(bench.change(version)).decode())
 
 
-def by_program(bench: Bench, version: str) -> float:
+def by_program(bench: Bench, version: str) -> Took:
     """Swap with the program, and return what it says it took; staged again first, which costs no service."""
     stage(bench, version)
     if not bench.has_dkms:
         bench.node.install_module(version)
+    used = cpu_s(bench.node)
     run = call(bench.node, "swap", bench.identifier(version))["run"]
-    print(f"  grapnel {version}: {steps_of(bench.node, run['run'])}", flush=True)
-    return float(run["out_of_service_s"])
+    took = Took(float(run["out_of_service_s"]), cpu_s(bench.node) - used, os.getloadavg()[0])
+    print(f"  grapnel {version}: {took}: {steps_of(bench.node, run['run'])}", flush=True)
+    return took
 
 
-def by_hand(bench: Bench, version: str) -> float:
+def by_hand(bench: Bench, version: str, *, staged: bool = True) -> Took:
     """Unload, install the same files, load; returns the seconds from the first command to the end of the last."""
     node = bench.node
     if bench.has_dkms:
         archive = modules.archive(version, "proprietary", node.kernel_release)
-        place = node.root / "usr/share/nvidia-current-dkms"
-        place.mkdir(parents=True, exist_ok=True)
-        place.joinpath(archive.name).write_bytes(archive.read_bytes())
+        place = node.root / "usr/share/nvidia-current-dkms" / archive.name
+        place.unlink(missing_ok=True)
+        if staged:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(archive.read_bytes())
     else:
         node.install_module(version)
     script = node.root / "root/swap.sh"
     script.write_text(bare_commands(version))
-    began = time.monotonic()
-    node.run(["sh", "-e", "/root/swap.sh"], timeout_s=TIMEOUT_S)
-    took = time.monotonic() - began
+    began, used = time.monotonic(), cpu_s(node)
+    node.run(["sh", "-e", "/root/swap.sh"], timeout_s=TIMEOUT_S if staged else COMPILE_TIMEOUT_S)
+    took = Took(time.monotonic() - began, cpu_s(node) - used, os.getloadavg()[0])
     loaded = node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip()
     if loaded != version:
         raise RuntimeError(f"{node.name} has {loaded} after the bare commands for {version}")
-    print(f"  by hand {version}: {took:.1f}", flush=True)
+    print(f"  by hand {version}{'' if staged else ', compiling'}: {took}", flush=True)
     return took
 
 
@@ -209,15 +233,38 @@ def steps_of(node: Node, run: str) -> str:
     return ", ".join(f"{step} {took[step]:.1f}" for step in sorted(took, key=lambda one: -took[one])[:6])
 
 
-def show(kind: str, pairs: list[Pair]) -> None:
-    """Print both, their ratio and whether it is within the limit."""
-    ours, bare = Spread.of(one.ours for one in pairs), Spread.of(one.bare for one in pairs)
-    ratio, limit = ours.mid / bare.mid, LIMITS[kind]
-    verdict = "kept" if ratio <= limit else "EXCEEDED"
-    print(f"\n{OLD} <-> {NEW}, {UNITS[kind]}: s, min/med/max of {len(pairs)}; load {os.getloadavg()[0]:.1f}")
-    print(f"  {'out of service, grapnel':42} {ours.show(1):>21}")
-    print(f"  {'floor: the bare commands':42} {bare.show(1):>21}")
-    print(f"  {'ratio of medians':42} {ratio:7.2f} x at most {limit:.1f}   {verdict}", flush=True)
+def cpu_s(node: Node) -> float:
+    """Return the processor seconds that everything on a node has used so far."""
+    for hierarchy in hierarchies():
+        group = hierarchy / node.machine.group.name
+        if (usage := group / "cpuacct.usage").exists():
+            return int(usage.read_text()) / 1e9
+        if (stat := group / "cpu.stat").exists() and "usage_usec" in (text := stat.read_text()):
+            return int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
+    raise RuntimeError(f"no cgroup of {node.name} counts processor time")
+
+
+def show(kind: str, pairs: list[Pair], unstaged: Took | None) -> None:
+    """Print the program beside the bare commands, and whether its share is within the limits."""
+    loads = Spread.of(took.load for one in pairs for took in (one.ours, one.bare))
+    print(f"\n{OLD} <-> {NEW}, {UNITS[kind]}: s, min/med/max of {len(pairs)}; load {loads.show(1, 0)}")
+    ours, bare = Spread.of(one.ours.wall_s for one in pairs), Spread.of(one.bare.wall_s for one in pairs)
+    show_row("out of service, grapnel", ours.show(1))
+    show_row("floor: the bare commands", bare.show(1))
+    show_ratio("ratio of medians", ours.mid / bare.mid, LIMITS[kind])
+    if unstaged is not None:
+        show_row("unstaged: the bare commands, compiling", str(unstaged))
+        show_ratio("grapnel's median, of unstaged", ours.mid / unstaged.wall_s, LIMIT_OF_UNSTAGED)
+    show_row("processor, grapnel, check included", Spread.of(one.ours.cpu_s for one in pairs).show(1))
+    show_row("processor, the bare commands", Spread.of(one.bare.cpu_s for one in pairs).show(1))
+
+
+def show_row(name: str, value: str) -> None:
+    print(f"  {name:42} {value:>21}", flush=True)
+
+
+def show_ratio(name: str, ratio: float, limit: float) -> None:
+    show_row(name, f"{ratio:.2f}, at most {limit:.2f}: {'kept' if ratio <= limit else 'EXCEEDED'}")
 
 
 if __name__ == "__main__":

@@ -85,4 +85,4 @@ def pytest_stage(
 ) -> Stage:
     """Return the tests with those marks, as many at once as there are cores for them; ``parted`` is a mode of xdist."""
     parallel = ("-n", str(cores), "--dist", parted) if cores > 1 else ()
-    return session.python(title, "-m", "pytest", "-q", "-m", marks, *parallel, *argv, cores=cores)
+    return session.python(title, "-m", "pytest", "-q", "--durations=20", "-m", marks, *parallel, *argv, cores=cores)

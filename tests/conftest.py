@@ -1,10 +1,21 @@
-"""For all tests: how long hypothesis looks."""
+"""For all tests: how long hypothesis looks, and what is looked at only when it is asked for."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    import pytest
 
 # It judges what is found, never how long a busy machine took to find it.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=5)
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let somebody ask for the nodes of every system."""
+    text = "change drivers on nodes of every system that the lab knows, not only on one for each package manager"
+    parser.addoption("--all-systems", action="store_true", help=text)

@@ -1,13 +1,16 @@
-"""``python3 -m lab.demo``: boots a node, plans, applies, runs two containers, removes all of it again."""
+"""``python3 -m lab.demo``: boots a node, plans, stages, applies, runs two containers, removes all of it again."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab import modules
 from lab.cri import ContainerSpec
 from lab.demo.screen import DemoFailed, Screen
 from lab.images import reference
@@ -21,17 +24,17 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 RESOURCE = "nvidia.com/gpu"
-MODULE = "550.163.01"  # the simulated kernel module that the lab loads at boot
+VERSION = "550.163.01"
 GIVEN = 2  # the GPU that container one gets
-DECLARATION = """\
+DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 metadata:
   name: demo
 spec:
   driver:
-    version: "550.163.01"
-    kernelModule: none # the lab provides the module on this node
+    version: "{VERSION}"
+    companions: [] # persistenced needs a device that a simulated GPU does not have
   runtime:
     entitlement: kubelet
   plugin:
@@ -70,19 +73,20 @@ def environment(site: Site, home: str) -> dict[str, str]:
 
 def show(screen: Screen, site: Site) -> None:
     """Run the whole demo."""
-    screen.heading("a bare Debian 13 node boots (systemd, ssh; four simulated GPUs; no driver files, no engine)")
-    node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4, driver_module=MODULE))
-    on_node(
-        screen,
-        node,
-        ["sh", "-c", "cat /etc/debian_version; command -v nvidia-smi containerd runc || echo none of them"],
-    )
+    screen.heading("a Debian 13 node boots (systemd, ssh, dkms; four simulated GPUs; no driver, no engine)")
+    node = site.up(NodeSpec(name="n1", suite="trixie", gpus=4, builder=True))
+    node.run(["sh", "-c", "rm -f /boot/initrd.img-*"])  # it boots without, and rebuilding one shows nothing
+    on_node(screen, node, ["sh", "-c", "cat /etc/debian_version; uname -r; modinfo nvidia; nvidia-smi"], check=False)
     (screen.folder / "inventory.yaml").symlink_to(site.inventory_path)
     (screen.folder / "grapnel.yaml").write_text(DECLARATION)
     screen.heading("the declaration")
     screen.run("cat", "grapnel.yaml")
     screen.heading("what would change, and why (nothing is changed yet)")
     screen.run("grapnel", "plan", "-i", "inventory.yaml")
+    screen.heading(f"the kernel module of {VERSION}, which Debian's dkms has built for this kernel, is handed over")
+    hand_over_module(screen, node)
+    screen.heading("stage it: packages and module are on the node and checked, nothing is touched")
+    screen.run("grapnel", "stage", "-i", "inventory.yaml")
     with Kubelet(node.root / "var/lib/kubelet") as kubelet:
         screen.heading("apply it")
         screen.run("grapnel", "apply", "-i", "inventory.yaml", "--yes")
@@ -91,9 +95,26 @@ def show(screen: Screen, site: Site) -> None:
         containers(screen, node, kubelet)
 
 
+def hand_over_module(screen: Screen, node: Node) -> None:
+    """Give the node the module that its plan needs, as a bundle would: building it takes minutes."""
+    argv = ["grapnel", "plan", "-i", "inventory.yaml", "--json"]
+    done = subprocess.run(
+        argv, cwd=screen.folder, env=dict(screen.environment), stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise DemoFailed(f"{' '.join(argv)} ended with {done.returncode}")
+    items = json.loads(done.stdout)["plans"][0]["items"]
+    change = next(str(item["to"]) for item in items if item["action"] == "stage")
+    archive = modules.archive(VERSION, "proprietary", node.kernel_release)
+    modules.hand_over(node, change, archive)
+    screen.show(f"{archive.name}: {archive.stat().st_size >> 20} MiB, for driver change {change}")
+
+
 def containers(screen: Screen, node: Node, kubelet: Kubelet) -> None:
     """Run the container that was given a GPU, and the one that was not."""
-    screen.heading("the node, through its own driver files")
+    screen.heading("the node: the module that dkms has installed and the kernel has loaded, and the driver's own tool")
+    on_node(screen, node, ["dkms", "status"])
+    on_node(screen, node, ["sh", "-c", "modinfo nvidia-current | grep -E '^(filename|version|signer):'; lsmod"])
     on_node(screen, node, ["nvidia-smi", "-L"])
     kubelet.wait_for_devices(RESOURCE, node.spec.gpus)
     with pods_on(node) as pods:
@@ -117,9 +138,9 @@ def containers(screen: Screen, node: Node, kubelet: Kubelet) -> None:
             raise DemoFailed("container two sees a GPU that it was not given")
 
 
-def on_node(screen: Screen, node: Node, command: list[str]) -> None:
+def on_node(screen: Screen, node: Node, command: list[str], *, check: bool = True) -> None:
     """Run a command on the node over ssh and show it."""
-    screen.on_node(node.name, node.run(command), command)
+    screen.on_node(node.name, node.run(command, check=check), command)
 
 
 if __name__ == "__main__":

@@ -5,5 +5,6 @@ built comes from the suite's package folder, through the real dkms and compiler,
 """
 
 from lab.modules.archives import ARCHIVES, Archive, archive, kernel_release
+from lab.modules.handover import hand_over
 
-__all__ = ["ARCHIVES", "Archive", "archive", "kernel_release"]
+__all__ = ["ARCHIVES", "Archive", "archive", "hand_over", "kernel_release"]

@@ -51,7 +51,12 @@ CORRECTIONS = {
 }
 # What `make lab` builds: ten minutes of CPU each. Others are built on request, such as the open modules of 550.163.01;
 # Debian has none of 535.309.01.
-ARCHIVES = (Archive("trixie", "550.163.01"), Archive("trixie", "535.309.01"))
+ARCHIVES = (
+    Archive("trixie", "550.163.01"),
+    Archive("trixie", "535.309.01"),
+    Archive("bookworm", "535.309.01"),
+    Archive("bookworm", "535.261.03"),
+)
 
 
 def kernel_release(suite: str) -> str:

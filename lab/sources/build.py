@@ -22,7 +22,8 @@ from lab.sources.tables import Package, base_packages, driver_packages, first_pa
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900.0
-LAYERS = {"dnf": DNF_PACKAGES, "zypper": ZYPPER_PACKAGES}
+# Every machine with dracut has cpio, and these systems have dracut.
+LAYERS = {"dnf": (*DNF_PACKAGES, "cpio"), "zypper": (*ZYPPER_PACKAGES, "cpio")}
 # What goes into the packages besides the tables; a change of any of them makes other packages.
 INPUTS = ("inside.py", "rpm.py", "deb.py", "content.py", "nvidia_smi.py", "tables.py", "systems.py", "build.py")
 
@@ -86,7 +87,7 @@ def _build_debs(system: System, partial: Path) -> None:
         staged = partial / "stage" / str(index)
         staged.mkdir()
         write_content(built, system, staged)
-        deb.build(built, system, staged, repositories)
+        deb.build(built, staged, repositories)
     publish(repositories, system.repository, cache_dir() / "bundle" / "key")
 
 
@@ -122,5 +123,5 @@ def _write_specs(repository: str, packages: list[Package], system: System, stage
             place.mkdir(parents=True)
             write_content(package, system, place)
             staged[package.name] = place
-        spec = rpm.render_spec(group, system, staged).replace(str(stage), "/work")
+        spec = rpm.render_spec(group, staged).replace(str(stage), "/work")
         (stage / "specs" / repository / f"{index}.spec").write_text(spec)

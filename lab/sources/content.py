@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lab.sources.tables import Package
 
 LIBRARIES = "/usr/lib/gpusim/simulated"  # on a node: one hard link for each version that its system offers
+BUILDS = "/var/log/lab-module-builds"  # on a node: a line for each time that its module was compiled
 MODULE_SOURCE = Path(__file__).parents[1] / "kmod/src/module.c"
 SMI = Path(__file__).with_name("nvidia_smi.py")
 UNIT = """\
@@ -42,7 +43,7 @@ def write_content(package: Package, system: System, root: Path) -> None:
         WRITERS[kind](package, system, root, words)
 
 
-def scripts(package: Package, system: System) -> dict[str, str]:
+def scripts(package: Package) -> dict[str, str]:
     """Return the shell scripts that run after its installation (``post``) and before its removal (``preun``)."""
     after, before = list[str](), list[str]()
     for line in package.content:
@@ -50,7 +51,7 @@ def scripts(package: Package, system: System) -> dict[str, str]:
         if kind == "library":
             after.append("/sbin/ldconfig")
         if kind in ("modules", "kernel"):
-            after.append(f"/sbin/depmod -a {system.kernel_release} || :")
+            after.append(f"/sbin/depmod -a {package.kernel} || :")
         if kind == "dkms":
             module = f"-m {words[0]} -v {package.upstream}"
             # As the real package does: a build that fails does not fail the installation.
@@ -81,8 +82,8 @@ def _modprobe(package: Package, _: System, root: Path, __: list[str]) -> None:
     _write(root / f"usr/lib/modprobe.d/{package.name}.conf", BLACKLIST)
 
 
-def _modules(package: Package, system: System, root: Path, words: list[str]) -> None:
-    kernel = system.kernel_release
+def _modules(package: Package, _: System, root: Path, words: list[str]) -> None:
+    kernel = package.kernel
     built = build_modules(package.upstream, kernel, words[0]) / "lib/modules" / kernel / "updates"
     shutil.copytree(built, root / "usr/lib/modules" / kernel / "updates")
 
@@ -107,24 +108,26 @@ def _dkms_configuration(name: str, version: str) -> str:
 
 def _makefile(version: str, flavour: str) -> str:
     lines = [f"modules: {' '.join(f'{module.name}.ko' for module in MODULES)}"]
+    lines.append(f"\techo {version} $(KERNEL_UNAME) >> {BUILDS}")
     for module in MODULES:
         argv = module_argv(module, version, "$(KERNEL_UNAME)", flavour, Path(f"{module.name}.ko"))
         lines += [f"{module.name}.ko: module.c", f"\t{shlex.join([*argv[:-1], 'module.c'])}"]
     return "\n".join(lines) + "\n"
 
 
-def _kernel(_: Package, system: System, root: Path, __: list[str]) -> None:
-    kernel = system.kernel_release
+def _kernel(package: Package, _: System, root: Path, __: list[str]) -> None:
+    kernel = package.kernel
     for index in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         _write(root / f"usr/lib/modules/{kernel}/{index}", "")
     _write(root / f"boot/vmlinuz-{kernel}", "")
     _write(root / f"boot/config-{kernel}", "CONFIG_MODULES=y\n")
 
 
-def _headers(_: Package, system: System, root: Path, __: list[str]) -> None:
-    kernel = system.kernel_release
+def _headers(package: Package, _: System, root: Path, __: list[str]) -> None:
+    kernel = package.kernel
     _write(root / f"usr/src/kernels/{kernel}/include/generated/utsrelease.h", f'#define UTS_RELEASE "{kernel}"\n')
     _write(root / f"usr/src/kernels/{kernel}/.config", "CONFIG_MODULES=y\n")
+    _write(root / f"usr/src/kernels/{kernel}/Makefile", f"# of kernel {kernel}\n")
     folder = root / f"usr/lib/modules/{kernel}"
     folder.mkdir(parents=True)
     (folder / "build").symlink_to(f"/usr/src/kernels/{kernel}")

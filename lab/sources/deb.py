@@ -10,7 +10,6 @@ from lab.sources.content import scripts
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lab.sources.systems import System
     from lab.sources.tables import Package
 
 BUILD_TIMEOUT_S = 60.0
@@ -30,11 +29,11 @@ def control(package: Package) -> str:
     return "\n".join([*lines, f"Description: stand-in for {package.name}"]) + "\n"
 
 
-def build(package: Package, system: System, staged: Path, folder: Path) -> None:
+def build(package: Package, staged: Path, folder: Path) -> None:
     """Pack the files in ``staged`` into a package in ``folder``."""
     (staged / "DEBIAN").mkdir()
     (staged / "DEBIAN" / "control").write_text(control(package))
-    for name, text in scripts(package, system).items():
+    for name, text in scripts(package).items():
         path = staged / "DEBIAN" / SCRIPTS[name]
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)

@@ -40,7 +40,7 @@ def sort_by_source(packages: Sequence[Package]) -> list[list[Package]]:
     return [list(group) for _, group in groupby(sorted(packages, key=source), key=source)]
 
 
-def render_spec(packages: Sequence[Package], system: System, staged: Mapping[str, Path]) -> str:
+def render_spec(packages: Sequence[Package], staged: Mapping[str, Path]) -> str:
     """Return the spec file of packages with one source; ``staged`` has each one's files, as the build sees them."""
     first = packages[0]
     values = {"source": first.source, "version": first.version, "release": first.release}
@@ -54,7 +54,7 @@ def render_spec(packages: Sequence[Package], system: System, staged: Mapping[str
     lines.append("%install")
     lines += [f"cp -a {staged[package.name]}/. %{{buildroot}}/" for package in packages]
     for package in packages:
-        for name, text in scripts(package, system).items():
+        for name, text in scripts(package).items():
             lines += [f"%{name}{_of(package)}", *_guarded(name, text)]
         lines += [f"%files{_of(package)}", *_files(staged[package.name])]
     return "\n".join(lines) + "\n"

@@ -25,16 +25,21 @@ class System:
     dist: str = ""
     repository: str = ""
     is_modular: bool = False
+    other_kernel: str = ""
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The running kernel, and the other one that the table has modules for where they are packed by kernel."""
+        return (self.kernel_release, self.other_kernel) if self.other_kernel else (self.kernel_release,)
 
     @property
     def kernel_packages(self) -> tuple[str, ...]:
         """The packages of the running kernel; the last one has its files."""
         return {"zypper": ("kernel-default",), "dnf": ("kernel", "kernel-core")}.get(self.manager, ())
 
-    @property
-    def kernel_version(self) -> str:
-        """The kernel's version as the version of a kernel module package carries it."""
-        version = self.kernel_release.removesuffix("-default").removesuffix("-generic")
+    def kernel_version(self, release: str) -> str:
+        """Return a kernel's version as the version of a kernel module package carries it."""
+        version = release.removesuffix("-default").removesuffix("-generic")
         return version if self.manager == "apt" else version.replace("-", "_")
 
 
@@ -77,7 +82,7 @@ SYSTEMS = {
         System(
             "ubuntu2404", "apt", "ubuntu", "6.8.0-60-generic",
             _os("ubuntu", "24.04", "Ubuntu", "debian", codename="noble"),
-            ("570.133.20", "580.159.03", "580.173.02"), repository="noble",
+            ("570.133.20", "580.159.03", "580.173.02"), repository="noble", other_kernel="6.8.0-63-generic",
         ),
     )
 }  # fmt: skip

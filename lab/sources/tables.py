@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from lab.sources.systems import System
 
 TABLES = Path(__file__).with_name("tables")
+_NO_BRANCH = 9999  # higher than any
 
 
 @dataclass(frozen=True)
 class Package:
-    """One package to build: every text is final. ``upstream`` is the driver version that its content has."""
+    """One package to build: every text is final.
+
+    ``upstream`` is the driver version that its content has, ``kernel`` the release that its modules are for.
+    """
 
     name: str
     source: str
@@ -28,6 +32,7 @@ class Package:
     provides: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
+    kernel: str = ""
 
     @property
     def evr(self) -> str:
@@ -43,10 +48,16 @@ class Package:
 def driver_packages(system: System) -> list[Package]:
     """Return the driver packages of every version that ``system`` offers."""
     table = tomllib.loads((TABLES / f"{system.table}.toml").read_text())
-    return [_package(row, table, system, version) for version in system.versions for row in table["package"]]
+    return [
+        _package(row, table, system, version, kernel)
+        for version in system.versions
+        for row in table["package"]
+        for kernel in (system.kernels if "{kernel}" in row["name"] else system.kernels[:1])
+        if row.get("from_branch", 0) <= int(version.partition(".")[0]) <= row.get("until_branch", _NO_BRANCH)
+    ]
 
 
-def _package(row: dict[str, Any], table: dict[str, Any], system: System, version: str) -> Package:
+def _package(row: dict[str, Any], table: dict[str, Any], system: System, version: str, kernel: str) -> Package:
     release = table["release"].format(dist=system.dist)
     epoch = table["epoch"]
     values = {
@@ -54,8 +65,8 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
         "branch": version.partition(".")[0],
         "epoch": epoch,
         "evr": f"{f'{epoch}:' if epoch else ''}{version}-{release}",
-        "kernel": system.kernel_release,
-        "kernel_version": system.kernel_version,
+        "kernel": kernel,
+        "kernel_version": system.kernel_version(kernel),
     }
     lists = ("requires", "provides", "conflicts", "content")
     return Package(
@@ -66,6 +77,7 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
         epoch=epoch,
         upstream=version,
         arch=row.get("arch", "x86_64"),
+        kernel=kernel,
         **{key: tuple(text.format(**values) for text in row.get(key, ())) for key in lists},
     )
 
@@ -81,10 +93,17 @@ def base_packages(system: System) -> list[Package]:
         return []
     kernel, _, release = system.kernel_release.removesuffix(".x86_64").removesuffix("-default").partition("-")
     kernels = [
-        Package(name, "kernel", kernel, release, content=("kernel",) if name == system.kernel_packages[-1] else ())
+        Package(
+            name,
+            "kernel",
+            kernel,
+            release,
+            content=("kernel",) if name == system.kernel_packages[-1] else (),
+            kernel=system.kernel_release,
+        )
         for name in system.kernel_packages
     ]
-    devel = Package("kernel-devel", "kernel", kernel, release, content=("headers",))
+    devel = Package("kernel-devel", "kernel", kernel, release, content=("headers",), kernel=system.kernel_release)
     names = ("grubby", "ocl-icd", "gcc", "make")
     rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
     # EPEL's wants the headers of the kernel and a compiler to be there before it.

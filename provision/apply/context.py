@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from provision.bundle.handover import choose_files
+from provision.builds.needs import needed_builds
+from provision.bundle.handover import HandedFile, Handover, choose_files
 
 if TYPE_CHECKING:
     import threading
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from provision.apply.declarations import Declarations
     from provision.apply.model import Assessment, PlaybookRunner
     from provision.apply.playbooks import Playbooks
-    from provision.bundle.handover import Handover
+    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.builds.shelf import Shelf
     from provision.bundle.read import Bundle
+    from provision.driver_change import DriverChange
     from provision.fleet.facts import NodeFacts, OperatingSystem
     from provision.node_plan import NodePlan
 
@@ -28,23 +31,47 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """One apply's runner, planner, playbooks and declarations."""
+    """One apply's runner, planner, playbooks and declarations.
+
+    ``shelf`` keeps modules that one node has built for others; without one, every node builds its own. ``built`` are
+    those that are handed over now.
+    """
 
     runner: PlaybookRunner
     plan: Planner
     playbooks: Playbooks
     declarations: Declarations
     bundle: Bundle | None = None
+    shelf: Shelf | None = None
+    built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
+
+    def builds(self, assessment: Assessment) -> tuple[ModuleBuild, ...]:
+        """Return the modules that a node needs for its change and may be handed."""
+        driver, stack = assessment.plan.roles.driver, self.declarations.stacks.get(assessment.plan.node)
+        if driver is None or stack is None or self.shelf is None:
+            return ()
+        return needed_builds(assessment.facts, driver.driver_change, stack.driver)
 
     def handover(self, assessment: Assessment) -> Handover | None:
-        """Return what a node is handed to stage its driver from, None without a bundle; raises BundleError."""
+        """Return what a node is handed to stage its driver from, None where that is nothing; raises BundleError."""
         driver = assessment.plan.roles.driver
-        if self.bundle is None or driver is None or driver.driver_change is None or not driver.driver_stage:
+        if driver is None or driver.driver_change is None or not driver.driver_stage:
             return None
+        carried = self._carried(self.bundle, assessment, driver.driver_change) if self.bundle is not None else None
+        files = () if carried is None else carried.files
+        places = {file.place for file in files}
+        modules = tuple(
+            HandedFile(module.path, build.place, module.sha256)
+            for build in self.builds(assessment)
+            if build.place not in places and (module := self.built.get(build)) is not None
+        )
+        return Handover((*files, *modules), is_complete=carried is not None) if carried or modules else None
+
+    def _carried(self, bundle: Bundle, assessment: Assessment, change: DriverChange) -> Handover:
         names = distribution_names(assessment.facts.node.os)
-        known = {each.distribution for each in self.bundle.listing.drivers}
+        known = {each.distribution for each in bundle.listing.drivers}
         name = next((each for each in names if each in known), names[0])
-        return choose_files(self.bundle, name, driver.driver_change)
+        return choose_files(bundle, name, change)
 
 
 def distribution_names(system: OperatingSystem) -> tuple[str, ...]:

@@ -136,6 +136,7 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
     facts = facts_in(run.values, node)
     if not isinstance(facts, NodeFacts):
         return facts or Failure(Status.FAILED, SILENT)
+    context.declarations.choose_versions({node: facts})  # its package source may be known only now
     return _plan(context, node, facts, cancel)
 
 
@@ -173,6 +174,19 @@ def _stage(
             return obstacle or again
         assessment = again
     return _left_over(assessment.plan, MAX_PASSES)
+
+
+def stage_once(
+    context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
+) -> Assessment | Failure:
+    """Make one pass of staging, such as to write the package sources that all else is planned from."""
+    observe(Staging(node))
+    try:
+        request = context.playbooks.stage(assessment.plan, context.handover(assessment))
+        followed = follow(context.runner, request, observe, cancel)
+        return followed.failure or _assess_after(context, node, followed, cancel)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
+        return failure_of(error, f"staging the driver of {node}")
 
 
 def reassess(context: ApplyContext, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, resolve_branches
+from provision.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
 from provision.planner.driver_versions import versions_for
 
 if TYPE_CHECKING:
@@ -28,25 +29,40 @@ class Declarations:
     stacks: dict[str, StackSpec]
     reasons: dict[str, str] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
+    _settled: dict[bytes, str] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def choose_versions(self, facts: Mapping[str, NodeFacts]) -> None:
         """Give every node that declares a branch the version that its group can have, once for the whole command.
 
-        A node without facts, or with other problems, decides nothing for the others.
+        A node without facts, or with other problems, decides nothing for the others. One that does not know its
+        package source yet joins them when it does. May be called on several threads.
         """
-        nodes = []
-        for name, stack in self.stacks.items():
-            if name in facts and follows_branch(stack.driver):
-                versions = _versions(facts[name], stack)
-                nodes += [] if versions is None else [BranchNode(name, stack.driver, versions)]
-        for name, chosen in resolve_branches(nodes).items():
-            if isinstance(chosen, ChosenVersion):
-                stack = self.stacks[name]
-                driver = msgspec.structs.replace(stack.driver, version=chosen.version)
-                self.stacks[name] = msgspec.structs.replace(stack, driver=driver)
-                self.reasons[name] = chosen.reason
-            else:
-                self.problems[name] = chosen
+        with self._turn:
+            nodes = []
+            for name, node_facts in facts.items():
+                stack = self.stacks.get(name)
+                if stack is not None and follows_branch(stack.driver):
+                    versions = _versions(node_facts, stack)
+                    nodes += [] if versions is None else [BranchNode(name, stack.driver, versions)]
+            for name, chosen in resolve_branches(nodes, self._settled).items():
+                self._note(name, chosen)
+
+    def adopt(self, name: str, version: str) -> None:
+        """Take over what a node was given before: others of its group get the same."""
+        stack = self.stacks[name]
+        self._settled[group_of(stack.driver)] = version
+        self._note(name, ChosenVersion(version, "chosen before"))
+
+    def _note(self, name: str, chosen: ChosenVersion | Problem) -> None:
+        if not isinstance(chosen, ChosenVersion):
+            self.problems[name] = chosen
+            return
+        stack = self.stacks[name]
+        driver = msgspec.structs.replace(stack.driver, version=chosen.version)
+        self.stacks[name] = msgspec.structs.replace(stack, driver=driver)
+        self.reasons[name] = chosen.reason
+        self.problems.pop(name, None)
 
 
 def _versions(facts: NodeFacts, stack: StackSpec) -> frozenset[str] | None:

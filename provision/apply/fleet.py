@@ -58,7 +58,7 @@ def apply_all(
         for node, answer in answers.items()
         if isinstance(answer, Assessment) and node not in results
     }
-    for node, result in _each(todo, observe, parallel=parallel, cancel=cancel):
+    for node, result in run_each(todo, observe, parallel=parallel, cancel=cancel):
         results[node] = result
         observe(NodeFinished(result))
     return tuple(results[node] for node in answers)
@@ -74,17 +74,17 @@ def stage_all(
 ) -> dict[str, Assessment | Failure]:
     """Stage the drivers of nodes, ``parallel`` at once; return what each is then, or why it could not be done."""
     todo = {node: partial(stage, context, node, answer) for node, answer in answers.items()}
-    return dict(_each(todo, observe, parallel=parallel, cancel=cancel))
+    return dict(run_each(todo, observe, parallel=parallel, cancel=cancel))
 
 
-def _each(
+def run_each(
     todo: Mapping[str, Callable[[Observer, threading.Event], Result]],
     observe: Observer,
     *,
     parallel: int,
     cancel: threading.Event,
 ) -> Iterator[tuple[str, Result]]:
-    """Do something on each node, ``parallel`` at once, and yield the results as they come."""
+    """Do something on each node, ``parallel`` at once, and yield the results as they come; ``cancel`` ends them."""
     events: queue.SimpleQueue[Progress | _Ended[Result]] = queue.SimpleQueue()
 
     def work(node: str) -> None:

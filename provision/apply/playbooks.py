@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from provision.builds.model import ModuleBuild
     from provision.bundle.handover import Handover
 
 FACTS_TIMEOUT_S = 600
-APPLY_TIMEOUT_S = 3600
+APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
+BUILT_MODULE_TIMEOUT_S = 1800
 DAEMON_RESULT = "daemon"
 
 
@@ -55,7 +57,7 @@ class Playbooks:
     ) -> RunRequest:
         """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
-        With a ``handover`` a driver is staged from these files, without a network.
+        With a ``handover`` a driver is staged from these files, without a network where they are all that is needed.
         """
         expected = {} if expectation is None else {"grapnel_expectation": expectation}
         return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **_handover(handover)})
@@ -75,6 +77,26 @@ class Playbooks:
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
             keep=frozenset({RESULT, DAEMON_RESULT}),
+        )
+
+    def built_module(self, node: str, build: ModuleBuild, destination: Path, limit_bytes: int) -> RunRequest:
+        """Get the modules that a node has built, as a file of at most ``limit_bytes``; changes nothing on the node."""
+        wanted = {
+            "kernel": build.kernel,
+            "dkms": build.dkms,
+            "version": build.version,
+            "flavour": build.flavour,
+            "destination": str(destination),
+            "limit_bytes": limit_bytes,
+        }
+        return RunRequest(
+            playbook=self.collection / "built_module.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_built": wanted},
+            forks=1,
+            timeout_s=BUILT_MODULE_TIMEOUT_S,
+            environment=self.environment,
         )
 
     def driver(self, verb: str, node: str) -> RunRequest:
@@ -107,7 +129,7 @@ def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
     files = [{"source": str(one.source), "place": one.place, "sha256": one.sha256} for one in handover.files]
-    return {"grapnel_handover": files}
+    return {"grapnel_handover": files, "grapnel_offline": handover.is_complete}
 
 
 def plan_variables(plan: NodePlan) -> dict[str, object]:

@@ -29,9 +29,13 @@ class HandedFile:
 
 @dataclass(frozen=True)
 class Handover:
-    """The files for one node's change, and the list that goes with them, written last."""
+    """The files for one node's change, and the list that goes with them, written last.
+
+    ``is_complete``: the change is staged from them alone, without a network.
+    """
 
     files: tuple[HandedFile, ...]
+    is_complete: bool = True
 
     def list_text(self) -> str:
         """Return the list that the node checks the files by."""

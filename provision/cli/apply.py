@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, check=args.check, environment=environment)
-        scope = open_scope(args, fleet, addresses)
+        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
         return apply_nodes(context, scope, parallel=parallel, consent=consent)
 

@@ -50,10 +50,16 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, frozenset[str]] | None = None) -> Scope:
+def open_scope(
+    args: argparse.Namespace,
+    fleet: Fleet,
+    stacks: dict[str, StackSpec],
+    addresses: Mapping[str, frozenset[str]] | None = None,
+) -> Scope:
     """Return the nodes and their cluster; a state file on this machine serves machines without one.
 
-    ``addresses`` are those of the nodes; the resolver is asked where they are not given and a cluster wants them.
+    ``stacks`` are the nodes' declarations: the dict itself is kept, since versions are chosen later. ``addresses`` are
+    those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
     from provision.cluster import LocalCluster, Machine, connect, state_file_path  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
@@ -61,7 +67,6 @@ def open_scope(args: argparse.Namespace, fleet: Fleet, addresses: Mapping[str, f
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
-    stacks = {node.name: node.stack for node in fleet.nodes}
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     if args.no_cluster:
         return Scope(stacks=stacks, cluster=LocalCluster(state_file))

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Gather facts, look for trouble, and show it."""
     fleet = load_fleet(args)
     context = build_context(args, fleet)
-    return show_findings(context, {node.name: node.stack for node in fleet.nodes}, as_json=args.json)
+    return show_findings(context, context.declarations.stacks, as_json=args.json)
 
 
 def show_findings(context: ApplyContext, stacks: Mapping[str, StackSpec], *, as_json: bool) -> int:

@@ -53,7 +53,7 @@ def run_verb(args: argparse.Namespace, verb: DriverVerb) -> int:
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
-        scope = open_scope(args, fleet, addresses)
+        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
         return change_drivers(context, scope, verb, consent=args.yes)
 
 

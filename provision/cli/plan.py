@@ -15,19 +15,24 @@ from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
 from provision.apply.fleet import settled
 from provision.apply.interrupt import cancel_on_signals
+from provision.apply.kinds import foresee_builds
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.builds.shelf import Shelf
 from provision.bundle.read import name_of, unpack_bundle
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
+from provision.fleet.sources import inventory_key
 from provision.payload import store
 from provision.report import (
+    builds_document,
     make_console,
     open_view,
     plans_document,
+    render_builds,
     render_plans,
     render_rollout,
     rollout_document,
@@ -93,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
     context = build_context(args, fleet)
-    return show_plans(context, open_scope(args, fleet), as_json=args.json, tell_changes=args.exit_code)
+    return show_plans(
+        context, open_scope(args, fleet, context.declarations.stacks), as_json=args.json, tell_changes=args.exit_code
+    )
 
 
 def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
@@ -101,7 +108,8 @@ def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_chang
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     if as_json:
-        print(plans_document(answers, rollout_document(prepared, scope.cluster.name)))
+        rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
+        print(plans_document(answers, rollout, builds))
     else:
         show_overview(make_console(sys.stdout), answers, prepared, scope.cluster.name)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
@@ -112,6 +120,7 @@ def show_overview(
 ) -> None:
     """Print the plans, and below them what would be taken out of service and made in the cluster."""
     show(console, render_plans(answers, prepared.refusals))
+    show(console, render_builds(prepared.builds))
     show(console, render_rollout(prepared, cluster))
 
 
@@ -128,7 +137,6 @@ def assess_fleet(
     """Gather the nodes' facts in one run and plan each of them; progress is on standard error."""
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = assess(context, scope.stacks, view, cancel)
-    scope.stacks.update(context.declarations.stacks)
     for node, answer in answers.items():
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
@@ -136,7 +144,8 @@ def assess_fleet(
     prepared = prepare(answers, scope.stacks, views)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
-    return answers, replace(prepared, runtime_classes=missing)
+    builds = foresee_builds(context, answers, prepared.todo)
+    return answers, replace(prepared, runtime_classes=missing, builds=builds)
 
 
 def with_identity(machine: Machine, facts: NodeFacts) -> Machine:
@@ -160,14 +169,29 @@ def build_context(
     carried = bundle.path(bundle.listing.payload) if bundle is not None and bundle.listing.payload else None
     payload = store.load_payload(payload_folder(args.payload or carried, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)
-    return ApplyContext(runner=runner, plan=planner, playbooks=playbooks, declarations=declarations, bundle=bundle)
+    return ApplyContext(
+        runner=runner,
+        plan=planner,
+        playbooks=playbooks,
+        declarations=declarations,
+        bundle=bundle,
+        shelf=open_shelf(fleet, os.environ),
+    )
+
+
+def open_shelf(fleet: Fleet, environment: Mapping[str, str]) -> Shelf:
+    """Return where modules are kept that a node of the fleet's inventory has built for others."""
+    return Shelf(_cache(environment) / "built-modules" / inventory_key(fleet.inventories, Path.cwd()))
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    home = Path(environment.get("HOME") or "~").expanduser()
+    return Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "grapnel"
 
 
 def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
     """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
-    home = Path(environment.get("HOME") or "~").expanduser()
-    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "grapnel" / "bundles"
-    return unpack_bundle(archive, cache / name_of(archive))
+    return unpack_bundle(archive, _cache(environment) / "bundles" / name_of(archive))
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

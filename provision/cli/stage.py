@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
-        scope = open_scope(args, fleet, addresses)
+        scope = open_scope(args, fleet, context.declarations.stacks, addresses)
         return stage_fleet(context, scope, parallel=args.parallel or min(PARALLEL, len(scope.stacks)))
 
 

@@ -1,7 +1,8 @@
 """Renders the choice of a dnf module stream: its packages are hidden from dnf as long as the stream is not enabled.
 
 The file is what ``dnf module enable`` writes (dnf's modularity documentation, "modules.d"). Writing it changes streams
-as ``dnf module switch-to`` does, without moving a package.
+as ``dnf module switch-to`` does, without moving a package. It belongs to a driver change, which names exact packages
+and does not need the stream; whoever updates the node afterwards does.
 """
 
 from __future__ import annotations

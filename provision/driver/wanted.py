@@ -17,7 +17,7 @@ from provision.spec.excerpt import few
 from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 
     from provision.spec.model import Driver
 
@@ -47,17 +47,49 @@ def follows_branch(driver: Driver) -> bool:
     return driver.enabled and declares_it and driver.source is not DriverSource.NONE
 
 
-def resolve_branches(nodes: Iterable[BranchNode]) -> dict[str, ChosenVersion | Problem]:
+def group_of(driver: Driver) -> bytes:
+    """Return what nodes have in common that are given one version: the encoded section."""
+    return msgspec.json.encode(driver, order="sorted")
+
+
+def resolve_branches(
+    nodes: Iterable[BranchNode], settled: MutableMapping[bytes, str] | None = None
+) -> dict[str, ChosenVersion | Problem]:
     """Return what every node that declares a branch should have, by its name.
 
     Nodes with the same section `driver` form a group. A version that is none of NVIDIA's is passed over: it came
-    from a node.
+    from a node. ``settled`` are the versions that groups were given earlier; what is chosen now is added.
     """
+    settled = {} if settled is None else settled
     groups: dict[bytes, list[BranchNode]] = {}
     for node in nodes:
         if follows_branch(node.driver):
-            groups.setdefault(msgspec.json.encode(node.driver, order="sorted"), []).append(node)
-    return {node.name: chosen for group in groups.values() for chosen in [_choose(group)] for node in group}
+            groups.setdefault(group_of(node.driver), []).append(node)
+    resolved: dict[str, ChosenVersion | Problem] = {}
+    for key, group in groups.items():
+        if key in settled:
+            resolved |= {node.name: _join(node, settled[key]) for node in group}
+            continue
+        chosen = _choose(group)
+        resolved |= dict.fromkeys((node.name for node in group), chosen)
+        if isinstance(chosen, ChosenVersion):
+            settled[key] = chosen.version
+    return resolved
+
+
+def _join(node: BranchNode, version: str) -> ChosenVersion | Problem:
+    """Return the version that the node's group was given before anybody knew what this node can have."""
+    branch = str(node.driver.branch)
+    if version in node.versions:
+        return ChosenVersion(version, f"the version of branch {branch} that nodes with the same declaration were given")
+    if not _of_branch(node.versions, branch):
+        return _not_available([node], branch)
+    return Problem(
+        code="branch-without-common-version",
+        message=f"nodes that declare the same were given {version}, and {node.name} can have "
+        f"{_newest(_of_branch(node.versions, branch))} of driver branch {branch}",
+        hint="give the nodes the same package sources, or declare driver.version for those that differ",
+    )
 
 
 def _choose(group: Sequence[BranchNode]) -> ChosenVersion | Problem:

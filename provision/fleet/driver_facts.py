@@ -125,19 +125,25 @@ class StagedChange(Fact, frozen=True, kw_only=True):
 
 
 class DriverRun(Fact, frozen=True, kw_only=True):
-    """The last run of the driver program on the node, as its ``run.json`` says."""
+    """The last run of the driver program on the node, as its ``run.json`` says.
+
+    ``reboot`` is why it cannot go on without a reboot, ``reboot_due`` whether that has not happened yet.
+    """
 
     run: grammar.Word = ""
     change: grammar.Word = ""
     verb: grammar.Word = ""
     unit: grammar.Word = ""
-    state: Literal["running", "done", "failed", "returned", "quarantined"]
+    state: Literal["running", "needs-reboot", "done", "failed", "returned", "quarantined"]
     step: grammar.Word = ""
     reason: str | None = None
+    reboot: str = ""
+    reboot_due: bool = False
     out_of_service_s: grammar.Seconds | None = None
 
     def __post_init__(self) -> None:
         tidy(self, "reason", MESSAGE)
+        tidy(self, "reboot", MESSAGE)
 
 
 class DriverState(Fact, frozen=True, kw_only=True):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.driver import repository
-from provision.driver.module_stream import render_stream
 from provision.driver.preflight import Severity, findings
 from provision.driver_change import change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, Problem, Role
-from provision.planner.driver_choice import choose_driver
+from provision.planner.driver_choice import choose_driver, kernel_left_behind
 from provision.planner.driver_document import describe_change, driver_files
 from provision.planner.driver_packages import disruption_of, plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from provision.driver.closure import DriverPackages
     from provision.driver.distribution import Distribution
     from provision.driver_change import DriverChange
+    from provision.fleet.driver_facts import DriverRun
     from provision.fleet.facts import NodeFacts
     from provision.node_plan import FileContent
     from provision.payload.model import Artifact, Payload
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["DAEMON_UNIT", "changes_driver", "holders", "plan_driver"]
 
 _EXCHANGES = frozenset({Action.UPGRADE, Action.DOWNGRADE, Action.REMOVE, Action.RELOAD})
-_UNFINISHED = ("running", "failed", "quarantined")
+_OUT_OF_SERVICE = (Disruption.DRAIN, Disruption.REBOOT)
+_UNFINISHED = ("running", "needs-reboot", "failed", "quarantined")
 
 
 def plan_driver(
@@ -65,9 +66,6 @@ def plan_driver(
     choice = choose_driver(facts, declared, distribution, version_reason=version_reason)
     if isinstance(choice, Problem):
         return Part(problems=(choice,))
-    streams = render_stream(choice.request.module_stream)
-    if writes := plan_files(facts, Role.DRIVER, streams):
-        return _with_sources_first(facts, declared, streams, writes)
     return _plan_choice(facts, declared, choice, payload.driver)
 
 
@@ -106,6 +104,8 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
         module = plan_provided_module(facts, choice.upstream)
     if isinstance(module, Problem):
         return Part(problems=(module,))
+    if choice.is_module_managed:
+        module = _with_reboot(facts, declared, module)
     files = driver_files(declared, choice)
     change = describe_change(facts, declared, choice, files)
     swap = (
@@ -119,7 +119,7 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
     if not swap:
         return Part(derived=choice.derived)
     is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
-    is_deferred = not is_staged and any(item.disruption is Disruption.DRAIN for item in swap)
+    is_deferred = not is_staged and any(item.disruption in _OUT_OF_SERVICE for item in swap)
     deployment = plan_deployment(facts, Role.DRIVER, "driver", program.digest)
     items = (
         *deployment,
@@ -138,6 +138,21 @@ def _plan_choice(facts: NodeFacts, declared: Driver, choice: Choice, program: Ar
     errors, warnings = _preflight(facts, declared, change)
     problems = (*package_manager_problems(facts), *errors)
     return Part(items, problems, variables, warnings, choice.derived)
+
+
+def _with_reboot(facts: NodeFacts, declared: Driver, items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Say of a module that another kernel than the running one is to load that the node reboots for it."""
+    left = kernel_left_behind(facts, declared)
+    if left is None:
+        return items
+    upcoming = next(each.release for each in facts.kernels if each.default)
+    why = f"kernel {left.release} runs without headers and {upcoming} boots next: the node reboots into it"
+    return tuple(
+        msgspec.structs.replace(item, reason=f"{item.reason}; {why}", disruption=Disruption.REBOOT)
+        if item.action in (Action.LOAD, Action.RELOAD)
+        else item
+        for item in items
+    )
 
 
 def _preflight(
@@ -199,18 +214,23 @@ def _unfinished(facts: NodeFacts, change: DriverChange) -> tuple[Item, ...]:
     run = facts.driver.run
     if run is None or run.state not in _UNFINISHED or run.change != change_id(change):
         return ()
-    how = "was interrupted" if run.state == "running" else f"ended {run.state}"
-    at = f" in its step {run.step}" if run.step else ""
     return (
         Item(
             role=Role.DRIVER,
             action=Action.REPAIR,
             target=f"driver {change.version}",
             from_=run.state,
-            reason=f"an earlier {run.verb or 'swap'} {how}{at}",
-            disruption=disruption_of(facts),
+            reason=f"an earlier {run.verb or 'swap'} {_ended(run)}",
+            disruption=Disruption.REBOOT if run.reboot_due else disruption_of(facts),
         ),
     )
+
+
+def _ended(run: DriverRun) -> str:
+    if run.state == "needs-reboot":
+        return f"waits for a reboot: {run.reboot}" if run.reboot_due else "goes on after the node's reboot"
+    how = "was interrupted" if run.state == "running" else f"ended {run.state}"
+    return f"{how} in its step {run.step}" if run.step else how
 
 
 def _files(facts: NodeFacts, driver: DriverPackages, files: Sequence[FileContent]) -> tuple[Item, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from provision.driver.gpus import GpuSupport
     from provision.driver.package_request import PackageRequest
     from provision.driver.terms import Manager
+    from provision.fleet.driver_facts import Kernel
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver
 
@@ -76,7 +77,7 @@ def request_packages(facts: NodeFacts, declared: Driver, distribution: Distribut
     is_managed = flavour.value is not Flavour.NONE
     needed = _needed(facts, declared, distribution, version) if is_managed and declared.companions is None else ()
     companions = tuple(each.companion for each in needed) if declared.companions is None else declared.companions
-    kernels = kernels_of(facts) if is_managed else ()
+    kernels = kernels_of(facts, declared) if is_managed else ()
     request = packages(
         distribution,
         declared.source,
@@ -101,7 +102,7 @@ def choose_driver(
         return Problem(
             code="version-not-chosen",
             message=f"driver.branch {declared.branch} stands for one version in the whole fleet, and none was chosen",
-            hint="use grapnel apply, which chooses it from the facts of all nodes, or declare the version",
+            hint="use grapnel apply or site.yml, which choose it from the facts of all nodes, or declare the version",
         )
     request = wanted.request
     driver = resolve_driver(
@@ -141,10 +142,25 @@ def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:
     )
 
 
-def kernels_of(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the kernels that need the module: the running one, the one that boots next, those it can be built for."""
-    wanted = tuple(each.release for each in facts.kernels if each.running or each.default or each.headers)
-    return wanted or (facts.node.kernel,)
+def kernels_of(facts: NodeFacts, declared: Driver) -> tuple[str, ...]:
+    """Return the kernels that need the module: the running one, the one that boots next, those it can be built for.
+
+    Where the node may be rebooted, a running kernel without headers that another one follows is left behind: the
+    package source of a kernel that was replaced rarely has its headers still.
+    """
+    left = kernel_left_behind(facts, declared)
+    wanted = (each for each in facts.kernels if each.running or each.default or each.headers)
+    return tuple(each.release for each in wanted if each is not left) or (facts.node.kernel,)
+
+
+def kernel_left_behind(facts: NodeFacts, declared: Driver) -> Kernel | None:
+    """Return the running kernel where the driver is for those that boot next alone, None elsewhere."""
+    running = next((each for each in facts.kernels if each.running), None)
+    upcoming = next((each for each in facts.kernels if each.default), None)
+    if not declared.reboot or running is None or upcoming is None or running is upcoming:
+        return None
+    has_module = any(module.version == declared.version for module in running.modules)
+    return None if running.headers or has_module or not upcoming.headers else running
 
 
 def _needed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.driver.module_stream import render_stream
 from provision.driver.pins.render import render as render_pins
 from provision.driver_change import ChangedFile, DriverChange, ModuleTarget, Signing
 from provision.node_plan import FileContent
@@ -20,9 +21,9 @@ MODULE = "nvidia"
 
 
 def driver_files(declared: Driver, choice: Choice) -> tuple[FileContent, ...]:
-    """Return the files that come with a driver: its pin, and what the kernel is told about modules."""
+    """Return the files that come with a driver: its pin, its module stream, what the kernel is told of modules."""
     request = choice.request
-    files = list(render_pins(choice.manager, choice.driver, request.members))
+    files = [*render_pins(choice.manager, choice.driver, request.members), *render_stream(request.module_stream)]
     if choice.is_module_managed:
         modules = {MODULE, *([request.dkms_name] if request.dkms_name else [])}
         files.append(FileContent(OPTIONS_PATH, render_options(modules, declared.module_parameters)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.driver import repository
 from provision.driver.catalogue import find_distribution
 from provision.driver.closure import upstream_versions
-from provision.node_plan import Problem
+from provision.node_plan import Problem, Role
 from provision.planner.driver_choice import request_packages
+from provision.planner.part import plan_files
 
 if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
@@ -15,9 +17,15 @@ if TYPE_CHECKING:
 
 
 def versions_for(facts: NodeFacts, declared: Driver) -> frozenset[str] | None:
-    """Return the upstream versions that a node can have; None for a node that a plan has other problems for."""
+    """Return the upstream versions that a node can have.
+
+    None for a node that a plan has other problems for, and for one that does not know its package source yet.
+    """
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
+        return None
+    sources = repository.render(distribution, declared.source, declared.repository)
+    if isinstance(sources, Problem) or plan_files(facts, Role.DRIVER, sources):
         return None
     wanted = request_packages(facts, declared, distribution)
     return None if isinstance(wanted, Problem) else upstream_versions(wanted.request, facts.available)

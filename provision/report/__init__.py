@@ -4,6 +4,7 @@ The only importer of ``rich``. Decides how something looks, never what is true: 
 ``provision.planner`` and ``provision.apply``.
 """
 
+from provision.report.builds import builds_document, render_builds
 from provision.report.console import make_console
 from provision.report.doctor import doctor_document, render_diagnoses
 from provision.report.document import plans_document
@@ -18,10 +19,12 @@ __all__ = [
     "LiveView",
     "PlainView",
     "View",
+    "builds_document",
     "doctor_document",
     "make_console",
     "open_view",
     "plans_document",
+    "render_builds",
     "render_diagnoses",
     "render_plans",
     "render_results",

@@ -11,18 +11,20 @@ from provision.node_plan import shown_plan
 from provision.printable import printable_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from provision.report.plans import Answers
 
 SCHEMA = "grapnel.dev/plans/v1alpha1"
 
 
-def plans_document(answers: Answers, rollout: Mapping[str, object] | None = None) -> str:
+def plans_document(
+    answers: Answers, rollout: Mapping[str, object] | None = None, builds: Sequence[object] | None = None
+) -> str:
     """Return ``{"schema", "plans": [node plan], "failures": [{node, status, task, message, output}]}``.
 
     Texts of files that not everybody on a node may read are withheld. The same facts, declaration and node state give
-    the same bytes. ``rollout`` is added under its name.
+    the same bytes. ``rollout`` and ``builds`` are added under their names.
     """
     plans = [msgspec.to_builtins(shown_plan(one.plan)) for one in answers.values() if not isinstance(one, Failure)]
     failures = [
@@ -39,4 +41,6 @@ def plans_document(answers: Answers, rollout: Mapping[str, object] | None = None
     document: dict[str, object] = {"schema": SCHEMA, "plans": plans, "failures": failures}
     if rollout is not None:
         document["rollout"] = rollout
+    if builds is not None:
+        document["builds"] = builds
     return printable_json(document)

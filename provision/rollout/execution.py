@@ -6,8 +6,10 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from provision.apply.builders import provide_modules
 from provision.apply.fleet import apply_all, settled, stage_all
 from provision.apply.gate import find_obstacle
+from provision.apply.kinds import Kinds, sharing_nodes
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.errors import GrapnelError
 from provision.rollout.cluster import NodeProblem
@@ -15,6 +17,7 @@ from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ClusterError
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     import threading
@@ -62,7 +65,12 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
     if job.context.playbooks.check:
         return ApplyResult(_in_order(job, _in_place(job, job.prepared.todo, observe, parallel, cancel)))
     with _lease(job, holder):
-        changed = _in_place(job, job.prepared.in_place, observe, parallel, cancel)
+        sharing = sharing_nodes(job.context, job.answers, job.prepared.in_place)
+        changed = _in_place(
+            job, [node for node in job.prepared.in_place if node not in sharing], observe, parallel, cancel
+        )
+        job = _share(job, (*sharing, *job.prepared.staging), observe, parallel, cancel)
+        changed |= _in_place(job, sharing, observe, parallel, cancel)
         unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
@@ -84,6 +92,8 @@ def _in_place(
     job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
 ) -> dict[str, NodeResult]:
     answers = {node: job.answers[node] for node in nodes}
+    if not answers:
+        return {}
     results = apply_all(job.context, answers, observe, parallel=parallel, cancel=cancel)
     return {result.node: result for result in results}
 
@@ -95,25 +105,48 @@ def stage_nodes(
 
     A node whose driver is staged already, or whose plan has nothing to stage, is left alone.
     """
-    drivers = {node: driver for node, answer in job.answers.items() if (driver := _driver_of(answer)) is not None}
-    unstaged = _stage(job, [node for node, driver in drivers.items() if driver.driver_stage], observe, parallel, cancel)
-    staged = {
-        node: NodeResult(node, Status.STAGED, note=_cost(job.known.get(node), driver.driver_change_id))
-        for node, driver in drivers.items()
-        if node not in unstaged
-    }
+    drivers = [node for node, answer in job.answers.items() if _driver_of(answer) is not None]
+    staging = [node for node in drivers if _is_unstaged(job.answers[node])]
+    job = _share(job, staging, observe, parallel, cancel)
+    unstaged = _stage(job, staging, observe, parallel, cancel)
+    staged = {node: NodeResult(node, Status.STAGED, note=_note(job, node)) for node in drivers if node not in unstaged}
     for result in staged.values():
         observe(NodeFinished(result))
     return _in_order(job, {**staged, **unstaged})
 
 
-def _cost(staged: Assessment | None, change: str) -> str:
-    """Return what staging took on a node; empty for one that was staged before."""
-    found = [] if staged is None else [each.cost for each in staged.facts.driver.staged if each.id == change]
+def _share(job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event) -> Job:
+    """Have modules built once that several nodes need; return the job with what those nodes are then."""
+    kinds = Kinds(job.context, dict(job.answers), frozenset(nodes))
+    answers = provide_modules(kinds, observe, parallel=parallel, cancel=cancel)
+    for node in set(answers) & set(job.prepared.in_place):
+        if isinstance(failure := answers[node], Failure):
+            observe(NodeFinished(NodeResult(node, failure.status, failure=failure)))
+    return replace(job, answers={**job.answers, **answers})
+
+
+def _note(job: Job, node: str) -> str:
+    """Return what staging took on a node, and where its module comes from; empty for one that was staged before."""
+    staged = job.known.get(node)
+    driver = None if staged is None else staged.plan.roles.driver
+    if staged is None or driver is None:
+        return ""
+    found = [each.cost for each in staged.facts.driver.staged if each.id == driver.driver_change_id]
     if not found:
         return ""
     built = f", built with {found[0].cpu_s:.0f} s of CPU" if found[0].build_s else ""
-    return f"{found[0].bytes / 1e6:.0f} MB{built}"
+    modules = [job.context.built[build] for build in job.context.builds(staged) if build in job.context.built]
+    others = sorted({module.node for module in modules} - {node})
+    shared = f", module built by {few(others)}" if others and not built else ""
+    return f"{found[0].bytes / 1e6:.0f} MB{built}{shared}"
+
+
+def _is_unstaged(answer: Assessment | Failure) -> bool:
+    """Tell whether there is something to stage, or will be once the node knows its package sources."""
+    driver = _driver_of(answer)
+    return driver is not None and (
+        driver.driver_stage or (driver.driver_change is None and bool(driver.driver_sources))
+    )
 
 
 def _driver_of(answer: Assessment | Failure) -> DriverVariables | None:
@@ -127,17 +160,29 @@ def _stage(
     job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
 ) -> dict[str, NodeResult]:
     """Stage drivers while the GPUs are in use; return the nodes on which that failed: they stay in service."""
-    answers = {node: answer for node in nodes if isinstance(answer := job.answers[node], Assessment)}
-    if not answers:
-        return {}
+    todo: dict[str, Assessment] = {}
+    ended: dict[str, Assessment | Failure] = {}
+    for node in nodes:
+        answer = _ready(job.answers[node])
+        if isinstance(answer, Assessment) and _is_unstaged(answer):
+            todo[node] = answer
+        else:  # it was staged for others, or could not be
+            ended[node] = answer
+    if todo:
+        ended |= stage_all(job.context, todo, observe, parallel=parallel, cancel=cancel)
     unstaged = {}
-    for node, answer in stage_all(job.context, answers, observe, parallel=parallel, cancel=cancel).items():
+    for node, answer in ended.items():
         if isinstance(answer, Failure):
             unstaged[node] = NodeResult(node, answer.status, failure=answer)
             observe(NodeFinished(unstaged[node]))
         else:
             job.known[node] = answer
     return unstaged
+
+
+def _ready(answer: Assessment | Failure) -> Assessment | Failure:
+    """Return a node's state, or what is in the way of its plan."""
+    return answer if isinstance(answer, Failure) else find_obstacle(answer.plan) or answer
 
 
 def _roll_out(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import Compile, DriverSource, KernelModule, Repository
+from provision.spec.model import Build, Compile, DriverSource, KernelModule, Repository
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -101,17 +101,27 @@ def _key(driver: Driver) -> Iterator[Remark]:
 
 
 def _module(driver: Driver) -> Iterator[Remark]:
-    """Keys about a kernel module that grapnel does not install."""
+    """Yield what is wrong with keys about the kernel module."""
     if driver.kernel_module is KernelModule.NONE:
-        reason = "kernelModule: none"
-    elif driver.source is DriverSource.NONE:
-        reason = "source: none"
-    else:
-        return
+        return _no_module(driver, "kernelModule: none")
+    if driver.source is DriverSource.NONE:
+        return _no_module(driver, "source: none")
+    return _builder(driver)
+
+
+def _builder(driver: Driver) -> Iterator[Remark]:
+    if driver.build is Build.EACH and driver.builder is not None:
+        hint = "leave one of them out: with build: each no node takes a module from another"
+        yield warning(("driver", "builder"), "has no effect with build: each", hint)
+
+
+def _no_module(driver: Driver, reason: str) -> Iterator[Remark]:
+    """Yield keys about a module that grapnel does not install."""
     declared = {
         "moduleParameters": bool(driver.module_parameters),
         "signing": driver.signing is not None,
         "compile": driver.compile is not Compile.STAGE,
+        "build": driver.build is not Build.ONCE,
         "builder": driver.builder is not None,
     }
     for key, is_declared in declared.items():

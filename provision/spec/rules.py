@@ -78,8 +78,6 @@ def _rollout(spec: StackSpec) -> Iterator[Remark]:
 def _not_yet(spec: StackSpec) -> Iterator[Remark]:
     """Keys that are part of the format, and that this version does not support."""
     told: dict[KeyPath, bool] = {
-        ("driver", "builder"): spec.driver.enabled and spec.driver.builder is not None,
-        ("driver", "reboot"): spec.driver.enabled and spec.driver.reboot,
         ("node", "labels"): bool(spec.node.labels),
         ("node", "taints"): bool(spec.node.taints),
     }

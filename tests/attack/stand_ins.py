@@ -61,11 +61,21 @@ class StandIns:
         """A file that only the controller's user may read."""
         return self.controller.folder / "secret"
 
-    def prepare(self, attacks: Iterable[Attack], honest: Mapping[str, object] | None = None) -> None:
-        """Make the honest node and one for each attack, and their inventory; ``honest`` are its answers by module."""
+    def prepare(
+        self,
+        attacks: Iterable[Attack],
+        honest: Mapping[str, object] | None = None,
+        others: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        """Make the honest node, others that are honest too, and one for each attack, and their inventory.
+
+        ``honest`` are the first one's answers by module, ``others`` those of the others by name.
+        """
         self.secret.write_text("the controller's own\n")
         self.secret.chmod(0o600)
         self._add(HONEST, {}, honest or {})
+        for name, answers in (others or {}).items():
+            self._add(name, {}, answers)
         for attack in attacks:
             self._add(name_of(attack), attack.to_json(), {})
         hosts = {name: self._variables(name) for name in self.names} | self.machines

@@ -156,6 +156,15 @@ def test_what_modprobe_would_not_load_has_no_version(shown: str, machine: Machin
     assert version_on_disk(machine.host, "nvidia") is None
 
 
+@pytest.mark.parametrize("command", ["modprobe --show-depends nvidia", "modinfo --field version /nvidia.ko"])
+def test_a_module_that_nobody_could_look_at_in_time_is_not_a_missing_one(command: str, machine: Machine) -> None:
+    machine.teach("modprobe --show-depends nvidia", "insmod /nvidia.ko\n")
+    machine.teach(command, return_code=124, stderr="it took longer than that\n")
+
+    with pytest.raises(HostError, match=f"`{command}` took longer than [0-9]+ s: try again"):
+        version_on_disk(machine.host, "nvidia")
+
+
 def test_a_module_file_without_a_version_has_none(machine: Machine) -> None:
     machine.teach("modprobe --show-depends nvidia", "insmod /nvidia.ko\n")
     machine.teach("modinfo", "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.gpus import read_module
-from ansible_collections.grapnel.node.plugins.module_utils.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import is_owned
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
@@ -459,6 +459,8 @@ def test_staged_changes_the_current_one_and_the_last_run_are_told(machine: Machi
             "step": "verify",
             "state": "returned",
             "reason": "a\\nb",
+            "reboot": "",
+            "reboot_due": False,
             "out_of_service_s": None,
         },
         "back": None,
@@ -488,9 +490,18 @@ def test_a_node_that_the_program_never_ran_on_has_no_state(machine: Machine) -> 
     }
 
 
-def test_modinfo_that_fails_leaves_a_kernel_without_modules(machine: Machine, running: str) -> None:
+def test_a_file_that_is_no_module_is_none(machine: Machine, running: str) -> None:
     add_kernel(machine, running)
     machine.write(f"/lib/modules/{running}/extra/nvidia.ko")
-    machine.teach("modinfo", lambda: Finished(124, "", "modinfo took longer than 60 s"))
+    machine.teach("modinfo", lambda: Finished(1, "", "modinfo: ERROR: could not get modinfo from 'nvidia'"))
 
     assert kernels(machine)[running]["modules"] == []
+
+
+def test_modules_that_are_not_read_in_time_are_not_missing(machine: Machine, running: str) -> None:
+    add_kernel(machine, running)
+    machine.write(f"/lib/modules/{running}/extra/nvidia.ko")
+    machine.teach("modinfo", lambda: Finished(124, "", "modinfo took longer than 180 s"))
+
+    with pytest.raises(HostError, match=r"`modinfo .*/extra/nvidia.ko` took longer than 180 s: try again"):
+        kernels(machine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ HOOK = REPOSITORY / "runtime_hook/__main__.py"
 BUSYBOX = "/bin/busybox"
 MULTIARCH = "usr/lib/x86_64-linux-gnu" if os.uname().machine == "x86_64" else "usr/lib/aarch64-linux-gnu"
 CAPABILITIES = ["CAP_CHOWN", "CAP_MKNOD", "CAP_SETUID"]
+WORKER = re.compile(r"/(popen-gw\d+)/")  # in the temporary folders of pytest-xdist
 HOOK_ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 # crun refuses a hybrid cgroup hierarchy whose v2 half has controllers: it runs where that half is not mounted.
@@ -182,8 +184,11 @@ def as_runtime(folder: Path, words: list[str], child: list[str], stdin: str = ""
     return subprocess.run(with_words, cwd=folder, input=stdin.encode(), capture_output=True, check=False)
 
 
-def host_mounts() -> str:
-    return Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+def host_mounts() -> list[str]:
+    """Return what is mounted on the host, but for the folders of tests that run beside this one."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    own = f"popen-{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    return [line for line in lines if not WORKER.search(line) or own in WORKER.findall(line)]
 
 
 def snapshot(root: Path) -> dict[str, tuple[object, ...]]:

@@ -2,6 +2,8 @@
  *
  * A module is in use while another module needs it or a process has one of its device nodes open. Failures on demand:
  * a file /etc/gpusim/fail/NAME (stays) or /run/gpusim/fail/NAME (until the reboot) holds the errno of the next loads.
+ * A file /run/gpusim/pins/NAME (until the reboot) holds how often the kernel itself uses a module, for which no process
+ * stands.
  */
 #include "nodesim.h"
 
@@ -73,12 +75,19 @@ static int list_holders(const char *name, char *list, size_t size)
     return count;
 }
 
+static int count_pins(const char *name)
+{
+    char path[PATH_SIZE], text[32];
+    snprintf(path, sizeof path, STATE_DIR "/pins/%s", name);
+    return read_text(path, text, sizeof text) > 0 ? parse_number(text) : 0;
+}
+
 /* Write the use count of one module; append its line of /proc/modules at `line`. */
 static int describe(const char *name, char *line, size_t size)
 {
     char path[PATH_SIZE], holders[LINE_SIZE], core_size[32] = "0";
     int count = list_holders(name, holders, sizeof holders);
-    int uses = count + count_device_users(name);
+    int uses = count + count_device_users(name) + count_pins(name);
     write_text(module_path(path, name, "refcnt"), "%d\n", uses);
     read_text(module_path(path, name, "coresize"), core_size, sizeof core_size);
     return snprintf(line, size, "%s %s %d %s Live 0x0000000000000000 (POE)\n", name, core_size, uses,
@@ -247,7 +256,7 @@ static int unload_locked(const char *name)
     char path[PATH_SIZE], holders[LINE_SIZE];
     if (access(module_path(path, name, ""), F_OK) < 0)
         return refuse(ENOENT);
-    if (list_holders(name, holders, sizeof holders) + count_device_users(name) > 0) {
+    if (list_holders(name, holders, sizeof holders) + count_device_users(name) + count_pins(name) > 0) {
         refresh_locked();
         return refuse(EAGAIN);
     }

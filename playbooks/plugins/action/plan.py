@@ -15,6 +15,8 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.controller import fai
 _ARGUMENTS = {
     "facts": {"type": "dict", "required": True},
     "stack": {"type": "dict", "required": True},
+    "version": {"type": "dict", "default": {}},
+    "version_problem": {"type": "str", "default": ""},
     "payload": {"type": "str", "default": ""},
     "stack_file": {"type": "str", "default": ""},
 }
@@ -33,6 +35,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
         require_grapnel()
         plain = json.loads(json.dumps(arguments))  # Ansible's strings carry their origin, which no parser expects
         name = str(task_vars["inventory_hostname"])
+        if plain["version_problem"]:
+            return {**result, "failed": True, "msg": plain["version_problem"]}
         return {**result, **_plan_within_limits(name, plain)}
 
 
@@ -66,7 +70,10 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         asked = Path(arguments["payload"]) if arguments["payload"] else None
         payload = load_payload(payload_folder(asked, os.environ, Path(arguments["stack_file"])))
         facts = parse_facts(json.dumps(arguments["facts"]), node=name)
-        plan = plan_node(facts, msgspec.convert(arguments["stack"], StackSpec), payload, name=name)
+        stack, reason = arguments["stack"], ""
+        if arguments["version"]:
+            stack["driver"]["version"], reason = arguments["version"]["version"], arguments["version"]["reason"]
+        plan = plan_node(facts, msgspec.convert(stack, StackSpec), payload, name=name, version_reason=reason)
     except GrapnelError as error:
         return failure(error)
     if plan.problems:

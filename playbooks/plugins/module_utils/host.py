@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -27,6 +28,7 @@ _ENVIRONMENT = {
 }
 MAX_TEXT_BYTES = 1024 * 1024  # of a file that is read as a whole
 _MAX_COMPLAINT = 2000  # characters of a message
+_MAX_COMMAND = 300  # characters of a command in a message
 _TIMED_OUT = 124  # as timeout(1) says it
 _NOT_FOUND = 127  # as a shell says it
 
@@ -42,6 +44,11 @@ class Finished:
     return_code: int
     stdout: str = ""
     stderr: str = ""
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether it ran out of time, so that what it did not say is not known."""
+        return self.return_code == _TIMED_OUT
 
     @property
     def complaints(self) -> str:
@@ -124,6 +131,14 @@ class Host:
     def path(self, absolute: str) -> Path:
         """Place an absolute path of the machine below the root."""
         return self.root / absolute.lstrip("/")
+
+    def ask(self, arguments: Sequence[str], timeout_s: float) -> Finished:
+        """Run a command for what it answers; raises HostError when it gives none in time, which is no answer."""
+        done = self.run(arguments, timeout_s)
+        if done.is_timed_out:
+            command = printable(shlex.join(arguments), _MAX_COMMAND)
+            raise HostError(f"`{command}` took longer than {timeout_s:g} s: try again when the machine is less busy")
+        return done
 
     def open(self, absolute: str) -> BinaryIO:
         """Open a regular file for reading; raises OSError for whatever else stands there, without waiting for it."""

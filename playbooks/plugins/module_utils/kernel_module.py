@@ -19,13 +19,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.modprobe import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import (
     UNLOAD_ORDER,
-    find_obstacles,
+    find_users,
     loaded_modules,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.units import RELOAD_MARK
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.module_use import Users
 
 _NVIDIA = "nvidia"
 _ALWAYS = (_NVIDIA, "nvidia_uvm")
@@ -40,6 +41,10 @@ _POLL_S = 0.1
 
 class KernelModuleError(Exception):
     """The module is not what it should be; the message says what was changed."""
+
+
+class StuckModuleError(KernelModuleError):
+    """The module cannot be unloaded although no process uses it: nothing that could be ended would free it."""
 
 
 @dataclass(frozen=True)
@@ -80,27 +85,32 @@ def stop_services(host: Host) -> list[str]:
 
 def unload_all(host: Host, state: State, clock: Clock) -> None:
     """Unload the driver's modules, all or none if that is possible; raises `KernelModuleError`."""
-    in_the_way = _wait_for_nobody(host, clock)
-    if in_the_way:
-        raise KernelModuleError(
-            f"kernel module {state.version} is in use, nothing was unloaded: {'; '.join(in_the_way)}"
+    users = _wait_for_nobody(host, clock)
+    if users.lines:
+        raise _error_for(users)(
+            f"kernel module {state.version} is in use, nothing was unloaded: {'; '.join(users.lines)}"
         )
     gone: list[str] = []
     for name in state.loaded:
         complaint = unload(host, name)
         if complaint:
-            users = [*find_obstacles(host), *_load_again(host, gone)]
-            raise KernelModuleError("; ".join([f"kernel module {name} cannot be unloaded: {complaint}", *users]))
+            users, again = find_users(host), _load_again(host, gone)
+            words = [f"kernel module {name} cannot be unloaded: {complaint}", *users.lines, *again]
+            raise _error_for(users)("; ".join(words))
         gone.insert(0, name)
 
 
-def _wait_for_nobody(host: Host, clock: Clock) -> list[str]:
+def _error_for(users: Users) -> type[KernelModuleError]:
+    return KernelModuleError if users.processes else StuckModuleError
+
+
+def _wait_for_nobody(host: Host, clock: Clock) -> Users:
     """Wait a moment, and return who still uses the modules."""
     deadline = clock.now() + _LET_GO_S
     while True:
-        in_the_way = find_obstacles(host)
-        if not in_the_way or clock.now() >= deadline:
-            return in_the_way
+        users = find_users(host)
+        if not users.lines or clock.now() >= deadline:
+            return users
         clock.sleep(_POLL_S)
 
 

@@ -2,6 +2,8 @@
 
 A distribution may rename the file of a module and give modprobe an install command for it: Debian's ``nvidia`` is
 ``modprobe -i nvidia-current``. modprobe follows that and modinfo does not, so the file is asked of modprobe.
+
+Questions raise HostError when they are not answered in time: a module that nobody could look at is not a missing one.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 MODULES = "/sys/module"
 NOTHING: Mapping[str, str | None] = MappingProxyType({})
-_QUERY_TIMEOUT_S = 20.0
+_QUERY_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 180.0  # a compressed module of 90 MB: a second on a free machine, many on one that is busy
 _CHANGE_TIMEOUT_S = 300.0  # initialising many GPUs takes its time
 _MAX_INDIRECTIONS = 3
@@ -33,13 +35,13 @@ def version_on_disk(host: Host, name: str, known: Mapping[str, str | None] = NOT
         return None
     if known.get(file):
         return known[file]
-    shown = host.run(["modinfo", "--field", "version", file], _READ_TIMEOUT_S)
+    shown = host.ask(["modinfo", "--field", "version", file], _READ_TIMEOUT_S)
     return shown.stdout.strip() or None if shown.return_code == 0 else None
 
 
 def describe_module(host: Host, file: str) -> dict[str, str]:
     """Return the fields of a module's file that occur once; none where it cannot be read."""
-    shown = host.run(["modinfo", file], _READ_TIMEOUT_S)
+    shown = host.ask(["modinfo", file], _READ_TIMEOUT_S)
     fields = (line.partition(":") for line in shown.stdout.splitlines() if shown.return_code == 0)
     return {name: value.strip() for name, _, value in fields}
 
@@ -48,7 +50,7 @@ def module_file(host: Host, name: str, kernel: str = "") -> str | None:
     """Return the file that ``modprobe name`` would load, for the running kernel or another one."""
     options = ["--set-version", kernel] if kernel else []
     for _ in range(_MAX_INDIRECTIONS):
-        shown = host.run(["modprobe", "--show-depends", *options, name], _QUERY_TIMEOUT_S)
+        shown = host.ask(["modprobe", "--show-depends", *options, name], _QUERY_TIMEOUT_S)
         lines = shown.stdout.strip().splitlines()
         if shown.return_code or not lines:
             return None

@@ -6,6 +6,7 @@ found is told too.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
@@ -36,8 +37,26 @@ def loaded_modules(host: Host) -> list[str]:
     return [name for name in UNLOAD_ORDER if is_loaded(host, name)]
 
 
+@dataclass(frozen=True)
+class Users:
+    """Who uses the loaded modules, a line each: processes, which can end, and what no process stands behind."""
+
+    processes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """All of them."""
+        return [*self.processes, *self.others]
+
+
 def find_obstacles(host: Host, without: Collection[str] = ()) -> list[str]:
-    """Return a line for each user of the loaded modules, none when they can be unloaded.
+    """Return a line for each user of the loaded modules, none when they can be unloaded; see `find_users`."""
+    return find_users(host, without).lines
+
+
+def find_users(host: Host, without: Collection[str] = ()) -> Users:
+    """Return who uses the loaded modules.
 
     Processes of the units ``without`` do not count. While some of them run, what the kernel counts besides cannot be
     told apart.
@@ -47,7 +66,7 @@ def find_obstacles(host: Host, without: Collection[str] = ()) -> list[str]:
     loaded = loaded_modules(host)
     strangers = [line for name in loaded for line in _strangers(host, name)]
     counted = [] if holders else [line for name in loaded for line in _uncounted(host, name)]
-    return [*map(describe_holder, others), *strangers, *counted]
+    return Users(tuple(map(describe_holder, others)), (*strangers, *counted))
 
 
 def describe_holder(holder: dict[str, Any]) -> str:

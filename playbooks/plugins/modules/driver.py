@@ -16,6 +16,8 @@ description:
   - O(verb=remove) also removes the package sources and everything that grapnel keeps for driver changes,
     C(grapnel-driver) last. A node that has nothing of it is left alone.
   - A swap that fails goes back by itself. The task fails then, with the reason, and says which driver the node has.
+  - A run that cannot go on without a reboot, and is allowed one, ends with the reason for it in C(reboot). After
+    M(grapnel.node.reboot) the same task goes on.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -73,6 +75,10 @@ staged:
   description: What became of O(verb=stage); empty for other verbs.
   returned: success
   type: dict
+reboot:
+  description: Why the node has to reboot before the run can go on; empty when it need not.
+  returned: success
+  type: str
 problems:
   description: What is in the way of a swap, one line each; in check mode.
   returned: success
@@ -137,7 +143,7 @@ def _change(module: AnsibleModule) -> DriverChange | None:
 
 def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identifier: str) -> None:
     verb, timeout_s = module.params["verb"], float(module.params["timeout_s"])
-    answer = {"id": identifier, "staged": {}, "problems": []}
+    answer = {"id": identifier, "staged": {}, "problems": [], "reboot": ""}
     if verb == "stage" and change is not None:
         words = [
             *(["--offline"] if module.params["offline"] else []),
@@ -159,6 +165,8 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
     diff = _diff(host, change)
     status = program.carry_out(program.call_program, verb, identifier, timeout_s)
     run = status.get("run") or {}
+    if run.get("state") == "needs-reboot":
+        module.exit_json(changed=True, status=status, **{**answer, "reboot": str(run.get("reboot"))})
     if run.get("state") != "done":
         module.fail_json(msg=program.reason_of(status), status=status, changed=bool(run.get("changed")), **answer)
     changed = bool(run.get("changed"))
@@ -171,7 +179,7 @@ def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identi
 def _foresee(module: AnsibleModule, host: Host, change: DriverChange | None, identifier: str) -> None:
     """Tell what would be done: on a node that has nothing of it yet, by the document alone."""
     status = program.read_status(program.call_program) if program.is_installed(host) else {}
-    answer = {"id": identifier, "staged": {}, "status": status}
+    answer = {"id": identifier, "staged": {}, "status": status, "reboot": ""}
     if module.params["verb"] == "stage" and change is not None:
         changed = not is_complete(host, identifier)
         diff = program.describe_staging(change) if changed else {}
@@ -190,7 +198,8 @@ def _without_program(module: AnsibleModule, host: Host) -> None:
     """Finish a removal that was cut short after the program went, or that has nothing to do."""
     if module.params["verb"] == "remove":
         removed = remove_leftovers(host)
-        module.exit_json(changed=bool(removed), id="", status={}, staged={}, problems=[], diff=_removal(removed))
+        answer = {"id": "", "status": {}, "staged": {}, "problems": [], "reboot": ""}
+        module.exit_json(changed=bool(removed), diff=_removal(removed), **answer)
 
 
 def _removal(paths: list[str]) -> dict[str, str]:

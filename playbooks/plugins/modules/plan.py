@@ -22,6 +22,14 @@ options:
     description: The node's effective declaration, from M(grapnel.node.declaration).
     type: dict
     required: true
+  version:
+    description: Where a branch is declared, C(version) and C(reason) from M(grapnel.node.driver_versions).
+    type: dict
+    default: {}
+  version_problem:
+    description: Why M(grapnel.node.driver_versions) could choose none; the plan fails with it.
+    type: str
+    default: ""
   payload:
     description: Folder of the payload, empty for the default places.
     type: str

@@ -180,6 +180,11 @@ IN_USE: Final = _info(
     "processes have the GPUs open: they end, or are drained, before the module is replaced",
     "nothing to do: apply drains pods and names what is left",
 )
+CHANGE_WAITS: Final = _warning(
+    "driver-change-waits",
+    "a driver change needs a reboot of the node, or goes on after one; the GPUs stay out of service until then",
+    "run `grapnel apply`, which reboots the node if it has to and goes on, or `grapnel rollback`",
+)
 LAST_CHANGE_FAILED: Final = _warning(
     "last-change-failed",
     "the last driver change on the node did not succeed",

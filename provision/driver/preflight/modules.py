@@ -111,7 +111,13 @@ def _find_missing(situation: Situation) -> Iterator[Finding]:
         return
     missing = [each for each in situation.kernels if each.release not in provided and not situation.has_module(each)]
     loaded = situation.facts.module.version == situation.version
-    if situation.installs_module and not loaded and (now := [each.release for each in missing if each.running]):
+    reboots = situation.driver.reboot and any(each.default and each.release in provided for each in situation.kernels)
+    if (
+        situation.installs_module
+        and not loaded
+        and not reboots
+        and (now := [each.release for each in missing if each.running])
+    ):
         yield codes.MODULE_MISSING.found(f"{some(now)} runs, and has no kernel module {situation.version}")
     if later := [each.release for each in missing if not each.running]:
         yield codes.MODULE_MISSING_NEXT_BOOT.found(

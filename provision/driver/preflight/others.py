@@ -68,7 +68,11 @@ def find_last_run(situation: Situation) -> Iterator[Finding]:
     run = situation.facts.driver.run
     if run is None:
         return
-    if run.state == "running":
+    if run.state == "needs-reboot":
+        verb = run.verb or "a change"
+        is_due = f"{verb} waits for a reboot: {run.reboot}"
+        yield codes.CHANGE_WAITS.found(is_due if run.reboot_due else f"{verb} goes on after the node's reboot")
+    elif run.state == "running":
         yield codes.CHANGE_RUNS.found(f"{run.verb or 'a change'} is at step {run.step or 'unknown'}")
     elif run.state in _FAILED:
         why = f": {run.reason}" if run.reason else ""

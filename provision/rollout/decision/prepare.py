@@ -17,6 +17,7 @@ from provision.spec.model import Entitlement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from provision.apply.kinds import Handing
     from provision.rollout.model import NodeView
     from provision.spec.model import StackSpec
 
@@ -28,7 +29,8 @@ class Prepared:
     ``states`` are all nodes that the cluster knows, in the inventory's order; ``rollout`` those that go through the
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
-    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks.
+    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
+    that one node provides for others.
     """
 
     states: tuple[NodeState, ...] = ()
@@ -38,6 +40,7 @@ class Prepared:
     refusals: Mapping[str, Failure] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
+    builds: tuple[Handing, ...] = ()
 
     @property
     def todo(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ words what a pattern says in signs. No reading, no merging and no rule across ke
 
 from provision.spec.model.driver import (
     ALTERNATIVES,
+    Build,
     Capability,
     Companion,
     Compile,
@@ -37,6 +38,7 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "Build",
     "Capability",
     "Companion",
     "Compile",

@@ -80,6 +80,13 @@ class Compile(Enum):
     ANYWHERE = "anywhere"
 
 
+class Build(Enum):
+    """Which nodes build a kernel module that nobody has built for them."""
+
+    ONCE = "once"
+    EACH = "each"
+
+
 class Repository(Section, frozen=True, kw_only=True):
     """A repository that is not the node's own."""
 
@@ -103,10 +110,12 @@ class Repository(Section, frozen=True, kw_only=True):
 
 
 class Signing(Section, frozen=True, kw_only=True):
-    """The key that signs kernel modules which a node builds."""
+    """The key that signs kernel modules, and the certificate that they are checked against wherever they came from."""
 
-    key: Annotated[SigningKeyPath, doc("The private key: a file on the node that only root may read.")]
-    certificate: Annotated[CertificatePath, doc("The key's certificate, DER: a file on the node.")]
+    key: Annotated[
+        SigningKeyPath, doc("The private key: a file that only root may read, on every node that builds a module.")
+    ]
+    certificate: Annotated[CertificatePath, doc("The key's certificate, DER: a file on every node.")]
 
 
 class Driver(Section, frozen=True, kw_only=True):
@@ -157,12 +166,22 @@ class Driver(Section, frozen=True, kw_only=True):
         Compile,
         doc("When a node may compile the module; stage: only beforehand, in service; anywhere: out of service too."),
     ] = Compile.STAGE
+    build: Annotated[
+        Build,
+        doc(
+            "Who builds a module; once: one node for all nodes of its kind (distribution, kernel, driver, flavour), "
+            "whose kernels then run what root of that node gives them; each: every node its own."
+        ),
+    ] = Build.ONCE
     builder: Annotated[
         HostName | None,
         doc(
-            "Host of the inventory that builds the module for the others of its kind, whose kernels then run what "
-            "root of that host gives them; null: every node builds its own."
+            "Host of the inventory from which alone nodes take a built module, if it is of their kind; null: from the "
+            "first node of their kind, in the order of names."
         ),
     ] = None
-    reboot: Annotated[bool, doc("Whether grapnel may reboot a node where a driver change needs it.")] = False
+    reboot: Annotated[
+        bool,
+        doc("Whether grapnel may reboot a node, out of service, where a driver change needs it."),
+    ] = False
     hold: Annotated[bool, doc("Whether packages are held, so that no other upgrade moves them.")] = True

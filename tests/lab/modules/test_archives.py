@@ -44,9 +44,11 @@ def test_an_archive_has_the_name_that_debians_packages_look_for() -> None:
 
 
 def test_what_tests_change_between_is_built_beforehand() -> None:
-    assert {(each.version, each.flavour) for each in ARCHIVES} == {
-        ("535.309.01", "proprietary"),
-        ("550.163.01", "proprietary"),
+    assert {(each.suite, each.version, each.flavour) for each in ARCHIVES} == {
+        ("trixie", "535.309.01", "proprietary"),
+        ("trixie", "550.163.01", "proprietary"),
+        ("bookworm", "535.261.03", "proprietary"),
+        ("bookworm", "535.309.01", "proprietary"),
     }
 
 

@@ -53,6 +53,18 @@ def test_a_module_that_others_need_stays(node: Node) -> None:
     assert set(loaded(node)) == ALL
 
 
+def test_a_pinned_module_stays_although_no_process_uses_it(node: Node) -> None:
+    node.run(["rmmod", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"])
+    node.run(["sh", "-c", "mkdir -p /run/gpusim/pins && echo 1 >/run/gpusim/pins/nvidia"])
+
+    refused = node.run(["rmmod", "nvidia"], check=False)
+    counted = node.run(["cat", "/sys/module/nvidia/refcnt"]).stdout
+    node.run(["rm", "/run/gpusim/pins/nvidia"])
+
+    assert (refused.returncode, counted) == (1, "1\n")
+    assert node.run(["rmmod", "nvidia"], check=False).returncode == 0
+
+
 def test_an_open_device_keeps_the_module_until_it_is_closed(node: Node) -> None:
     node.run(["rmmod", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"])
     script = "exec 3</dev/nvidia0; cat /sys/module/nvidia/refcnt 3<&-; rmmod nvidia; exec 3<&-; rmmod nvidia"

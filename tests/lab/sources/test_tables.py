@@ -68,7 +68,7 @@ def test_a_spec_file_has_a_section_for_each_package(tmp_path: Path) -> None:
     staged = {package.name: tmp_path / package.name for package in group}
     (tmp_path / "libnvidia-ml/usr/lib64").mkdir(parents=True)
     (tmp_path / "libnvidia-ml/usr/lib64/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.570.133.20")
-    text = rpm.render_spec(group, ROCKY, staged)
+    text = rpm.render_spec(group, staged)
     assert "Name: nvidia-driver\n" in text
     assert "Epoch: 3\n" in text
     assert "%package -n libnvidia-ml\n" in text

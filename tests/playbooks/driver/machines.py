@@ -26,6 +26,7 @@ SERVICE = "nvidia-persistenced.service"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 NEEDS = {"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
 REVISION = "-2"
+LAUNCH = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver"
 _LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname")
 
 
@@ -90,8 +91,19 @@ class FakeMachine:
     is_disk_full: bool = False
     extra_removals: set[str] = field(default_factory=set)
     compiled: list[str] = field(default_factory=list)
+    scripts_call_dkms: bool = False  # as those of RPM packages do
     withdrawn: list[str] = field(default_factory=list)
+    slow_modinfo: bool = False
     initramfs_error: str = ""
+    kernel: str = KERNEL  # the running one
+    pinned: set[str] = field(default_factory=set)  # modules in use by what is no process, until a reboot
+    pins_again: bool = False  # at every boot
+    mig: dict[str, list[str]] = field(default_factory=dict)  # instances by GPU; the loaded module has them
+    cut: dict[str, list[str]] = field(default_factory=dict)  # what somebody has had MIG cut, and cuts at every boot
+    mig_unreadable: bool = False
+    mig_errors: set[str] = field(default_factory=set)  # versions that cannot cut
+    ends_with_service: Path | None = None  # a process in /proc
+    initramfs: tuple[str, str] | None = None  # the module that the next boot loads; None: the one on the disk
 
     def __post_init__(self) -> None:
         for name in ("apt-get", "nvidia-smi", "update-initramfs"):
@@ -150,14 +162,24 @@ class FakeMachine:
 
     def changes(self) -> list[str]:
         """Return the commands that changed something."""
-        return [call for call in self.calls if not call.startswith(_LOOKS) and "--simulate" not in call]
+        looks = (f"{LAUNCH} mig",)
+        return [
+            call
+            for call in self.calls
+            if not call.startswith(_LOOKS) and "--simulate" not in call and call not in looks
+        ]
 
     def reboot(self) -> None:
         """Lose what is in memory; the module on disk is loaded and the enabled service started again."""
         shutil.rmtree(self.root / "run", ignore_errors=True)
         self.write("proc/sys/kernel/random/boot_id", f"boot-after-{self.seconds}")
         self.loaded, self.running = {}, set()
-        if self._load("nvidia_uvm").return_code == 0 and SERVICE.removesuffix(".service") in self.packages:
+        # What a run has noted is for it to restore: whoever cuts at boot may come later than it.
+        is_noted = self.has("var/lib/grapnel/driver/restore.json")
+        self.mig = {} if is_noted else {gpu: [*cuts] for gpu, cuts in self.cut.items()}
+        self.pinned = self.pinned if self.pins_again else set()
+        first = self.initramfs if self.initramfs and self.kernel == KERNEL else None
+        if self._load("nvidia_uvm", first).return_code == 0 and SERVICE.removesuffix(".service") in self.packages:
             self.running.add(SERVICE)
         self.show()
 
@@ -167,7 +189,7 @@ class FakeMachine:
         for name, version in self.loaded.items():
             users = [each for each, needed in NEEDS.items() if needed == name and each in self.loaded]
             self.write(f"sys/module/{name}/version", version)
-            self.write(f"sys/module/{name}/refcnt", str(len(users)))
+            self.write(f"sys/module/{name}/refcnt", str(len(users) + (name in self.pinned)))
             for user in users:
                 self.write(f"sys/module/{name}/holders/{user}")
         word = "Open Kernel Module" if self.flavour_loaded == "open" else "Kernel Module"
@@ -247,7 +269,9 @@ class FakeMachine:
             (self.root / LIBRARIES / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
         if name == "nvidia-kernel-dkms":
             self._forget_modules()
-            if not self.has("/etc/dkms/no-autoinstall"):
+            settings = self.root / f"etc/dkms/{DKMS}-{version}.conf"
+            excluded = settings.exists() and 'BUILD_EXCLUSIVE_KERNEL="^$"' in settings.read_text()
+            if not (excluded if self.scripts_call_dkms else self.has("/etc/dkms/no-autoinstall")):
                 self.compiled.append(version)
 
     def _forget_modules(self) -> None:
@@ -301,16 +325,16 @@ class FakeMachine:
 
     def _do_modprobe(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
         if words[0] == "--show-depends":
-            kernel = words[2] if words[1] == "--set-version" else KERNEL
+            kernel = words[2] if words[1] == "--set-version" else self.kernel
             return finished(0, f"insmod /{kernel}.ko \n") if kernel in self.on_disk else finished(1, stderr="FATAL\n")
         return self._load(words[0])
 
-    def _load(self, name: str) -> Finished:
-        version, flavour = self.on_disk.get(KERNEL, ("", ""))
+    def _load(self, name: str, file: tuple[str, str] | None = None) -> Finished:
+        version, flavour = file or self.on_disk.get(self.kernel, ("", ""))
         if not version or version in self.unloadable:
             return finished(1, stderr=f"modprobe: ERROR: could not insert '{name}': Key was rejected by service\n")
         if name in NEEDS and NEEDS[name] not in self.loaded:
-            needed = self._load(NEEDS[name])
+            needed = self._load(NEEDS[name], file)
             if needed.return_code:
                 return needed
         if name not in self.loaded:
@@ -318,12 +342,17 @@ class FakeMachine:
         return finished(0)
 
     def _do_rmmod(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
-        if any(NEEDS.get(name) == words[0] for name in self.loaded) or (self.running and words[0] == "nvidia"):
+        is_used = any(NEEDS.get(name) == words[0] for name in self.loaded) or words[0] in self.pinned
+        if is_used or (self.running and words[0] == "nvidia"):
             return finished(1, stderr=f"rmmod: ERROR: Module {words[0]} is in use\n")
         del self.loaded[words[0]]
+        if words[0] == "nvidia":
+            self.mig = {}
         return finished(0)
 
     def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+        if self.slow_modinfo:
+            return finished(124, stderr="modinfo took longer than that\n")
         version, flavour = self.on_disk[words[-1].strip("/").removesuffix(".ko")]
         if words[0] == "--field":
             return finished(0, f"{version}\n")
@@ -334,9 +363,13 @@ class FakeMachine:
         if words[0] == "show":
             state = "active" if SERVICE in self.running else "inactive"
             return finished(0, f"Id={SERVICE}\nActiveState={state}\n")
+        if words == ["--no-block", "reboot"]:
+            return finished(0)
         for name in words[1:]:
             if words[0] == "stop":
                 self.running.discard(name)
+                if self.ends_with_service is not None:
+                    shutil.rmtree(self.ends_with_service, ignore_errors=True)
             elif name.removesuffix(".service") not in self.packages:
                 return finished(5, stderr=f"Unit {name} not found.\n")
             elif words[0] == "start" and "nvidia" not in self.loaded:
@@ -345,6 +378,23 @@ class FakeMachine:
                 self.running.add(name)
         return finished(0)
 
+    def _do_python3(self, words: list[str], moment: Callable[[], None]) -> Finished:
+        assert words[2] == "mig"
+        if self.mig_unreadable:
+            return finished(1, stderr="the mig layout cannot be read: Driver/library version mismatch\n")
+        if words[3:] != ["restore"]:
+            return finished(0, json.dumps({gpu: [as_document(one) for one in self.mig[gpu]] for gpu in self.mig}))
+        if self.loaded.get("nvidia") in self.mig_errors:
+            return finished(1, stderr="error: GPU-0: this driver has no mig profile 9 for it\n")
+        noted = json.loads((self.root / "var/lib/grapnel/driver/restore.json").read_text())["mig"]
+        made = 0
+        for gpu, cuts in noted.items():
+            for cut in cuts[len(self.mig.setdefault(gpu, [])) :]:
+                self.mig[gpu].append(f"{cut['profile']}@{cut['start']}")
+                made += 1
+                moment()
+        return finished(0, f"{made} instances\n" if made else "")
+
     def _do_nvidia_smi(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
         version = self.loaded.get("nvidia")
         if version is None or version in self.broken_smi:
@@ -352,14 +402,23 @@ class FakeMachine:
         return finished(0, "".join(f"GPU {n}: NVIDIA H100 (UUID: GPU-{n})\n" for n in range(self.gpus)))
 
     def _do_update_initramfs(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
-        return finished(1, stderr=self.initramfs_error) if self.initramfs_error else finished(0)
+        if self.initramfs_error:
+            return finished(1, stderr=self.initramfs_error)
+        self.initramfs = self.on_disk.get(KERNEL)
+        return finished(0)
 
     def _do_uname(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
-        return finished(0, f"{KERNEL}\n")
+        return finished(0, f"{self.kernel}\n")
 
     def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))
         return finished(0)
+
+
+def as_document(cut: str) -> dict[str, object]:
+    """Return an instance such as 9@0, a profile and its place, as the program writes it."""
+    profile, start = map(int, cut.split("@"))
+    return {"profile": profile, "start": start, "size": 1, "slices": []}
 
 
 def finished(return_code: int, stdout: str = "", stderr: str = "") -> Finished:

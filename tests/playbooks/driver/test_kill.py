@@ -24,18 +24,18 @@ pytestmark = pytest.mark.slow
 
 CHUNKS = 8  # of the moments of a run, for workers to share
 MEMORY = "/dev/shm"  # thousands of fsyncs wait for no disk there
-TRIES = 3
+TRIES = 4
 
 
 @contextmanager
-def a_node(*, driver: bool = True) -> Iterator[Staged]:
-    """Make a node with the older driver, or none, and the newer one staged on it."""
+def a_node(*, driver: bool = True, reboot: bool = False) -> Iterator[Staged]:
+    """Make a node with the older driver, or none, and the newer one staged on it, which a reboot may be needed for."""
     with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
         machine = FakeMachine(Path(folder))
         if driver:
             put_driver(machine, OLD)
         before = make_change(OLD, files=(), services=()) if driver else None
-        yield stage(machine, make_change(NEW), before)
+        yield stage(machine, make_change(NEW, reboot=reboot), before)
 
 
 def kill(staged: Staged, verb: str, at: int) -> bool:
@@ -53,7 +53,10 @@ def continue_(staged: Staged, verb: str, *, reboots: bool) -> RunRecord:
         staged.machine.reboot()
     for _ in range(TRIES):
         try:
-            return staged.run(verb)
+            record = staged.run(verb)
+            if record.state != "needs-reboot":
+                return record
+            staged.machine.reboot()
         except StoreError as error:
             assert "there is nothing to" in str(error)  # noqa: PT017 - it had come to its end
             found = read_run(staged.machine.host())
@@ -136,6 +139,56 @@ def test_a_removal_that_is_killed_ends_with_a_clean_node(chunk: int) -> None:
 
             assert (record.state, record.verb) == ("done", "remove"), f"killed at {at}: {record.reason}"
             staged.assert_has("", held=False)
+            assert not staged.machine.has(SETTINGS)
+        if is_over:
+            return
+
+
+def pin(staged: Staged) -> None:
+    """Have the kernel count a use of every module that is loaded, now and after every boot."""
+    staged.machine.pinned, staged.machine.pins_again = {"nvidia"}, True
+    staged.machine.show()
+
+
+def come_to_reboot(staged: Staged, verb: str, times: int) -> None:
+    """Run a verb to the reboot that it needs, and reboot."""
+    for _ in range(times):
+        assert staged.run(verb).state == "needs-reboot"
+        staged.machine.reboot()
+
+
+@pytest.mark.parametrize("rounds", [0, 1], ids=["before the reboot", "after it"])
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_swap_with_a_reboot_that_is_killed_ends_with_the_new_driver(chunk: int, rounds: int) -> None:
+    for at in count(chunk * 2, CHUNKS * 2):
+        with a_node(reboot=True) as staged:
+            pin(staged)
+            come_to_reboot(staged, "swap", rounds)
+            is_over = kill(staged, "swap", at)
+
+            record = continue_(staged, "swap", reboots=at % 3 == 0)
+
+            assert (record.state, record.reason) == ("done", ""), f"killed at {at}"
+            staged.assert_has(NEW, held=True)
+        if is_over:
+            return
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2], ids=["before the first reboot", "between them", "after the second"])
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_failing_swap_with_reboots_that_is_killed_ends_with_the_old_driver(chunk: int, rounds: int) -> None:
+    for at in count(chunk * 3, CHUNKS * 3):
+        with a_node(reboot=True) as staged:
+            pin(staged)
+            staged.machine.broken_smi = {NEW}
+            come_to_reboot(staged, "swap", rounds)
+            is_over = kill(staged, "swap", at)
+
+            record = continue_(staged, "swap", reboots=at % 3 == 0)
+
+            assert record.state == "returned", f"killed at {at}: {record.reason}"
+            assert record.reason.startswith("verify: nvidia-smi fails with 9"), record.reason
+            staged.assert_has(OLD, held=False)
             assert not staged.machine.has(SETTINGS)
         if is_over:
             return

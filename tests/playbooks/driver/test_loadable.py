@@ -39,8 +39,8 @@ def test_a_node_that_was_booted_into_a_kernel_without_a_staged_module_is_refused
 
     assert record.state == "failed"
     assert record.reason == (
-        f"kernel-not-staged: the kernel {KERNEL} runs, and the change has a module for {OTHER_KERNEL} alone: "
-        "plan again, or boot a kernel that it has one for"
+        f"kernel {KERNEL} runs, and the module is for {OTHER_KERNEL}; "
+        "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true"
     )
     assert fake.changes() == []
     staged.assert_has(OLD, held=False)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import PackageVersion
 
-from tests.playbooks.driver.conftest import NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import DKMS, KERNEL, OTHER_KERNEL, SERVICE, FakeMachine, Package
+from tests.playbooks.driver.conftest import MIG, NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
+from tests.playbooks.driver.machines import DKMS, KERNEL, LAUNCH, OTHER_KERNEL, SERVICE, FakeMachine, Package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ def test_an_upgrade_takes_every_step_in_order(upgrade: Staged) -> None:
     upgrade.assert_has(NEW, held=True)
     assert [step for step, _ in upgrade.steps()] == [
         "repair", "check", "mark", "stop-services", "unload", "packages", "files", "hold", "load", "device-nodes",
-        "start-services", "inventory", "verify", "adopt", "initramfs", "finish",
+        "mig", "start-services", "inventory", "verify", "adopt", "initramfs", "finish",
     ]  # fmt: skip
     assert (upgrade.machine.root / SETTINGS[1:]).read_text() == f"# {NEW}\n"
 
@@ -156,6 +156,20 @@ def test_a_driver_whose_former_module_is_no_longer_on_disk_does_not_go_back(prov
     assert provided.run("swap").state == "done"
 
 
+def test_a_module_that_cannot_be_read_in_time_does_not_count_as_missing(provided: Staged) -> None:
+    provided.machine.slow_modinfo = True
+    before = list(provided.machine.changes())
+
+    record = provided.run("swap")
+
+    assert record.state == "failed"
+    assert re.search("`modinfo .*` took longer than .*try again", record.reason)
+    assert provided.machine.changes() == before
+
+    provided.machine.slow_modinfo = False
+    assert provided.run("swap").state == "done"
+
+
 def test_a_way_back_by_hand_waits_for_the_former_module(provided: Staged) -> None:
     provided.run("swap")
     before = list(provided.machine.changes())
@@ -205,6 +219,20 @@ def test_a_holder_is_named_before_anything_is_disturbed(upgrade: Staged) -> None
     upgrade.assert_has(OLD, held=False)
 
 
+def test_a_module_that_cannot_be_read_in_time_is_told_as_that(upgrade: Staged) -> None:
+    upgrade.machine.slow_modinfo = True
+
+    record = upgrade.run("swap")
+
+    assert record.state == "quarantined"
+    assert re.match("packages: `modinfo .*` took longer than .* s: try again", record.reason)
+    assert "lacks the module" not in record.reason
+
+    upgrade.machine.slow_modinfo = False
+    assert upgrade.run("swap").state == "done"
+    upgrade.assert_has(NEW, held=True)
+
+
 def test_nothing_is_compiled_out_of_service(fake: FakeMachine) -> None:
     put_driver(fake, OLD)
     change = make_change(NEW, kernels=(KERNEL, OTHER_KERNEL))
@@ -225,8 +253,11 @@ def reseal(staged: Staged) -> None:
     seal.seal(staged.machine.host(), store.staged_folder(staged.id))
 
 
-def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine) -> None:
+@pytest.mark.parametrize("scripts_call_dkms", [False, True], ids=["Debian's scripts", "those of RPM packages"])
+def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine, *, scripts_call_dkms: bool) -> None:
     put_driver(fake, OLD)
+    fake.scripts_call_dkms = scripts_call_dkms
+    fake.write("/etc/dkms/nvidia.conf", "SIGN=1\n")
     change = make_change(NEW, kernels=(KERNEL, OTHER_KERNEL))
     staged = stage(fake, change, make_change(OLD, files=(), services=()))
 
@@ -234,6 +265,7 @@ def test_every_kernel_gets_its_prebuilt_module(fake: FakeMachine) -> None:
 
     assert fake.on_disk == {KERNEL: (NEW, "proprietary"), OTHER_KERNEL: (NEW, "proprietary")}
     assert fake.compiled == []
+    assert [path.name for path in (fake.root / "etc/dkms").iterdir()] == ["nvidia.conf"]
 
 
 def test_the_former_module_is_withdrawn_without_indexing_all_modules_twice(upgrade: Staged) -> None:
@@ -389,6 +421,40 @@ def test_remove_leaves_what_others_need(first: Staged) -> None:
 
     assert record.state == "failed"
     assert "pytorch" in record.reason
+
+
+def test_gpus_are_cut_by_mig_as_before(upgrade: Staged) -> None:
+    upgrade.run("swap")
+
+    assert upgrade.machine.mig == MIG
+    calls = upgrade.machine.calls
+    assert calls.index(f"{LAUNCH} mig") < calls.index("rmmod nvidia")
+    assert calls.index(f"{LAUNCH} mig restore") < calls.index(f"systemctl start {SERVICE}")
+
+
+def test_gpus_that_the_new_driver_cannot_cut_have_the_old_one_again_and_are_cut(upgrade: Staged) -> None:
+    upgrade.machine.mig_errors = {NEW}
+
+    record = upgrade.run("swap")
+
+    assert record.state == "returned"
+    assert record.reason == (
+        "mig: the mig instances cannot be made again: error: GPU-0: this driver has no mig profile 9 for it"
+    )
+    upgrade.assert_has(OLD, held=False)
+
+
+def test_a_layout_that_nvml_does_not_tell_is_noted_and_nothing_is_cut(upgrade: Staged) -> None:
+    upgrade.machine.mig_unreadable = True
+
+    record = upgrade.run("swap")
+
+    assert record.state == "done"
+    assert upgrade.machine.mig == {}
+    (mark,) = (one for one in upgrade.details() if one.startswith("loaded: "))
+    assert mark.endswith(
+        "what mig has cut is not known: the mig layout cannot be read: Driver/library version mismatch"
+    )
 
 
 def test_what_was_loaded_and_ran_before_is_there_again(upgrade: Staged) -> None:

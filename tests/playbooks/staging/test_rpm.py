@@ -161,7 +161,7 @@ def test_a_file_without_a_trusted_signature_is_refused(machine: Machine) -> None
 )
 def test_failures_have_names(machine: Machine, source: DnfSource | ZypperSource, answer: Finished, code: str) -> None:
     machine.teach("dnf", lambda: answer)
-    machine.teach("zypper", lambda: answer)
+    machine.teach("env ZYPP_CONF=", lambda: answer)
 
     with pytest.raises(SourceError) as raised:
         source.resolve(machine.host, Request({"a": "1"}))
@@ -188,3 +188,31 @@ def test_versions_are_compared_as_rpm_does(older: str, newer: str) -> None:
     assert is_newer(newer, older)
     assert not is_newer(older, newer)
     assert not is_newer(newer, newer)
+
+
+UPGRADE = """\
+Installing:
+ nvidia-driver-cuda   x86_64  3:580.95.05-1.el9     grapnel-nvidia        10 M
+Upgrading:
+ gcc                  x86_64  11.5.0-5.el9          base                  30 M
+"""
+GCC = "gcc\t0\t11.4.1\t2.el9\tx86_64\tgcc.src.rpm\t1700000000\t7\n"
+
+
+def test_a_package_that_an_administrator_has_locked_is_not_changed_for_a_driver(machine: Machine) -> None:
+    machine.teach("dnf", lambda: Finished(1, UPGRADE))
+    machine.teach("rpm --query --queryformat", "gcc 11.4.1-2.el9\n")
+    machine.teach("rpm --query gcc --queryformat", GCC)
+    request = Request({"nvidia-driver-cuda": "3:580.95.05-1.el9"})
+    assert DnfSource().resolve(machine.host, request).replaced["gcc"] == "11.4.1-2.el9"
+
+    machine.write("/etc/dnf/plugins/versionlock.list", "gcc-0:11.4.1-2.el9.*\n")
+    with pytest.raises(SourceError, match="gcc would be changed for the driver, and a lock"):
+        DnfSource().resolve(machine.host, request)
+
+
+def test_a_missing_cpio_is_named(machine: Machine) -> None:
+    machine.write("/usr/bin/rpm2cpio", mode=0o755)
+    with pytest.raises(SourceError, match="cannot be unpacked without cpio") as raised:
+        DnfSource().unpack(machine.host, "/set/kmod.rpm", "/scratch")
+    assert raised.value.remedy.startswith("install cpio")

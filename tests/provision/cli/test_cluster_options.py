@@ -31,6 +31,7 @@ FLEET = Fleet(
     nodes=(FleetNode("n1", (), STACK, {}, Endpoint("10.0.0.1")),),
     inventories=("/srv/inventory",),
 )
+STACKS = {node.name: node.stack for node in FLEET.nodes}
 
 LOCAL = Endpoint("n2", kind="local")
 
@@ -51,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("words", [[], ["--no-cluster"]], ids=["no kubeconfig anywhere", "asked for"])
 def test_without_a_cluster_there_is_a_state_file(words: list[str], home: Path) -> None:
-    scope = open_scope(arguments(*words), FLEET)
+    scope = open_scope(arguments(*words), FLEET, STACKS)
     assert isinstance(scope.cluster, LocalCluster)
     assert scope.cluster.name.startswith(f"state file {home}/.local/state/grapnel/node-state-")
     assert scope.stacks == {"n1": STACK}
@@ -62,14 +63,14 @@ def test_a_kubeconfig_that_is_in_the_way_is_left_alone(home: Path) -> None:
     (home / ".kube").mkdir()
     (home / ".kube" / "config").write_text("not a kubeconfig")
     with pytest.raises(KubeconfigError):
-        open_scope(arguments(), FLEET)
-    assert isinstance(open_scope(arguments("--no-cluster"), FLEET).cluster, LocalCluster)
+        open_scope(arguments(), FLEET, STACKS)
+    assert isinstance(open_scope(arguments("--no-cluster"), FLEET, STACKS).cluster, LocalCluster)
 
 
 @pytest.mark.parametrize("words", [["--kubeconfig", "k"], ["--context", "c"]])
 def test_no_cluster_and_a_cluster_cannot_be_meant(words: list[str]) -> None:
     with pytest.raises(UsageError, match="cannot be combined with"):
-        open_scope(arguments("--no-cluster", *words), FLEET)
+        open_scope(arguments("--no-cluster", *words), FLEET, STACKS)
 
 
 class ApiServer(BaseHTTPRequestHandler):
@@ -102,7 +103,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_cluster_is_told_where_its_machines_are_reached(kubeconfig: Path) -> None:
     there = Machine(addresses=frozenset({"10.0.0.1"}))
-    assert open_scope(arguments("--kubeconfig", str(kubeconfig)), FLEET).machines == {"n1": there}
+    assert open_scope(arguments("--kubeconfig", str(kubeconfig)), FLEET, STACKS).machines == {"n1": there}
 
 
 def test_an_apply_claims_each_machine_by_every_spelling_of_it() -> None:

@@ -96,6 +96,29 @@ def test_the_order_of_a_mapping_makes_no_other_group() -> None:
     assert versions_of(*nodes) == {"n1": OLD, "n2": OLD}
 
 
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        pytest.param([OLD, MIDDLE, NEW], MIDDLE, id="it could have a newer one"),
+        pytest.param([OLD], "branch-without-common-version", id="it has an older one alone"),
+        pytest.param(["570.86.15"], "branch-not-available", id="it has other branches"),
+    ],
+)
+def test_who_comes_later_gets_what_the_others_were_given(late: list[str], expected: str) -> None:
+    settled: dict[bytes, str] = {}
+    resolve_branches([node("n1", OLD, MIDDLE), node("n2", MIDDLE, NEW)], settled)
+    (chosen,) = resolve_branches([node("n3", *late)], settled).values()
+    assert (chosen.version if isinstance(chosen, ChosenVersion) else chosen.code) == expected
+
+
+def test_who_comes_first_of_its_group_later_chooses_for_it() -> None:
+    settled: dict[bytes, str] = {}
+    resolve_branches([node("n1", OLD, source="distribution")], settled)
+    first = resolve_branches([node("n2", OLD, MIDDLE)], settled)
+    second = resolve_branches([node("n3", MIDDLE, NEW)], settled)
+    assert [chosen.version for chosen in (first | second).values() if isinstance(chosen, ChosenVersion)] == [MIDDLE] * 2
+
+
 def reason(*nodes: BranchNode) -> str:
     (chosen,) = set(resolve_branches(nodes).values())
     assert isinstance(chosen, ChosenVersion)

@@ -74,6 +74,12 @@ def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
             [("warning", "compile"), ("warning", "builder")],
             id="building a module that is not installed",
         ),
+        pytest.param(
+            {"kernelModule": "none", "build": "each"}, [("warning", "build")], id="a module that nobody builds"
+        ),
+        pytest.param(
+            {"build": "each", "builder": "n1"}, [("warning", "builder")], id="a builder where every node builds its own"
+        ),
     ],
 )
 def test_each_rule_names_the_key_to_change(section: dict[str, Any], expected: list[tuple[str, str]]) -> None:

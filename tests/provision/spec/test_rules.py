@@ -26,7 +26,7 @@ def test_the_contract_names_the_keys_that_are_not_implemented_and_no_other() -> 
     text = (Path(__file__).parents[3] / "docs/contracts/gpustack/README.md").read_text(encoding="utf-8")
     sentence = " ".join(text.split()).partition("not implemented yet: ")[2].partition(". ")[0]
     declared = {
-        "driver": {**VERSION["driver"], "builder": "build1", "reboot": True},
+        **VERSION,
         "node": {"labels": {"example.com/a": "b"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
     }
     told = [each for each in judge(convert(declared, StackSpec)) if "not supported by this version" in each.message]

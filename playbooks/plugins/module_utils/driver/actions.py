@@ -13,6 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import 
     remember_origin,
     removal_target,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import other_kernel, reboot_obstacle
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, Work
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     FORWARD,
@@ -27,7 +28,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     StoreError,
     advance,
     before_folder,
+    current_change,
     forget,
+    read_change,
     require_staged,
     retreat,
     staged_folder,
@@ -78,7 +81,8 @@ def _swap(node: Node, identifier: str) -> Work:
         way_back = way_back_target(host, folder, node.manager.suffix)
         if is_fresh:
             _require_as_staged(node, identifier, change)
-        _check(node, target, way_back)
+            _require_kernel(node, target, may_reboot=change.reboot)
+        _check(node, target, way_back, may_reboot=change.reboot)
 
     def adopt(direction: str) -> str:
         if direction == FORWARD:
@@ -93,7 +97,7 @@ def _swap(node: Node, identifier: str) -> Work:
         _require_former_module(host, change, way_back)
         return way_back
 
-    return Work(SWAP, identifier, target, check, lambda: rebuild(host), adopt, back)
+    return Work(SWAP, identifier, target, check, lambda: rebuild(host), adopt, back, may_reboot=change.reboot)
 
 
 def _back(node: Node, former: RunRecord | None) -> Work:
@@ -117,9 +121,9 @@ def _back(node: Node, former: RunRecord | None) -> Work:
         return target
 
     def check() -> None:
-        _check(node, back())
+        _check(node, back(), may_reboot=change.reboot)
 
-    return Work(BACK, identifier, target, check, lambda: rebuild(host), adopt, back)
+    return Work(BACK, identifier, target, check, lambda: rebuild(host), adopt, back, may_reboot=change.reboot)
 
 
 def _remove(node: Node, *, is_continued: bool) -> Work:
@@ -130,7 +134,20 @@ def _remove(node: Node, *, is_continued: bool) -> Work:
         forget(host)
         return "no driver"
 
-    return Work(REMOVE, "", target, lambda: _check(node, target), lambda: rebuild(host), adopt, lambda: target)
+    def check() -> None:
+        _check(node, target, may_reboot=may_reboot)
+
+    may_reboot = _current_allows_reboot(host)
+    return Work(REMOVE, "", target, check, lambda: rebuild(host), adopt, lambda: target, may_reboot=may_reboot)
+
+
+def _current_allows_reboot(host: Host) -> bool:
+    """Tell whether the change that is removed could have rebooted the node as well."""
+    identifier = current_change(host)
+    try:
+        return identifier is not None and read_change(host, staged_folder(identifier)).reboot
+    except StoreError:
+        return False
 
 
 def _require_former_module(host: Host, change: DriverChange, way_back: Target) -> None:
@@ -161,11 +178,19 @@ def _require_as_staged(node: Node, identifier: str, change: DriverChange) -> Non
         raise StepError("; ".join(f"{one.code}: {one.message} ({one.remedy})" for one in findings))
 
 
-def _check(node: Node, *targets: Target) -> None:
+def _require_kernel(node: Node, target: Target, *, may_reboot: bool) -> None:
+    """Raise `StepError` where the module is for another kernel than the one that runs, and no boot leads to that."""
+    reason = other_kernel(node.host, target)
+    obstacle = reboot_obstacle(node.host, target, is_allowed=may_reboot) if reason else ""
+    if obstacle:
+        raise StepError(f"{reason}; {obstacle}")
+
+
+def _check(node: Node, *targets: Target, may_reboot: bool) -> None:
     """Raise, before anything is disturbed, if the first target cannot be reached as things are."""
     for target in targets:
         steps.require_prebuilt(target)
     require_loadable(node.host, targets[0])
     node.manager.wait(node.host, node.clock)
-    steps.require_free(node, targets[0])
+    steps.require_free(node, targets[0], may_reboot=may_reboot)
     steps.rehearse(node, targets[0])

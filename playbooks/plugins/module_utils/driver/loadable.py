@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
     Signer,
@@ -27,25 +27,15 @@ _NVIDIA = "nvidia"
 
 
 def require_loadable(host: Host, target: Target) -> None:
-    """Raise `StepError` where the target's module could not be loaded afterwards."""
+    """Raise `StepError` where the kernel would refuse the target's module, or nobody has put it on the disk.
+
+    A module of ours for another kernel than the one that runs needs a reboot: see `reboot`.
+    """
     change = target.change
-    if not change.module:
-        return
-    if change.has_module:
-        running = running_kernel(host)
-        _require_for_kernel(running, change.kernels)
-        _require_trusted(host, read_signers(host, target.folder, running))
-    elif loaded_version(host, _NVIDIA) != change.module:
+    if change.module and change.has_module:
+        _require_trusted(host, read_signers(host, target.folder, running_kernel(host)))
+    elif change.module and loaded_version(host, _NVIDIA) != change.module:
         _require_on_disk(host, change.module)
-
-
-def _require_for_kernel(running: str, kernels: tuple[str, ...]) -> None:
-    """Refuse a node that was booted into a kernel which was there when the change was planned, and not chosen."""
-    if kernels and running not in kernels:
-        raise StepError(
-            f"kernel-not-staged: the kernel {running} runs, and the change has a module for {', '.join(kernels)} "
-            "alone: plan again, or boot a kernel that it has one for"
-        )
 
 
 def _require_on_disk(host: Host, version: str) -> None:

@@ -1,8 +1,7 @@
 """Puts prebuilt kernel modules where DKMS and modprobe find them, so that nothing is compiled out of service.
 
 Maintainer scripts of a DKMS package build for whatever kernel has headers. While every kernel that counts has its
-module prebuilt, they are told not to (``/etc/dkms/no-autoinstall``, which dkms's own scripts obey), and the archives
-are loaded once the package is there.
+module prebuilt, they are told not to, and the archives are loaded once the package is there.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-NO_BUILDS = "/etc/dkms/no-autoinstall"
-_OURS = "grapnel-driver: the modules of this transaction are prebuilt\n"
+_DKMS_SETTINGS = "/etc/dkms"
+NO_BUILDS = f"{_DKMS_SETTINGS}/no-autoinstall"
+_OURS = "# grapnel-driver: the modules of this transaction are prebuilt\n"
+_NO_KERNEL = 'BUILD_EXCLUSIVE_KERNEL="^$"\n'
 _LOAD_TIMEOUT_S = 300.0
 _BUILD_TIMEOUT_S = 3600.0
 _NVIDIA = "nvidia"
@@ -38,18 +39,28 @@ def missing_archives(target: Target) -> list[str]:
     return [kernel for kernel in change.kernels if kernel not in target.archives] if change.dkms else []
 
 
-def forbid_builds(host: Host) -> None:
-    """Keep maintainer scripts from building; a file that somebody else has put there stays as it is."""
-    place = host.path(NO_BUILDS)
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        place.write_text(_OURS, encoding="utf-8")
+def forbid_builds(host: Host, target: Target | None = None) -> None:
+    """Keep the scripts of packages from building; a file that somebody else has put there stays as it is.
+
+    Those of RPM packages call dkms by themselves, so it is told that the target's module is for no kernel at all
+    (dkms(8), ``/etc/dkms/MODULE-VERSION.conf``).
+    """
+    texts = {NO_BUILDS: _OURS}
+    if target is not None and target.change.dkms:
+        texts[f"{_DKMS_SETTINGS}/{target.change.dkms}-{target.change.version}.conf"] = _OURS + _NO_KERNEL
+    for path, text in texts.items():
+        place = host.path(path)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            place.write_text(text, encoding="utf-8")
 
 
 def allow_builds(host: Host) -> None:
-    """Take back `forbid_builds`."""
-    if host.read_text(NO_BUILDS) == _OURS.strip():
-        host.path(NO_BUILDS).unlink()
+    """Take back `forbid_builds`, that of a run that was killed as well."""
+    names = [name for name in host.names(_DKMS_SETTINGS) if name.startswith(_NVIDIA) and name.endswith(".conf")]
+    for path in (NO_BUILDS, *(f"{_DKMS_SETTINGS}/{name}" for name in names)):
+        if (host.read_text(path) or "").startswith(_OURS.strip()):
+            host.path(path).unlink()
 
 
 def withdraw_modules(host: Host, target: Target) -> None:
@@ -105,16 +116,16 @@ def _install(host: Host, target: Target, kernel: str) -> None:
     archive = target.archives.get(kernel)
     if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
         # It says that the module was added before when it was, and has loaded the archive by then.
-        host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
+        taken = host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
+        if _state(host, name, kernel) not in ("built", "installed"):
+            raise ModuleFileError(f"dkms has not taken {archive} for kernel {kernel}: {taken.complaints}")
     timeout_s = _LOAD_TIMEOUT_S if archive is not None else _BUILD_TIMEOUT_S
-    if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
-        raise ModuleFileError(f"dkms has not taken {archive} for kernel {kernel}: stage the driver again")
     done = host.run(["dkms", "install", "--force", *name, "-k", kernel], timeout_s)
     if done.return_code:
         raise ModuleFileError(f"dkms cannot install {' '.join(name[1::2])} for kernel {kernel}: {done.complaints}")
 
 
 def _state(host: Host, name: Sequence[str], kernel: str) -> str:
-    shown = host.run(["dkms", "status", *name, "-k", kernel], _LOAD_TIMEOUT_S)
+    shown = host.ask(["dkms", "status", *name, "-k", kernel], _LOAD_TIMEOUT_S)
     match = re.search(r": (\w+)", shown.stdout)
     return match.group(1) if match else ""

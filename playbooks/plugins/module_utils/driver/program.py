@@ -21,8 +21,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     ChangeError,
     parse_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import print_layout, restore_remembered
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import FINISHED, is_going_back, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    FINISHED,
+    RUNNING,
+    is_going_back,
+    read_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
@@ -62,7 +69,9 @@ _HELP = """usage: grapnel-driver VERB
   swap ID        change to a staged driver; continues a run that was cut short
   back           return to what was there before
   remove         take the driver away
+  reboot         reboot the node for a run that needs it and is allowed to; the same verb goes on afterwards
   verify         compare the driver with the change that the node runs
+  mig            tell how the GPUs are cut by MIG; a run restores that after it has loaded the module
   status         tell what is staged, what runs, and what became of the last run
 
 `swap`, `back` and `remove` run in the unit grapnel-driver.service and are waited for; with --timeout SECONDS no longer
@@ -99,12 +108,18 @@ def _call(verb: str, words: list[str], node: Node) -> int:
         return _check(_before_release(node, words), _subject(SWAP, words))
     if verb == "stage":
         return _stage(node, words)
+    if verb == "mig" and words in ([], ["restore"]):
+        sys.stdout.write(f"{restore_remembered(node.host) if words else print_layout()}\n")
+        return DONE
     if words:
         raise UsageError(f"{verb} takes no {words[0]!r}")
     if verb == "status":
         return _answer(node.host, DONE)
     if verb == "verify":
         return _verify(node)
+    if verb == "reboot":
+        sys.stderr.write(f"the node reboots: {reboot(node.host)}\n")
+        return DONE
     raise UsageError(f"there is no verb {verb!r}")
 
 
@@ -156,7 +171,7 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
         raise StoreError(f"`{verb}` still runs after {timeout_s:g} s, and goes on: `status` tells what becomes of it")
     after = read_run(host)
     is_new = after is not None and (before is None or after != before or before.is_open)
-    if not is_new or after is None or after.is_open:
+    if not is_new or after is None or after.state == RUNNING:
         raise StoreError(f"`{verb}` has ended without a result: see journalctl --unit=grapnel-driver, and run it again")
     return _answer(host, DONE if after.state == FINISHED else NOT_DONE)
 
@@ -167,7 +182,7 @@ def _run(node: Node, verb: str, subject: str) -> int:
     open_store(node.host)
     with only_run(node.host):
         record = carry_out(node, plan_work(node, verb, subject))
-    sys.stdout.write(f"{record.state}: {record.reason or record.verb}\n")
+    sys.stdout.write(f"{record.state}: {record.reboot or record.reason or record.verb}\n")
     return DONE if record.state == FINISHED else NOT_DONE
 
 

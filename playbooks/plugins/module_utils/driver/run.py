@@ -24,41 +24,49 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import
     remove_old_journals,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import (
+    other_kernel,
+    reboot_obstacle,
+    running_kernel,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    UNIT,
     RunRecord,
+    boot_id,
     is_going_back,
     read_run,
     write_run,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, Step
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
 
-UNIT = "grapnel-driver.service"
 SWAP, BACK, REMOVE = "swap", "back", "remove"
 RUN, REPAIR, CHECK, ADOPT, INITRAMFS, FINISH = "run", "repair", "check", "adopt", "initramfs", "finish"
 BACKWARD_PREFIX = "back-"
-OUT_OF_SERVICE, IN_SERVICE = "stop-services", "verify"
+REBOOT = "reboot"
+OUT_OF_SERVICE, UNLOAD, LOAD, IN_SERVICE = "stop-services", "unload", "load", "verify"
 
 # In this order, on the way forward and on the way back.
 STEPS: tuple[tuple[str, Step], ...] = (
     ("mark", steps.mark),
     (OUT_OF_SERVICE, steps.stop_services),
-    ("unload", steps.unload),
+    (UNLOAD, steps.unload),
     ("packages", steps.install_packages),
     ("files", steps.write_files),
     ("hold", steps.hold),
-    ("load", steps.load),
+    (LOAD, steps.load),
     ("device-nodes", steps.make_device_nodes),
+    ("mig", steps.restore_mig),
     ("start-services", steps.start_services),
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Work:
 
     ``check`` raises before anything is disturbed. ``back`` gives the target of the way back from a swap. Once the
     driver is verified, ``adopt`` says which change the node has now, by the direction, and ``settle`` does what can
-    wait.
+    wait. ``may_reboot``: the node may be rebooted for it.
     """
 
     verb: str
@@ -77,10 +85,14 @@ class Work:
     settle: Callable[[], str]
     adopt: Callable[[str], str]
     back: Callable[[], Target]
+    may_reboot: bool = False
 
 
 def carry_out(node: Node, work: Work) -> RunRecord:
-    """Carry a run out, or the one that was cut short to its end; returns its record. Raises OSError."""
+    """Carry a run out, or one that is open to its end or to the reboot that it needs; returns its record.
+
+    Raises OSError.
+    """
     run = _Run(node, work)
     return run.go()
 
@@ -90,9 +102,11 @@ class _Run:
 
     def __init__(self, node: Node, work: Work) -> None:
         self.node, self.work = node, work
-        boot = node.host.read_text(_BOOT_ID) or ""
+        boot = boot_id(node.host)
         former = read_run(node.host)
+        self.awaited = ""  # why the run cannot go on before a reboot
         self.is_continued = former is not None and former.is_open
+        self.was_asked = former is not None and former.is_open and bool(former.asked_in)
         if former is not None and former.is_open:
             self.record = self._continued(former)
         else:
@@ -101,14 +115,23 @@ class _Run:
         self.journal = Journal(node.host, self.record.run, node.clock)
 
     def _continued(self, former: RunRecord) -> RunRecord:
-        """Return the record of a run that goes on; one that is told to go back does so from here on."""
-        if former.verb == SWAP and self.work.verb == BACK:
+        """Return the record of a run that goes on; one that is told to go back does so from here on.
+
+        A run asks for one reboot in each direction, whoever rebooted the node then.
+        """
+        if former.asked_in:
+            reboots = former.reboots + (former.asked_in != boot_id(self.node.host))
+            former = replace(former, state=record_of.RUNNING, reboot="", asked_in="", reboots=reboots)
+        if former.verb == SWAP and self.work.verb == BACK and former.direction == record_of.FORWARD:
             reason = former.reason or "it was cut short, and the way back was asked for"
-            return replace(former, direction=record_of.BACKWARD, reason=reason)
+            return replace(former, direction=record_of.BACKWARD, reason=reason, reboots=0)
         return former
 
     def go(self) -> RunRecord:
         self._begin()
+        if self.was_asked:
+            state = DONE if self.record.reboots else SKIPPED
+            self._note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
         for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
@@ -117,11 +140,14 @@ class _Run:
                 state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
                 return self._end(state, name, problem)
         step, problem = self._bring_to(self.work.target, "")
+        if self.awaited and not problem:
+            return self._wait_for_reboot()
         if not problem:
             return self._succeed(record_of.FORWARD)
         if self.record.verb != SWAP:
             return self._end(record_of.QUARANTINED, step, f"{step}: {problem}")
-        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=f"{step}: {problem}")
+        reason = f"{step}: {problem}"
+        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=reason, reboots=0)
         with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
             self._save()
         return self._go_back()
@@ -163,21 +189,53 @@ class _Run:
             reserve.share(self.node.host)  # a transaction needs a little room for itself, too
         try:
             target = self.work.back()
-        except StoreError as error:
+        except (StoreError, HostError) as error:
             return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:
             reason = f"{self.record.reason}; going back failed at {step}: {problem}"
             return self._end(record_of.QUARANTINED, step, reason)
+        if self.awaited:
+            return self._wait_for_reboot()
         return self._succeed(record_of.BACKWARD)
 
     def _bring_to(self, target: Target, prefix: str) -> tuple[str, str]:
-        """Take all steps; returns the one that failed, and why."""
+        """Take all steps, or those up to the reboot that is ``awaited`` then; returns the one that failed, and why."""
+        self.awaited = ""
         for name, step in STEPS:
-            problem = self._try(prefix + name, lambda step=step: step(self.node, target))  # type: ignore[misc] # inferred
+            if name == LOAD and self.awaited:
+                # What the next boot loads first is in the initramfs: it must not be the former driver.
+                return prefix + INITRAMFS, self._try(prefix + INITRAMFS, self.work.settle)
+            take = self._unload if name == UNLOAD else step
+            problem = self._try(prefix + name, lambda take=take: take(self.node, target))  # type: ignore[misc] # inferred
             if problem:
                 return prefix + name, problem
         return "", ""
+
+    def _unload(self, node: Node, target: Target) -> str:
+        """Unload, or leave the module loaded until the reboot that is needed and allowed."""
+        obstacle = reboot_obstacle(node.host, target, is_allowed=self.work.may_reboot, reboots=self.record.reboots)
+        self.awaited = other_kernel(node.host, target)
+        if self.awaited and not obstacle:
+            return ""
+        if self.awaited and self.record.direction == record_of.FORWARD:
+            raise StepError(f"{self.awaited}; {obstacle}")
+        self.awaited = ""
+        try:
+            return steps.unload(node, target)
+        except NeedsRebootError as error:
+            if obstacle:
+                raise StepError(f"{error}; {obstacle}") from error
+            self.awaited = str(error)
+            return ""
+
+    def _wait_for_reboot(self) -> RunRecord:
+        """End here: whoever took the node out of service reboots it, and calls the same verb again."""
+        self._note(REBOOT, BEGIN, self.awaited)
+        asked_in = boot_id(self.node.host)
+        self.record = replace(self.record, state=record_of.NEEDS_REBOOT, reboot=self.awaited, asked_in=asked_in)
+        self._save()
+        return self.record
 
     def _try(self, name: str, step: Callable[[], str]) -> str:
         """Take a step; returns why it failed. A bug in one must not keep the node from going back."""
@@ -209,7 +267,7 @@ class _Run:
             return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
         restore.forget(self.node.host)
         warning = ""
-        if self.record.changed:
+        if self.record.changed and not self.record.reboots:  # before a reboot it was done already
             problem = self._try(INITRAMFS, self.work.settle)
             warning = f"the driver works, but {problem}" if problem else ""
         if direction == record_of.FORWARD:
@@ -235,7 +293,7 @@ class _Run:
         begin = next((event for event in events if event["step"].endswith(OUT_OF_SERVICE)), None)
         if begin is None or not self.record.changed:
             return 0.0
-        if self.record.boot == (self.node.host.read_text(_BOOT_ID) or ""):
+        if self.record.boot == boot_id(self.node.host):
             return round(self.node.clock.monotonic() - float(begin["monotonic_s"]), 3)
         return round(max(0.0, self.node.clock.now() - _seconds(str(begin["time"]))), 3)
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import read_journal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.origin import has_origin
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import QUARANTINED, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    QUARANTINED,
+    is_reboot_due,
+    read_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
     COST,
     StoreError,
@@ -41,6 +45,7 @@ def read_status(host: Host) -> dict[str, Any]:
         "current": current_change(host),
         "previous": previous_change(host),
         "managed": is_managed(host),
+        "reboot_due": run is not None and is_reboot_due(host, run),
         "staged": [_describe(host, identifier) for identifier in staged_changes(host)],
     }
 

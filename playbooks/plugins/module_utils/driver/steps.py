@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver import mig_process, restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
     allow_builds,
@@ -20,6 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files i
     missing_archives,
     withdraw_modules,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot_obstacle
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import (
     find_differences,
@@ -29,7 +30,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.verify import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.way_back import put_back
 from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileText, find_changes, swap_in
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_obstacles
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
@@ -46,6 +47,10 @@ _SERVICE_TIMEOUT_S = 180.0
 
 class StepError(Exception):
     """A step has failed; the message says why."""
+
+
+class NeedsRebootError(StepError):
+    """The loaded module cannot be unloaded, and nothing but a reboot would change that."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,17 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
     return Transaction(target.packages, remove, SCRATCH, purge=target.is_way_back)
 
 
-def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
-    """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
+def mark(node: Node, target: Target) -> str:
+    """Note what was loaded, what ran and how GPUs are cut by MIG, so that whoever comes later can restore it."""
     state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
     before = kernel_module.merge(state, former, driver_services.running_services(node.host))
-    restore.remember(node.host, before)
-    return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
+    mig, unknown = restore.remembered_mig(node.host), ""
+    if mig is None and must_unload(node.host, target):
+        mig, unknown = mig_process.ask_layout(node.host)
+    restore.remember(node.host, before, mig)
+    words = [f"loaded: {', '.join(before.modules) or 'none'}", f"running: {', '.join(before.services) or 'none'}"]
+    cut = [f"cut by mig: {', '.join(mig)}"] if mig else []
+    return "; ".join([*words, *cut, *([f"what mig has cut is not known: {unknown}"] if unknown else [])])
 
 
 def stop_services(node: Node, target: Target) -> str:
@@ -105,26 +115,33 @@ def unload(node: Node, target: Target) -> str:
     if not must_unload(node.host, target):
         return ""
     state = kernel_module.read_loaded(node.host)
-    kernel_module.unload_all(node.host, state, node.clock)
+    try:
+        kernel_module.unload_all(node.host, state, node.clock)
+    except kernel_module.StuckModuleError as error:
+        raise NeedsRebootError(str(error)) from error
     return ", ".join(state.loaded)
 
 
 def install_packages(node: Node, target: Target) -> str:
     """Carry out the transaction, and see that every kernel has its module then."""
     done = [repair(node)]
+    transaction = transaction_of(node, target)
+    if transaction is not None:
+        _exchange_packages(node, target, transaction)
+        done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
+    done += [f"module for {kernel}" for kernel in install_modules(node.host, target)]
+    return "; ".join(filter(None, done))
+
+
+def _exchange_packages(node: Node, target: Target, transaction: Transaction) -> None:
+    """Carry the transaction out, without compiling where every kernel has its module already."""
     try:
-        transaction = transaction_of(node, target)
-        if transaction is not None:
-            if not missing_archives(target):
-                forbid_builds(node.host)
-            withdraw_modules(node.host, target)
-            node.manager.apply(node.host, transaction, node.clock)
-            done.append(f"{len(transaction.files)} files, {len(transaction.remove)} packages removed")
-        kernels = install_modules(node.host, target)
-        done += [f"module for {kernel}" for kernel in kernels]
+        if not missing_archives(target):
+            forbid_builds(node.host, target)
+        withdraw_modules(node.host, target)
+        node.manager.apply(node.host, transaction, node.clock)
     finally:
         allow_builds(node.host)
-    return "; ".join(filter(None, done))
 
 
 def write_files(node: Node, target: Target) -> str:
@@ -139,12 +156,13 @@ def write_files(node: Node, target: Target) -> str:
 
 def hold(node: Node, target: Target) -> str:
     change = target.change
-    installed = node.manager.installed(node.host, {*change.names, *target.known})
-    wanted = held_names(target, installed)
+    known = {*change.names, *change.remove, *target.known}
+    wanted = held_names(target, node.manager.installed(node.host, known))
     if wanted is None:
         return ""
-    held = {name for name, one in installed.items() if one.is_held}
-    free = sorted(held - wanted) if target.is_way_back else []
+    held = node.manager.held(node.host, known)
+    # What is not installed any more may still be locked; what somebody else had locked before stays so.
+    free = sorted(held - (target.held or frozenset()) if target.is_way_back else held & {*change.remove})
     missing = sorted(wanted - held)
     node.manager.hold(node.host, missing)
     node.manager.unhold(node.host, free)
@@ -167,6 +185,16 @@ def make_device_nodes(node: Node, target: Target) -> str:
     missing = missing_nodes(node.host) if target.change.module else []
     make_nodes(node.host, missing, node.mknod)
     return ", ".join(one.path for one in missing)
+
+
+def restore_mig(node: Node, target: Target) -> str:
+    """Cut the GPUs as they were; before any service has them open."""
+    if not target.change.module or not restore.remembered_mig(node.host):
+        return ""
+    made, complaint = mig_process.have_restored(node.host)
+    if complaint:
+        raise StepError(f"the mig instances cannot be made again: {complaint}")
+    return made
 
 
 def start_services(node: Node, target: Target) -> str:
@@ -211,13 +239,20 @@ def repair(node: Node) -> str:
     return "finished what an interrupted run of the package manager left"
 
 
-def require_free(node: Node, target: Target) -> None:
-    """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it."""
-    if must_unload(node.host, target):
-        released = {DAEMON_UNIT} if node.is_before_release else set()
-        in_the_way = find_obstacles(node.host, {*driver_services.running_services(node.host), *released})
-        if in_the_way:
-            raise StepError(f"the driver is in use: {'; '.join(in_the_way)}")
+def require_free(node: Node, target: Target, *, may_reboot: bool = False) -> None:
+    """Raise `StepError` if somebody uses the module that is to be unloaded, other than what is stopped for it.
+
+    What no process stands behind is no reason where the node may be rebooted for it.
+    """
+    if not must_unload(node.host, target):
+        return
+    released = {DAEMON_UNIT} if node.is_before_release else set()
+    users = find_users(node.host, {*driver_services.running_services(node.host), *released})
+    if not users.lines:
+        return
+    obstacle = "" if users.processes else reboot_obstacle(node.host, target, is_allowed=may_reboot)
+    if users.processes or obstacle:
+        raise StepError("; ".join(filter(None, ("the driver is in use: " + "; ".join(users.lines), obstacle))))
 
 
 def require_prebuilt(target: Target) -> None:

@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run import UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import LOCK, StoreError
 
 if TYPE_CHECKING:

@@ -110,7 +110,7 @@ def _package_differences(host: Host, manager: PackageManager, target: Target) ->
     installed = manager.installed(host, {*change.names, *change.remove, *target.known})
     lines = [line for one in change.packages for line in _differences_of(one.name, one.version, installed)]
     lines += [f"package {name} is still installed" for name in change.remove if name in installed]
-    return [*lines, *_hold_differences(target, installed)]
+    return [*lines, *_hold_differences(target, installed, manager.held(host, {*change.names, *target.known}))]
 
 
 def _differences_of(name: str, version: str, installed: Mapping[str, InstalledPackage]) -> list[str]:
@@ -122,12 +122,12 @@ def _differences_of(name: str, version: str, installed: Mapping[str, InstalledPa
     return [] if found.is_whole else [f"package {name} is not configured"]
 
 
-def _hold_differences(target: Target, installed: Mapping[str, InstalledPackage]) -> list[str]:
+def _hold_differences(target: Target, installed: Mapping[str, InstalledPackage], held: set[str]) -> list[str]:
     wanted = held_names(target, installed)
     if wanted is None:
         return []
-    lines = [f"package {name} is not held" for name in sorted(wanted) if not installed[name].is_held]
-    free = sorted(name for name, one in installed.items() if one.is_held and name not in wanted and target.is_way_back)
+    lines = [f"package {name} is not held" for name in sorted(wanted - held)]
+    free = sorted(held - (target.held or frozenset())) if target.is_way_back else []
     return [*lines, *(f"package {name} is held" for name in free)]
 
 

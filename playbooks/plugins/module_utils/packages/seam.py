@@ -89,6 +89,9 @@ class PackageManager(Protocol):
     def apply(self, host: Host, transaction: Transaction, clock: Clock) -> None:
         """Carry a transaction out; raises `PackageError`."""
 
+    def held(self, host: Host, names: Collection[str]) -> set[str]:
+        """Return those of the packages that are kept as they are, installed or not; raises `PackageError`."""
+
     def hold(self, host: Host, names: Sequence[str]) -> None:
         """Keep packages at their versions; raises `PackageError`."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MODULES = "/lib/modules"
 _MAX_KERNELS = 16  # the newest
 _MAX_FILES = 16  # of one kernel
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0  # several compressed modules of 90 MB: seconds on a free machine
 _MAX_PARTS = 256  # of a path and the links in it; a loop ends here
 _RELEASE = re.compile(r"^[0-9][A-Za-z0-9.+_~-]{0,120}$")
 _IMAGES = ("vmlinuz-{}", "vmlinux-{}", "Image-{}", "image-{}")
@@ -40,9 +40,9 @@ _NUMBER = re.compile(r"([0-9]+)")
 
 
 def read_kernels(host: Host) -> list[dict[str, Any]]:
-    """Return the facts ``kernels``, the newest first."""
+    """Return the facts ``kernels``, the newest first; raises HostError when modules cannot be read in time."""
     running = platform.uname().release
-    releases = _newest_first(name for name in host.names(_MODULES) if _may_boot(host, name, running))[:_MAX_KERNELS]
+    releases = newest_first(name for name in host.names(_MODULES) if _may_boot(host, name, running))[:_MAX_KERNELS]
     default = find_default(host, releases)
     return [
         {
@@ -64,7 +64,8 @@ def _may_boot(host: Host, release: str, running: str) -> bool:
     return release == running or any(host.path(path).exists() for path in paths)
 
 
-def _newest_first(releases: Iterable[str]) -> list[str]:
+def newest_first(releases: Iterable[str]) -> list[str]:
+    """Return kernel releases in the order in which boot loaders list them."""
     return sorted(releases, key=_version_key, reverse=True)
 
 
@@ -131,7 +132,7 @@ def _read_modules(host: Host, release: str) -> list[dict[str, Any]]:
     files = list(_find_files(host, f"{_MODULES}/{release}"))[:_MAX_FILES]
     if not files:
         return []
-    shown = host.run(["modinfo", *(str(host.path(file)) for file in files)], _TIMEOUT_S)
+    shown = host.ask(["modinfo", *(str(host.path(file)) for file in files)], _TIMEOUT_S)
     prefix = str(host.path("/")).rstrip("/")
     return [_describe(record, prefix) for record in _records(shown.stdout)]
 

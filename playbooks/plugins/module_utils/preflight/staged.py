@@ -11,7 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import change_to_undo
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    change_to_undo,
+    is_reboot_due,
+    read_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import is_managed
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
@@ -26,7 +30,7 @@ _MAX_STAGED = 32
 _MAX_REASON = 2000
 _ID = re.compile(r"^[0-9a-f]{12}$")
 _WORD = re.compile(r"^[A-Za-z0-9._+~:@-]{0,128}$")
-_STATES = ("running", "done", "failed", "returned", "quarantined")
+_STATES = ("running", "needs-reboot", "done", "failed", "returned", "quarantined")
 _MOST = 1e12  # seconds or bytes
 _COSTS = ("download_s", "build_s", "bytes", "cpu_s")
 
@@ -83,10 +87,12 @@ def _run(host: Host) -> dict[str, Any] | None:
     if said.get("state") not in _STATES:
         return None
     words = {name: _word(said.get(name)) for name in ("run", "change", "verb", "unit", "step")}
-    seconds = said.get("out_of_service_s")
+    seconds, record = said.get("out_of_service_s"), read_run(host)
     return {
         **words,
         "state": said["state"],
+        "reboot": printable(said["reboot"], _MAX_REASON) if isinstance(said.get("reboot"), str) else "",
+        "reboot_due": record is not None and is_reboot_due(host, record),
         "reason": printable(said["reason"], _MAX_REASON) if isinstance(said.get("reason"), str) else None,
         "out_of_service_s": seconds if _is_amount(seconds) else None,
     }

@@ -447,6 +447,14 @@ OTHERS = {
         make_node(driver=DriverState(run=DriverRun(state="returned", verb="swap", step="verify", reason="no GPU"))),
         ["last-change-failed"],
     ),
+    "a change that waits for a reboot": (
+        make_node(driver=DriverState(run=DriverRun(state="needs-reboot", verb="swap", reboot_due=True))),
+        ["driver-change-waits"],
+    ),
+    "a change that goes on after a reboot": (
+        make_node(driver=DriverState(run=DriverRun(state="needs-reboot", verb="swap"))),
+        ["driver-change-waits"],
+    ),
     "a change that is under way": (
         make_node(driver=DriverState(run=DriverRun(state="running", verb="swap", step="packages"))),
         ["driver-change-running"],

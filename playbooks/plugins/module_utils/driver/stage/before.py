@@ -74,8 +74,7 @@ def keep_way_back(work: Work, resolution: Resolution) -> list[Finding]:
     else:
         back = _removal(change, new | _present(work, remembered(host)).keys())
     write_files(host, work.before, files)
-    held = (name for name, one in _present(work, {*former, *change.names}).items() if one.is_held)
-    write_holds(host, work.before, held)
+    write_holds(host, work.before, _held(work, {*former, *change.names}))
     store.write_change(host, work.before, replace(back, files=_texts(files)))
     return [_no_way_back(lost)] if lost else []
 
@@ -99,6 +98,13 @@ def _find_former_files(host: Host, change: DriverChange) -> list[FormerFile]:
 def _present(work: Work, names: Collection[str]) -> dict[str, InstalledPackage]:
     try:
         return work.manager.installed(work.host, names)
+    except PackageError as error:
+        raise failure("packages-unreadable", str(error), "repair the package database first") from error
+
+
+def _held(work: Work, names: Collection[str]) -> set[str]:
+    try:
+        return work.manager.held(work.host, names)
     except PackageError as error:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 

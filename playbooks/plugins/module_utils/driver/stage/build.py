@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 _QUICK_S = 120.0
-_TIMED_OUT = 124
 _SHOWN_LINES = 20
 _LOG_BYTES = 64 * 1024 * 1024
 # What the lines that say why look like, among thousands of a failed make.
@@ -63,7 +62,7 @@ class Builder:
 
     def _build_failure(self, kernel: str, done: Finished, timeout_s: float) -> StageError:
         name = f"{self._sources.module}/{self._sources.version} for the kernel {kernel}"
-        if done.return_code == _TIMED_OUT:
+        if done.is_timed_out:
             return failure(
                 "build-timeout",
                 f"dkms did not build {name} within {timeout_s:g} s",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0  # it reads every module, at the lowest priority
 # dkms 3 writes name/version, dkms 2 name, version.
 _LINE = re.compile(
     r"^(?P<module>nvidia[^/,\s]*)(?:/|, )(?P<version>[^,\s]+), (?P<kernel>[^,\s]+), (?P<arch>[^:,\s]+): installed",
@@ -28,8 +28,8 @@ class BuiltModule:
 
 
 def installed_modules(host: Host) -> list[BuiltModule]:
-    """Return the driver's modules that dkms has installed; none where there is no dkms."""
-    done = host.run(["dkms", "status"], _TIMEOUT_S)
+    """Return the driver's modules that dkms has installed, none where there is no dkms; raises HostError."""
+    done = host.ask(["dkms", "status"], _TIMEOUT_S)
     return [
         BuiltModule(each["module"], each["version"], each["kernel"], each["arch"])
         for each in _LINE.finditer(done.stdout)

@@ -1,153 +1,110 @@
-"""Checks the key that signs modules before it is used, and the signatures of modules after, with openssl.
+"""Checks the signature of a module against a certificate, as the kernel does when it loads the module.
 
-A module names who signed it, and anybody can write a name: so the signature itself is verified, against the declared
-certificate alone. The private key stays where it is; nothing here reads it but openssl, by its path.
+A module names its signer itself, and anybody can write that name: only the signature shows who had the key. It stands
+behind the module's content (``include/linux/module_signature.h``): a CMS message, a header with its length, a mark.
 """
 
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
-import re
-import stat
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import Signing
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from pathlib import Path
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_TIMEOUT_S = 120.0
-_MAX_BYTES = 1024 * 1024 * 1024  # a module with debugging symbols is a quarter of that
-# include/linux/module_signature.h: algorithm, hash, kind, two lengths, padding; then the signature's length.
-_MAGIC = b"~Module signature appended~\n"
-_TRAILER = struct.Struct(">BBBBB3xI")
-_PKCS7 = 2
-_NAME = re.compile(r"^ *commonName *= *(.*)$", re.MULTILINE)
-_KEY_ID = re.compile(r"Subject Key Identifier: *\n? *((?:[0-9A-F]{2}:)+[0-9A-F]{2})")
-_BLOCK = "-----BEGIN {0}-----.*?-----END {0}-----\n"
-_WHERE = "put it there while modules are built, for root alone (chown root, chmod 600); it is not needed afterwards"
+_TIMEOUT_S = 180.0  # at the lowest priority
+_MARK = b"~Module signature appended~\n"
+_HEADER = struct.Struct(">BBBBB3xI")  # algorithm, hash, kind of message, two lengths that are 0 here, its length
+_CMS = 2  # PKEY_ID_PKCS7
+_MAX_SIGNATURE_BYTES = 64 * 1024
+_MAX_BYTES = 1024 * 1024 * 1024  # unpacked: the largest module of NVIDIA's has 90 MB
+_CHUNK_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate that modules are signed by; ``key_id`` is what the kernel lists it with, "" where it has none."""
-
-    path: str
-    name: str
-    key_id: str
-    public_key: str
-    pem: str
+class SignatureError(Exception):
+    """A module is not signed with the key of a certificate, or that cannot be found out; the message says which."""
 
 
-def read_certificate(host: Host, path: str) -> Certificate:
-    """Read a certificate in either form; raises `StageError`."""
-    shown = ["-noout", "-subject", "-nameopt", "multiline", "-pubkey", "-ext", "subjectKeyIdentifier"]
-    for form in ("DER", "PEM"):
-        said = host.run(["openssl", "x509", "-inform", form, "-in", path, *shown], _TIMEOUT_S).stdout
-        name = _NAME.search(said)
-        if name:
-            key_id = _KEY_ID.search(said)
-            return Certificate(
-                path,
-                printable(name[1].strip()),
-                key_id[1].replace(":", "").lower() if key_id else "",
-                _block(said, "PUBLIC KEY"),
-                _block(host.run(["openssl", "x509", "-inform", form, "-in", path], _TIMEOUT_S).stdout, "CERTIFICATE"),
-            )
-    raise failure(
-        "signing-certificate",
-        f"{path} cannot be read as a certificate with a name",
-        "give driver.signing a certificate in DER or PEM form, and install openssl on the node",
-    )
-
-
-def _block(text: str, kind: str) -> str:
-    found = re.search(_BLOCK.format(kind), text, re.DOTALL)
-    return found[0] if found else ""
-
-
-def require_signing_key(host: Host, sign: Signing, certificate: Certificate) -> None:
-    """Raise `StageError` unless the key is root's alone, needs no passphrase, and is that of the certificate."""
+def require_signature(host: Host, file: str, certificate: str, scratch: str) -> None:
+    """Raise `SignatureError` unless a module is signed with the key of a certificate, in DER or PEM form."""
+    content, message, known = (f"{scratch}/{name}" for name in ("signed-content", "signature", "certificate"))
     try:
-        status = host.path(sign.key).stat()
-    except OSError as error:
-        raise _no_key(f"{sign.key} is not there: {error.strerror or error}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise _no_key(f"{sign.key} is not a file")
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise _no_key(f"{sign.key} can be used by others than root")
-    done = host.run(["openssl", "pkey", "-in", sign.key, "-pubout", "-passin", "pass:"], _TIMEOUT_S)
-    public_key = _block(done.stdout, "PUBLIC KEY")
-    if done.return_code or not public_key:
-        raise _no_key(f"{sign.key} is no private key in PEM form without a passphrase")
-    if public_key != certificate.public_key:
-        raise _no_key(f"{sign.key} is not the key of the certificate {certificate.path}")
+        _unpack(host, file, content)
+        host.path(message).write_bytes(_take_signature(host, content))
+        _write_certificate(host, certificate, known)
+        asked = ["-binary", "-inform", "DER", "-in", message, "-content", content, "-certfile", known]
+        command = ["openssl", "cms", "-verify", *asked, "-nointern", "-noverify", "-out", "/dev/null"]
+        done = host.run(command, _TIMEOUT_S)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise SignatureError(f"its signature cannot be read: {printable(str(error))}") from error
+    finally:
+        for path in (content, message, known):
+            host.path(path).unlink(missing_ok=True)
+    if done.return_code:
+        raise SignatureError(f"its signature is not of the key of {certificate}: {done.complaint}")
 
 
-def _no_key(why: str) -> StageError:
-    return failure("signing-key", f"modules cannot be signed: {why}", _WHERE)
-
-
-def find_forgery(host: Host, file: str, certificate: Certificate, scratch: str) -> str:
-    """Return why a module's signature is not one by a certificate's key, empty when it is."""
-    try:
-        parts = split_signature(_read(host, file, scratch))
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {printable(str(error))}"
-    if parts is None:
-        return "has no signature that the kernel would read"
-    places = [f"{scratch}/signed.{name}" for name in ("content", "p7s", "pem")]
-    for place, data in zip(places, (*parts, certificate.pem.encode())):
-        host.path(place).write_bytes(data)
-    content, signature, pem = places
-    named = ["-content", content, "-inform", "DER", "-in", signature, "-certfile", pem, "-out", "/dev/null"]
-    done = host.run(["openssl", "cms", "-verify", "-binary", "-nointern", "-noverify", *named], _TIMEOUT_S)
-    for place in places:
-        host.path(place).unlink()
-    return f"is not signed by the key of {certificate.path}: {done.complaints}" if done.return_code else ""
-
-
-def split_signature(data: bytes) -> tuple[bytes, bytes] | None:
-    """Return a module without its signature, and the signature (CMS, DER); None where there is none of that kind."""
-    if not data.endswith(_MAGIC):
-        return None
-    end = len(data) - len(_MAGIC) - _TRAILER.size
-    if end < 0:
-        return None
-    *_, kind, _signer, _key, size = _TRAILER.unpack_from(data, end)
-    if kind != _PKCS7 or size == 0 or size > end:
-        return None
-    return data[: end - size], data[end - size : end]
-
-
-def _read(host: Host, file: str, scratch: str) -> bytes:
-    """Return a module as it was before it was compressed; raises OSError, ValueError."""
-    place = host.path(file)
+def _unpack(host: Host, file: str, target: str) -> None:
+    """Write a module as the kernel reads it, unpacked."""
     if file.endswith(".zst"):
-        plain = f"{scratch}/signed.plain"
-        done = host.run(["zstd", "--decompress", "--quiet", "--force", "-o", plain, file], _TIMEOUT_S)
+        done = host.run(["zstd", "-d", "-q", "-f", "-o", target, file], _TIMEOUT_S)
         if done.return_code:
-            raise ValueError(done.complaints)
-        data = host.path(plain).read_bytes()
-        host.path(plain).unlink()
-        return data
-    if file.endswith(".xz"):
-        import lzma  # noqa: PLC0415 - a small Python may lack it, and needs it only here
+            raise SignatureError(f"it cannot be unpacked to look at its signature: {done.complaint}")
+        return
+    with _opened(host.path(file)) as packed, host.path(target).open("wb") as out:
+        _copy(packed, out)
 
-        try:
-            with lzma.open(place) as stream:
-                data = stream.read(_MAX_BYTES + 1)
-        except (lzma.LZMAError, EOFError) as error:
-            raise ValueError(str(error)) from error
-    else:
-        with gzip.open(place) if file.endswith(".gz") else place.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("it is larger than a driver's modules are")
-    return data
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix == ".xz":
+        return lzma.open(path, "rb")
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _copy(packed: IO[bytes], out: IO[bytes]) -> None:
+    size = 0
+    while chunk := packed.read(_CHUNK_BYTES):
+        size += len(chunk)
+        if size > _MAX_BYTES:
+            raise SignatureError("it unpacks to more than a module can be")
+        out.write(chunk)
+
+
+def _take_signature(host: Host, file: str) -> bytes:
+    """Return the signature at the end of a file, and cut it off there."""
+    with host.path(file).open("r+b") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        start = end - len(_MARK) - _HEADER.size
+        if start <= 0:
+            raise SignatureError("it is not signed")
+        stream.seek(start)
+        header, mark = stream.read(_HEADER.size), stream.read()
+        if mark != _MARK:
+            raise SignatureError("it is not signed")
+        _, _, kind, _, _, length = _HEADER.unpack(header)
+        if kind != _CMS or not 0 < length <= min(start, _MAX_SIGNATURE_BYTES):
+            raise SignatureError("its signature is of an unknown kind")
+        stream.seek(start - length)
+        signature = stream.read(length)
+        stream.truncate(start - length)
+        return signature
+
+
+def _write_certificate(host: Host, certificate: str, target: str) -> None:
+    """Write a certificate in the one form that every openssl takes."""
+    complaint = ""
+    for form in ("DER", "PEM"):
+        done = host.run(
+            ["openssl", "x509", "-inform", form, "-in", certificate, "-outform", "PEM", "-out", target], _TIMEOUT_S
+        )
+        if not done.return_code:
+            return
+        complaint = done.complaint
+    raise SignatureError(f"{certificate} cannot be read as a certificate: {complaint}")

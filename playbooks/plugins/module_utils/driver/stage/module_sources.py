@@ -33,7 +33,7 @@ def find_sources(work: Work, files: Iterable[str], scratch: str) -> ModuleSource
     Raises `StageError`, and `SourceError` for a package that cannot be read.
     """
     host, source, module, version = work.host, work.source, str(work.change.dkms), work.change.version
-    inside = re.compile(rf"{_TREE}/{re.escape(module)}-(?P<version>[^/]+)/dkms\.conf")
+    inside = re.compile(rf"{_TREE}/{re.escape(module)}-(?P<version>[0-9][^/]*)/dkms\.conf")
     for file in sorted(files, key=lambda path: (not _LIKELY.search(path.rsplit("/", 1)[-1]), path)):
         found = [match for path in source.list_files(host, file) if (match := inside.fullmatch(path))]
         if found:

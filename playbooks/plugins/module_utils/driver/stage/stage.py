@@ -39,6 +39,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
+from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
@@ -71,6 +72,8 @@ def stage_change(
         found = error.finding
     except store.StoreError as error:
         found = Finding("store-unusable", str(error), f"look at {store.HOME}")
+    except HostError as error:
+        found = Finding("no-answer", str(error), "stage again when the node is less busy")
     except OSError as error:
         found = _disk_finding(error)
     return StageResult(identifier, complete=False, changed=False, findings=(found,))
@@ -95,7 +98,7 @@ def _stage(work: Work, identifier: str) -> None:
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
     build_s, cpu_s = _provide_modules(work, files, handed)
-    findings = [*note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
+    findings = [*note_signers(work, files), *work.findings, *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))

@@ -10,7 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder i
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions
     from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
@@ -27,7 +27,10 @@ class PackageSystem:
 
 @dataclass(frozen=True)
 class Work:
-    """One run of staging; ``signers`` fills with who signed the built modules, by kernel."""
+    """One run of staging; ``findings`` are what became known on the way and keeps nothing from being used.
+
+    ``signers`` fills with who signed the built modules, by kernel.
+    """
 
     host: Host
     system: PackageSystem
@@ -35,6 +38,7 @@ class Work:
     options: StageOptions
     clock: Clock
     folder: str
+    findings: list[Finding] = field(default_factory=list)
     signers: dict[str, tuple[Signer, ...]] = field(default_factory=dict)
 
     @property

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 CACHE = "/var/cache/apt/archives"
 _RESOLVE_TIMEOUT_S = 120.0
 _UNPACK_TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _NOWHERE = "/nonexistent/"  # as a cache of archives: apt then counts none as there
 _APT = (
     "apt-get", "-q", "-y", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends",
@@ -177,7 +176,7 @@ def _copy_local(host: Host, one: Download, place: Path) -> None:
 
 def _failure(host: Host, done: Finished, timeout_s: float, uris: Sequence[str] = ()) -> SourceError:
     """Return what went wrong, in the words of the product; apt's own are kept where they say more."""
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         where = f", with {sites_of(uris)}" if sites_of(uris) else ""
         said = f"apt did not finish within {timeout_s:g} s{where}{_through(host)}"
         return SourceError("download-timeout", said, _REACH)

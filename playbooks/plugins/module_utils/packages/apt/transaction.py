@@ -96,6 +96,9 @@ class Apt:
         if done.return_code:
             raise PackageError(_reason(done, transaction), is_unchanged=not _BEGAN.search(done.stdout))
 
+    def held(self, host: Host, names: Collection[str]) -> set[str]:
+        return {name for name, one in read_packages(host, names).items() if one.is_held}
+
     def hold(self, host: Host, names: Sequence[str]) -> None:
         _mark(host, "hold", names)
 

@@ -18,7 +18,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _MAX_WORDS = 1500  # characters of an error
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
+# Locks and exclusions keep the driver as it is, and a driver change is about just that; see `require_unlocked`.
 # Not quiet: what became of each mirror is said nowhere else. One that sends less than minrate for timeout is given up.
 _DNF = (
-    "dnf", "--setopt=install_weak_deps=False", "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
+    "dnf", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
+    "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
+    # The stream of the driver's module is enabled with the driver and not before: names are exact without it.
+    "--setopt=grapnel-nvidia.module_hotfixes=1",
 )  # fmt: skip
 # Name, architecture, version with its epoch, repository, size and its unit.
 _ROW = re.compile(
@@ -70,7 +74,9 @@ class DnfSource(RpmFiles):
         if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(table)):
             raise _failure(done, _TIMEOUT_S)
         installed = installed_versions(host, [each["name"] for each in _ROW.finditer(table)])
-        return parse_table(table, installed)
+        resolution = parse_table(table, installed)
+        require_unlocked(host, request, resolution, dnf_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
@@ -126,7 +132,7 @@ def _words(request: Request) -> list[str]:
 def _failure(done: Finished, timeout_s: float) -> SourceError:
     said = without_passwords(f"{done.stdout}\n{done.stderr}")
     unreached = printable("; ".join(dict.fromkeys(_UNREACHED.findall(said))), _MAX_WORDS)
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s: {unreached}", _REACH)
     if is_out_of_space(said):
         return SourceError("no-space", f"the disk is full: {without_passwords(done.complaints)}", NO_SPACE_REMEDY)

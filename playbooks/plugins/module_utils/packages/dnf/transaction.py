@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import version_locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import join_rows, parse_table
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
@@ -28,10 +29,7 @@ _DNF = (
     "dnf", "--disablerepo=*", "--disableplugin=*", "--disableexcludes=all", "--setopt=install_weak_deps=False",
     "--setopt=clean_requirements_on_remove=False", "--setopt=localpkg_gpgcheck=False", "--setopt=keepcache=True",
 )  # fmt: skip
-_LOCKS = ("dnf", "--quiet", "--disablerepo=*", "--disableplugin=*", "--enableplugin=versionlock", "versionlock")
-_LOCKS_PACKAGES = "python3-dnf-plugin-versionlock"
 _BEGAN = re.compile(r"^Running transaction$", re.MULTILINE)
-_NO_PLUGIN = re.compile(r"No such command|unrecognized arguments|invalid choice")
 
 
 class Dnf(RpmDatabase):
@@ -68,14 +66,20 @@ class Dnf(RpmDatabase):
         common.require_done(asked, self.installed(host, {*asked.install, *asked.remove}), done)
         common.remove_saved(host, saved)
 
+    def held(self, host: Host, names: Collection[str]) -> set[str]:
+        installed = self.installed(host, names)
+        absent = version_locks.locked_names(host, {*names} - installed.keys())
+        return {name for name, one in installed.items() if one.is_held} | absent
+
     def hold(self, host: Host, names: Sequence[str]) -> None:
-        """Lock the versions that are installed, each name by itself: dnf would add a lock a second time."""
+        """Lock the versions that are installed."""
         if names:
-            _lock(host, ["add", *names])
+            installed = self.installed(host, names)
+            version_locks.lock(host, {name: one.version for name, one in installed.items()})
 
     def unhold(self, host: Host, names: Sequence[str]) -> None:
         if names:
-            _lock(host, ["delete", *names])
+            version_locks.unlock(host, names)
 
 
 def _words(host: Host, transaction: Transaction) -> list[str]:
@@ -89,15 +93,6 @@ def _words(host: Host, transaction: Transaction) -> list[str]:
     host.path(transaction.scratch).mkdir(parents=True, exist_ok=True, mode=0o700)
     host.path(script).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return ["shell", script]
-
-
-def _lock(host: Host, words: Sequence[str]) -> None:
-    done = host.run([*_LOCKS, *words], common.QUERY_TIMEOUT_S)
-    if done.return_code == 0:
-        return
-    if _NO_PLUGIN.search(done.stderr):
-        raise PackageError(f"dnf cannot hold versions without its plugin: install {_LOCKS_PACKAGES}")
-    raise PackageError(f"dnf versionlock {words[0]} failed: {done.complaints}")
 
 
 def _reason(done: Finished, transaction: Transaction) -> str:

@@ -45,6 +45,13 @@ def list_files(host: Host, file: str) -> tuple[str, ...]:
 
 def unpack(host: Host, file: str, folder: str) -> None:
     """Unpack below a folder; raises `SourceError`."""
+    lacking = [name for name in ("rpm2cpio", "cpio") if host.find_command(name) is None]
+    if lacking:
+        raise SourceError(
+            "build-tools-missing",
+            f"{file.rpartition('/')[2]} cannot be unpacked without {' and '.join(lacking)}",
+            f"install {' '.join(lacking)} on the node, or hand over a module that was built elsewhere",
+        )
     archive = f"{folder}.cpio"
     done = host.run(["sh", "-c", _UNPACK, "sh", file, folder, archive], _TIMEOUT_S)
     host.path(archive).unlink(missing_ok=True)

@@ -12,25 +12,56 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
 
-_VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"  # of dnf 4, dnf-versionlock(8)
+VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"  # of dnf 4, dnf-versionlock(8)
+# Between these stand the entries that grapnel has written.
+VERSIONLOCK_BEGIN = "# grapnel: versions of the driver; they change with it"
+VERSIONLOCK_END = "# grapnel: end"
 _VERSIONLOCK_TOML = "/etc/dnf/versionlock.toml"  # of dnf 5
 _DNF_CONF = "/etc/dnf/dnf.conf"
 _ZYPPER_LOCKS = "/etc/zypp/locks"
+_ENTRY = re.compile(r"(\S+)-\d+:[^-\s]+-[^-\s]+")  # of a version lock list: name, epoch, version, release
 _TOML_NAME = re.compile(r"""^\s*name\s*=\s*["']([^"'\n]+)["']""", re.MULTILINE)
 _EXCLUDES = re.compile(r"^\s*(?:exclude|excludepkgs)\s*=([^\n]*(?:\n[ \t]+[^\n]*)*)", re.MULTILINE)
 _SEPARATOR = re.compile(r"[\s,]+")
 
 
 def dnf_holds(host: Host) -> Callable[[Rpm], bool]:
-    """Return what tells whether dnf leaves a package as it is."""
-    listed = [line.strip() for line in (host.read_text(_VERSIONLOCK) or "").splitlines()]
+    """Return what tells whether dnf leaves a package as it is.
+
+    It does not while an entry of grapnel's own is of another version: dnf takes every version that any entry names.
+    """
+    text = host.read_text(VERSIONLOCK) or ""
+    listed = [line.strip() for line in text.splitlines()]
+    own = own_locks(text)
     excluded = _EXCLUDES.findall(host.read_text(_DNF_CONF) or "")
     patterns = [
         *(line for line in listed if line and not line.startswith(("#", "!"))),
         *_TOML_NAME.findall(host.read_text(_VERSIONLOCK_TOML) or ""),
         *(word for text in excluded for word in _SEPARATOR.split(text) if word),
     ]
-    return lambda rpm: any(fnmatchcase(spelling, pattern) for spelling in rpm.spellings for pattern in patterns)
+
+    def is_held(rpm: Rpm) -> bool:
+        if any(_is_of_another_version(line, rpm) for line in own):
+            return False
+        return any(fnmatchcase(spelling, pattern) for spelling in rpm.spellings for pattern in patterns)
+
+    return is_held
+
+
+def own_locks(text: str) -> list[str]:
+    """Return the entries of a version lock list that grapnel has written."""
+    rest = text.partition(f"{VERSIONLOCK_BEGIN}\n")[2]
+    return [line for line in rest.partition(VERSIONLOCK_END)[0].splitlines() if line]
+
+
+def locked_name(line: str) -> str | None:
+    """Return the package that an entry of a version lock list keeps at one version, None for any other line."""
+    match = _ENTRY.fullmatch(line.strip())
+    return match[1] if match else None
+
+
+def _is_of_another_version(line: str, rpm: Rpm) -> bool:
+    return locked_name(line) == rpm.name and not any(fnmatchcase(spelling, line) for spelling in rpm.spellings)
 
 
 def zypper_holds(host: Host) -> Callable[[Rpm], bool]:
@@ -41,6 +72,12 @@ def zypper_holds(host: Host) -> Callable[[Rpm], bool]:
     blocks = [dict(_fields(block)) for block in (host.read_text(_ZYPPER_LOCKS) or "").split("\n\n") if block.strip()]
     locks = [block for block in blocks if block.get("type", "package") in ("package", "") and "solvable_name" in block]
     return lambda rpm: any(_matches(rpm.name, lock) for lock in locks)
+
+
+def zypper_lock_names(host: Host) -> frozenset[str]:
+    """Return what zypper's locks say that they are of: names, and patterns of names."""
+    blocks = (dict(_fields(block)) for block in (host.read_text(_ZYPPER_LOCKS) or "").split("\n\n"))
+    return frozenset(block["solvable_name"] for block in blocks if "solvable_name" in block)
 
 
 def _fields(block: str) -> list[tuple[str, str]]:

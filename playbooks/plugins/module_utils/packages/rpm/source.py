@@ -9,11 +9,34 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     rehearse_return,
     unpack,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.transaction import read_installed
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.version import is_newer
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
 if TYPE_CHECKING:
+    from typing import Callable
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Resolution, Step
+
+
+def require_unlocked(host: Host, request: Request, resolution: Resolution, is_held: Callable[[Rpm], bool]) -> None:
+    """Raise `SourceError` for a package beside the driver's that would change although somebody has locked it."""
+    asked = {*request.packages, *request.remove}
+    names = {name for name, version in {**resolution.replaced, **resolution.remove}.items() if version} - asked
+    try:
+        installed = read_installed(host, names, is_held) if names else {}
+    except PackageError as error:
+        raise SourceError("packages-unreadable", str(error), "repair the package database first") from error
+    locked = sorted(name for name, one in installed.items() if one.is_held)
+    if locked:
+        raise SourceError(
+            "package-locked",
+            f"{', '.join(locked)} would be changed for the driver, and a lock or an exclusion forbids that",
+            "take the lock or exclusion away, or declare a driver that goes with the locked version",
+        )
 
 
 class RpmFiles:

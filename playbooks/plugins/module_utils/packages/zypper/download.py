@@ -18,13 +18,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.files im
     require_signed,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.find import find_package
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.source import RpmFiles, require_unlocked
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Request,
     Resolution,
     SourceError,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import without_locks
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/zypp/packages"
 _TIMEOUT_S = 300.0
-_TIMED_OUT = 124
 _GOOD = (0, 102, 103)  # 102 and 103: a reboot, or another run of zypper, is advised
 _NOT_FOUND = 104
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -75,25 +76,22 @@ class ZypperSource(RpmFiles):
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        done = host.run(["zypper", "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
+        with without_locks(host) as zypper:
+            done = host.run([*zypper, "--non-interactive", "--xmlout", *_words(request, "--dry-run")], _TIMEOUT_S)
         if done.return_code not in _GOOD:
             raise _failure(done, _TIMEOUT_S)
-        return parse_summary(done.stdout)
+        resolution = parse_summary(done.stdout)
+        require_unlocked(host, request, resolution, zypper_holds(host))
+        return resolution
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and check signatures; raises `SourceError`."""
         cache = f"{folder}/.cache"
         host.path(cache).mkdir(exist_ok=True, mode=0o700)
-        words = [
-            "zypper",
-            "--non-interactive",
-            "--xmlout",
-            "--pkg-cache-dir",
-            cache,
-            *_words(request, "--download-only"),
-        ]
-        watched = ["env", f"ZYPPTMPDIR={cache}", "sh", "-c", _WATCHED, "sh", cache, f"{_STALL_S}", *words]
-        done = host.run(watched, timeout_s)
+        options = ["--non-interactive", "--xmlout", "--pkg-cache-dir", cache]
+        watch = ["env", f"ZYPPTMPDIR={cache}", "sh", "-c", _WATCHED, "sh", cache, f"{_STALL_S}"]
+        with without_locks(host) as zypper:
+            done = host.run([*watch, *zypper, *options, *_words(request, "--download-only")], timeout_s)
         if done.return_code not in _GOOD:
             raise _failure(done, timeout_s)
         for path in sorted(host.path(cache).rglob("*.rpm")):
@@ -148,7 +146,7 @@ def _failure(done: Finished, timeout_s: float) -> SourceError:
     text = without_passwords(html.unescape(done.stdout))
     errors = "; ".join(" ".join(each.split()) for each in _ERROR.findall(text))
     said = printable(errors or " ".join(re.sub(r"<[^>]*>", " ", text).split()), _MAX_WORDS) or done.complaints
-    if done.return_code == _TIMED_OUT:
+    if done.is_timed_out:
         why = done.complaint if "nothing has arrived" in done.stderr else f"not done within {timeout_s:g} s"
         site = f" from {sites_of(_ASKED.findall(text))}" if _ASKED.search(text) else ""
         return SourceError("download-timeout", f"zypper was ended while it downloaded{site}: {why}", _REACH)

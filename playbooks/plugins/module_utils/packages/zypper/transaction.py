@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import unescape
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import transaction as common
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import (
+    zypper_holds,
+    zypper_lock_names,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.manager import RpmDatabase
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.configuration import write_without_locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.download import parse_summary
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.facts import wait_for_lock
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -27,9 +31,6 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Transaction
 
 _GOOD = (0, 102, 103, 107)  # advice to reboot or restart; 107: a script failed, the packages are installed
-_CONFIGURATION = "/etc/zypp/zypp.conf"
-_LOCKS_SETTING = re.compile(r"^[ \t#]*locksfile\.path\b.*\n?", re.MULTILINE)
-_SECTION = re.compile(r"^\[main\][ \t]*$", re.MULTILINE)
 _REPOSITORY = """\
 [grapnel-staged-{number}]
 name=grapnel-staged-{number}
@@ -85,6 +86,11 @@ class Zypper(RpmDatabase):
             common.require_done(asked, after, done)
             common.remove_saved(host, saved)
 
+    def held(self, host: Host, names: Collection[str]) -> set[str]:
+        installed = self.installed(host, names)
+        absent = ({*names} - installed.keys()) & zypper_lock_names(host)
+        return {name for name, one in installed.items() if one.is_held} | absent
+
     def hold(self, host: Host, names: Sequence[str]) -> None:
         _lock(host, "addlock", names)
 
@@ -112,10 +118,7 @@ def _prepare(host: Host, scratch: str, files: Sequence[str]) -> None:
     for number, folder in enumerate(sorted({file.rpartition("/")[0] for file in files})):
         text = _REPOSITORY.format(number=number, folder=folder)
         (repositories / f"staged-{number}.repo").write_text(text, encoding="utf-8")
-    settings = _LOCKS_SETTING.sub("", host.read_text(_CONFIGURATION) or "[main]")
-    own = f"[main]\nlocksfile.path = {scratch}/no-locks"
-    text = _SECTION.sub(lambda _: own, settings, count=1)
-    host.path(f"{scratch}/zypp.conf").write_text(f"{text}\n", encoding="utf-8")
+    write_without_locks(host, scratch)
 
 
 def _lock(host: Host, verb: str, names: Sequence[str]) -> None:

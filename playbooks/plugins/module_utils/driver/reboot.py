@@ -1,0 +1,80 @@
+"""Decides whether a reboot would bring a node to a target, and reboots a node whose driver change waits for it.
+
+A run never reboots by itself: it ends, and whoever took the node out of service has it rebooted and goes on. A node
+that comes up alone stays out of service until then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils import driver_services, node_daemon
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import installed_kernels
+from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import find_module
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    NEEDS_REBOOT,
+    is_reboot_due,
+    read_run,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import is_active, only_run
+from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import find_default, newest_first
+
+if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
+    from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+
+_QUERY_TIMEOUT_S = 10.0
+_REBOOT_TIMEOUT_S = 60.0
+
+
+def other_kernel(host: Host, target: Target) -> str:
+    """Return why the running kernel cannot load the target's module, empty when it can or none is to be loaded."""
+    change, running = target.change, running_kernel(host)
+    if not change.module or not change.has_module or running in change.kernels:
+        return ""
+    if find_module(host, running) == (change.version, change.flavour):
+        return ""
+    return f"kernel {running} runs, and the module is for {', '.join(change.kernels)}"
+
+
+def running_kernel(host: Host) -> str:
+    """Return the release of the running kernel."""
+    return host.run(["uname", "-r"], _QUERY_TIMEOUT_S).stdout.strip()
+
+
+def reboot_obstacle(host: Host, target: Target, *, is_allowed: bool, reboots: int = 0) -> str:
+    """Return why a node is not rebooted for a target, empty when it may be; ``reboots`` are those it had already."""
+    if not is_allowed:
+        return "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true"
+    if reboots:
+        return "the node was rebooted for that already"
+    change = target.change
+    upcoming = find_default(host, newest_first(installed_kernels(host)))
+    if change.module and change.has_module and upcoming not in change.kernels:
+        return f"a reboot would not help: it starts kernel {upcoming}, for which there is no module"
+    return ""
+
+
+def reboot(host: Host) -> str:
+    """Reboot the node for the driver change that waits for it; raises `StoreError` where nothing waits, or work runs.
+
+    It looks again at what may have changed since: whether the GPUs are out of service, and whether somebody uses one.
+    """
+    with only_run(host):
+        record = read_run(host)
+        if record is None or record.state != NEEDS_REBOOT or is_active(host):
+            raise StoreError("no driver change waits for a reboot of this node")
+        if not is_reboot_due(host, record):
+            again = f"{record.verb} {record.change}".strip()
+            raise StoreError(f"the node was rebooted already: run `{again}`, which goes on from there")
+        if node_daemon.is_installed(host) and not node_daemon.is_released(host):
+            raise StoreError("not rebooted: the GPUs are in service; take them out of it first: grapnel-node release")
+        users = find_users(host, {*driver_services.running_services(host)}).processes
+        if users:
+            raise StoreError(f"not rebooted: the driver is in use: {'; '.join(users)}")
+        done = host.run(["systemctl", "--no-block", "reboot"], _REBOOT_TIMEOUT_S)
+    if done.return_code:
+        raise StoreError(f"systemctl reboot: {done.complaints}")
+    return record.reboot

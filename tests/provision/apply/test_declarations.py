@@ -1,0 +1,77 @@
+"""Versions for declared branches, on nodes that know their package source, and on such as do not yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.apply.declarations import Declarations
+from provision.driver import repository
+from provision.driver.catalogue import find_distribution
+from provision.fleet.facts import AvailablePackage
+from provision.node_plan import Problem, Role
+from provision.planner.driver_choice import request_packages
+from tests.provision.samples import edit_file, make_facts, make_stack, plan, replace
+
+if TYPE_CHECKING:
+    from provision.fleet.facts import NodeFacts
+    from provision.spec.model import StackSpec
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----\n"
+ELSEWHERE = {"source": "nvidia", "repository": {"url": "https://mirror.example/debian13", "key": KEY}}
+
+
+@pytest.fixture
+def stack() -> StackSpec:
+    return make_stack(driver={"branch": "550", "version": None, "kernelModule": "none", **ELSEWHERE})
+
+
+def with_source(stack: StackSpec) -> NodeFacts:
+    """Return the facts of a node whose package source is the declared one."""
+    facts = make_facts()
+    distribution = find_distribution(facts.node)
+    assert not isinstance(distribution, Problem)
+    files = repository.render(distribution, stack.driver.source, stack.driver.repository)
+    wanted = request_packages(facts, stack.driver, distribution)
+    assert not isinstance(files, Problem)
+    assert not isinstance(wanted, Problem)
+    for file in files:
+        facts = edit_file(facts, file.path, file.content)
+    packages = {
+        name: (AvailablePackage(version="550.163.01-1", source="nvidia-graphics-drivers"),)
+        for name in wanted.request.roots
+    }
+    return replace(facts, available=packages)
+
+
+def test_a_node_that_does_not_know_its_source_gets_it_first_and_its_version_then(stack: StackSpec) -> None:
+    declarations = Declarations({"n1": stack})
+    declarations.choose_versions({"n1": make_facts()})
+    assert declarations.problems == {}
+    first = plan(make_facts(), declarations.stacks["n1"])
+    assert [item.target for item in first.items if item.role is Role.DRIVER and item.deferred] == [
+        "driver of branch 550"
+    ]
+    assert first.problems == ()
+
+    declarations.choose_versions({"n1": with_source(stack)})
+
+    assert declarations.stacks["n1"].driver.version == "550.163.01"
+    assert declarations.reasons["n1"] == "the newest version of branch 550"
+
+
+def test_nodes_that_learn_their_source_one_after_the_other_get_one_version(stack: StackSpec) -> None:
+    declarations = Declarations({"n1": stack, "n2": stack})
+    declarations.choose_versions({"n1": with_source(stack), "n2": make_facts()})
+    declarations.choose_versions({"n2": with_source(stack)})
+    assert {each.driver.version for each in declarations.stacks.values()} == {"550.163.01"}
+    assert declarations.reasons["n2"] == "the version of branch 550 that nodes with the same declaration were given"
+
+
+def test_a_problem_is_gone_once_the_node_can_have_the_version(stack: StackSpec) -> None:
+    declarations = Declarations({"n1": stack})
+    declarations.choose_versions({"n1": replace(with_source(stack), available={})})
+    assert declarations.problems["n1"].code == "branch-not-available"
+    declarations.choose_versions({"n1": with_source(stack)})
+    assert declarations.problems == {}

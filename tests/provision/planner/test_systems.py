@@ -1,0 +1,168 @@
+"""The plan for every system of the lab, from its tables: exact packages, names in DKMS, module streams."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.sources import SYSTEMS, System
+from lab.sources.tables import driver_packages
+from provision.fleet.facts import AvailablePackage, Kernel, OperatingSystem, PackageManager
+from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
+
+if TYPE_CHECKING:
+    from provision.driver_change import DriverChange
+    from provision.fleet.facts import NodeFacts
+    from provision.spec.model import StackSpec
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
+STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
+UBUNTU = [
+    "libnvidia-compute-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-firmware-580-server-580.173.02",
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-kernel-common-580-server",
+    "nvidia-kernel-source-580-server-open",
+    "nvidia-utils-580-server",
+]
+SIGNED = [
+    f"linux-{kind}-6.8.0-{number}-generic"
+    for kind in ("modules-nvidia-580-server-open", "signatures-nvidia")
+    for number in (60, 63)
+]
+DNF = [
+    "libnvidia-cfg",
+    "libnvidia-ml",
+    "nvidia-driver-cuda",
+    "nvidia-driver-cuda-libs",
+    "nvidia-kmod-common",
+    "nvidia-persistenced",
+]
+SLES = ["nvidia-compute-G06", "nvidia-compute-utils-G06", "nvidia-modprobe", "nvidia-persistenced"]
+
+
+def make_node(system: System) -> NodeFacts:
+    """Return the facts of a bare node of a system with all of its kernels."""
+    packages = driver_packages(system)
+    names = {package.name for package in packages}
+    available: dict[str, tuple[AvailablePackage, ...]] = {}
+    for package in packages:
+        needed = {word for text in package.requires for word in _NAME.findall(text)} & names - {package.name}
+        version = f"{package.version}-{package.release}"
+        found = AvailablePackage(
+            version=f"{package.epoch}:{version}" if package.epoch else version,
+            source=package.source,
+            depends=tuple(sorted(needed)),
+        )
+        if found not in available.get(package.name, ()):
+            available[package.name] = (*available.get(package.name, ()), found)
+    said = dict(system.os_release)
+    os = OperatingSystem(id=said["ID"], version_id=said["VERSION_ID"], codename=said.get("VERSION_CODENAME", ""))
+    bare = make_facts()
+    return replace(
+        bare,
+        node=replace(bare.node, kernel=system.kernel_release, os=os),
+        package_manager=PackageManager(name=system.manager, lists_age_s=1),
+        available=available,
+        gpus=(GPU,),
+        kernels=tuple(
+            Kernel(release=each, running=each == system.kernel_release, default=each == system.kernels[-1])
+            for each in system.kernels
+        ),
+    )
+
+
+def declare(system: System, version: str, **more: object) -> StackSpec:
+    key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----\n"
+    repository = {"url": "https://repository.example/", "key": key}
+    source = {"source": "canonical"} if system.manager == "apt" else {"source": "nvidia", "repository": repository}
+    driver = {"version": version, "kernelModule": "auto", "companions": [], **source, **more}
+    return make_stack(driver=driver, runtime={"enabled": False}, plugin={"enabled": False})
+
+
+def change_of(system: System, version: str, **more: object) -> DriverChange:
+    facts, stack = make_node(system), declare(system, version, **more)
+    for _ in range(2):
+        made = plan(facts, stack)
+        assert made.problems == ()
+        assert made.roles.driver is not None
+        if made.roles.driver.driver_change is not None:
+            return made.roles.driver.driver_change
+        facts = simulate_apply(facts, made)
+    raise AssertionError("the package sources are written again and again")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("flavour", ["open", "proprietary"])
+def test_every_version_of_every_system_has_a_plan(name: str, flavour: str) -> None:
+    system = SYSTEMS[name]
+    for version in system.versions:
+        if (name, flavour, version.partition(".")[0]) == ("sles15", "proprietary", "580"):
+            continue  # SUSE compiles those with DKMS, and the table has no such package
+        change = change_of(system, version, kernelModule=flavour)
+        assert (change.version, change.flavour, change.manager) == (version, flavour, system.manager)
+        assert {*change.kernels} == {*system.kernels}
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("ubuntu2404", [*SIGNED, *UBUNTU]),
+        ("rocky9", ["kmod-nvidia-open-dkms", *DNF]),
+        ("rhel8", ["kmod-nvidia-open-dkms", *DNF]),
+        ("rocky10", ["kmod-nvidia-open-dkms", *DNF]),
+        ("al2023", ["kmod-nvidia-open-dkms", *DNF]),
+        ("sles15", [*SLES, "nvidia-open-driver-G06-signed-cuda-kmp-default"]),
+    ],
+)
+def test_the_newest_version_is_these_packages_and_no_others(name: str, names: list[str]) -> None:
+    change = change_of(SYSTEMS[name], SYSTEMS[name].versions[-1])
+    assert [package.name for package in change.packages] == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "flavour", "stream", "dkms"),
+    [
+        ("rocky9", "570.133.20", "open", "570-open", "nvidia-open"),
+        ("rocky9", "580.126.09", "open", "580-open", "nvidia"),
+        ("rhel8", "580.95.05", "proprietary", "580-dkms", "nvidia"),
+        ("al2023", "580.126.09", "open", "580-open", "nvidia"),
+        ("rocky10", "580.126.09", "open", None, "nvidia"),
+        ("sles15", "580.65.06", "open", None, None),
+        ("ubuntu2404", "580.173.02", "open", None, None),
+    ],
+)
+def test_a_module_stream_comes_with_the_driver(
+    name: str, version: str, flavour: str, stream: str | None, dkms: str | None
+) -> None:
+    change = change_of(SYSTEMS[name], version, kernelModule=flavour)
+    texts = {file.path: file.content for file in change.files}
+    assert change.dkms == dkms
+    assert (STREAM in texts) == (stream is not None)
+    assert stream is None or f"\nstream={stream}\n" in texts[STREAM]
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "version_id", "codename"),
+    [
+        ("rocky9", "almalinux", "9.7", ""),
+        ("rocky9", "rhel", "9.4", ""),
+        ("rhel8", "almalinux", "8.10", ""),
+        ("rhel8", "rocky", "8.10", ""),
+        ("rocky10", "almalinux", "10.1", ""),
+        ("rocky10", "rhel", "10.0", ""),
+        ("ubuntu2404", "ubuntu", "22.04", "jammy"),
+        ("ubuntu2404", "ubuntu", "26.04", "resolute"),
+        ("sles15", "sles", "15.7", ""),
+    ],
+)
+def test_a_relative_of_a_system_has_the_same_plan(name: str, identity: str, version_id: str, codename: str) -> None:
+    system = SYSTEMS[name]
+    said = dict(system.os_release) | {"ID": identity, "VERSION_ID": version_id, "VERSION_CODENAME": codename}
+    relative = dataclasses.replace(system, os_release=tuple(said.items()))
+
+    assert change_of(relative, system.versions[-1]) == change_of(system, system.versions[-1])

@@ -147,7 +147,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         subprocess.run(["tar", "-xf", str(archive), "-C", str(home)], check=True)
         (made.root / "opt").mkdir(exist_ok=True)
         (made.root / "opt/killed.py").write_text(KILLED)
-        # Indexing thousands of modules and packing an initial RAM disk with each of dozens of swaps would prove nothing.
+        # Indexing thousands of modules and packing an initial RAM disk with every swap would prove nothing.
         made.run(["sh", "-c", f"rm -rf /boot/initrd.img-* /lib/modules/{made.kernel_release}/kernel"])
         yield made
     finally:

@@ -12,13 +12,11 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import Signing
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
-    SignatureError,
-    require_signature,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signing_key import (
     Certificate,
+    find_forgery,
     read_certificate,
     require_signing_key,
+    split_signature,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -95,11 +93,7 @@ def read(key: Key) -> Certificate:
 
 
 def forgery(module: Path, key: Key) -> str:
-    try:
-        require_signature(Host(), str(module), str(key.certificate), str(module.parent))
-    except SignatureError as error:
-        return str(error)
-    return ""
+    return find_forgery(Host(), str(module), read(key), str(module.parent))
 
 
 def test_a_signed_module_is_what_it_says(signed: Path, key: Key) -> None:
@@ -118,7 +112,7 @@ def test_a_certificate_is_read_in_both_forms(tmp_path: Path, key: Key) -> None:
 
     der, found = read(key), read(pem)
 
-    assert (found.name, found.key_id, found.public_key) == (der.name, der.key_id, der.public_key)
+    assert (found.name, found.key_id, found.public_key, found.pem) == (der.name, der.key_id, der.public_key, der.pem)
     assert len(der.key_id) == 40  # as /proc/keys ends a line with it
 
 
@@ -126,7 +120,7 @@ def test_another_key_under_the_same_name_is_a_forgery(tmp_path: Path, sign_file:
     stranger = make_key(tmp_path / "stranger")
     module = sign(sign_file, stranger, tmp_path / "nvidia.ko")
 
-    assert f"its signature is not of the key of {key.certificate}" in forgery(module, key)
+    assert f"is not signed by the key of {key.certificate}" in forgery(module, key)
 
 
 def test_a_module_that_was_changed_after_it_was_signed_is_a_forgery(signed: Path, key: Key) -> None:
@@ -134,14 +128,14 @@ def test_a_module_that_was_changed_after_it_was_signed_is_a_forgery(signed: Path
     data[200] ^= 1
     signed.write_bytes(data)
 
-    assert "its signature is not of the key" in forgery(signed, key)
+    assert "is not signed by the key" in forgery(signed, key)
 
 
 def test_a_module_without_a_signature_has_none(tmp_path: Path, key: Key) -> None:
     plain = tmp_path / "nvidia.ko"
     shutil.copy(build_modules("550.163.01", "6.12.1-test") / MODULE, plain)
 
-    assert forgery(plain, key) == "it is not signed"
+    assert forgery(plain, key) == "has no signature that the kernel would read"
 
 
 def test_a_compressed_module_is_verified_as_the_kernel_would_see_it(signed: Path, key: Key) -> None:
@@ -150,7 +144,7 @@ def test_a_compressed_module_is_verified_as_the_kernel_would_see_it(signed: Path
 
     assert forgery(packed, key) == ""
     packed.write_bytes(packed.read_bytes()[:-20])
-    assert forgery(packed, key).startswith("its signature cannot be read: ")
+    assert forgery(packed, key).startswith("cannot be read: ")
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="this machine has no zstd to make such a module with")
@@ -158,6 +152,11 @@ def test_a_module_that_zstd_has_compressed_is_verified_too(signed: Path, key: Ke
     subprocess.run(["zstd", "--quiet", str(signed)], check=True)
 
     assert forgery(signed.with_name("nvidia.ko.zst"), key) == ""
+
+
+@pytest.mark.parametrize("data", [b"", b"~Module signature appended~\n", b"\0" * 12 + b"~Module signature appended~\n"])
+def test_what_is_no_signature_is_none(data: bytes) -> None:
+    assert split_signature(data) is None
 
 
 def refusal(key: Path, certificate: Key) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signing_key import Certificate
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import Certificate
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _TIMEOUT_S = 180.0  # at the lowest priority
@@ -51,6 +51,7 @@ class Module:
     kernel: str
     vermagic: str
     signer: str
+    forgery: str = ""  # why it is not signed by the certificate that was asked for
 
 
 def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> tuple[Signer, ...]:
@@ -176,7 +177,7 @@ def _read_module(host: Host, archive: str, file: str) -> Module:
 
 
 def _require_signer(archive: str, modules: list[Module], certificate: Certificate) -> None:
-    """Compare signers by the name that modules give, which makes the plainer message."""
+    """Compare signers by the name that they give, which makes the plainer message, and then by what is true."""
     for module in modules:
         if module.signer != certificate.name:
             signer = f"signed by {printable(module.signer)}" if module.signer else "not signed"

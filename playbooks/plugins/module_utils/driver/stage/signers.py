@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, failure
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signing_key import (
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
     read_certificate,
     require_signing_key,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed
 from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
     Signer,
     enforces_signatures,

@@ -307,7 +307,7 @@ def test_modules_are_signed_with_the_site_s_key_and_with_no_other(driven: Driven
     driven.sh("rm -r /etc/keys")
 
     assert [one["code"] for one in forged["findings"]] == ["module-unfit"], forged
-    assert f"its signature is not of the key of {own}.der" in forged["findings"][0]["message"]
+    assert f"is not signed by the key of {own}.der" in forged["findings"][0]["message"]
     assert record["state"] == "done", record
     assert signer == "Site Operations"
     assert kept == ""

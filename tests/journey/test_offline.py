@@ -82,7 +82,7 @@ def node(site: Site, suite: str) -> Iterator[Node]:
     It has no initramfs: rebuilding it after each change would take longer than they do.
     """
     made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
-    made.run(["sh", "-c", "rm /boot/initrd.img-* && dpkg --purge dkms"])
+    made.run(["sh", "-c", "rm -f /boot/initrd.img-* && dpkg --purge dkms"])
     yield made
     site.remove(NAME)
 

@@ -1,4 +1,4 @@
-"""``python3 -m lab.modules``: builds the archives that tests and demo need, unless the cache has them."""
+"""``python3 -m lab.modules [SUITE ...]``: builds the archives that tests and demo need, unless the cache has them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from lab.modules.archives import ARCHIVES, ensure
 
 
 def main() -> int:
-    """Print the path of each archive."""
+    """Print the path of each archive, or of each for the kernels of some suites."""
+    suites = sys.argv[1:]
     try:
         for wanted in ARCHIVES:
-            print(ensure(wanted), flush=True)
+            if not suites or wanted.suite in suites:
+                print(ensure(wanted), flush=True)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

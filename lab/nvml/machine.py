@@ -253,6 +253,8 @@ class Machine:
     With `module: check` the library compares itself with `<sys_root>/module/nvidia/version`, or with `module_version`
     (`none`: not loaded, empty: the same) where that is the real sysfs, as in a node's containers; with `devices: check`
     a GPU only exists if `<dev_root>/nvidia<minor_number>` may be opened. Each call takes `call_cost_us`.
+
+    MIG instances that were made through NVML are those of one load of the module, `mig_load`, and gone after another.
     """
 
     driver_version: str = ""
@@ -263,6 +265,7 @@ class Machine:
     sys_root: str = "/sys"
     dev_root: str = "/dev"
     call_cost_us: int = 0
+    mig_load: int = 0
     gpus: tuple[Gpu, ...] = _many("gpu")
     events: tuple[Event, ...] = _many("event")
     failures: tuple[Failure, ...] = _many("failure")

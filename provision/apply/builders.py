@@ -67,7 +67,8 @@ def provide_modules(
         for node, provided in run_each(turns, observe, parallel=parallel, cancel=cancel):
             changed[node] = kinds.answers[node] = provided.answer
             _take_in(kinds, node, chosen[node], provided, observe)
-    _tell_left_alone(kinds, observe)
+    if not cancel.is_set():
+        _tell_left_alone(kinds, observe)
     return changed
 
 
@@ -91,9 +92,11 @@ def _take_in(kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided:
     """Note what a node gave, and what it did not."""
     built = kinds.context.built
     for module in provided.modules:
+        others = len(kinds.situation(()).receivers(module.build, node))
         built[module.build] = module
         size = f"{module.size_bytes / 1e6:.1f} MB"
-        observe(Note(node, f"gave its {module.build} for the others, {size}{_cost(provided.answer)}"))
+        to = "1 other" if others == 1 else f"{others} others"
+        observe(Note(node, f"its {module.build} goes to {to}: {size}{_cost(provided.answer, others)}"))
     failure = provided.answer.message if isinstance(provided.answer, Failure) else ""
     for build in builds:
         if build not in built:
@@ -102,13 +105,13 @@ def _take_in(kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided:
             observe(Note(node, f"the others do not get its {build}: {why}"))
 
 
-def _cost(answer: Assessment | Failure) -> str:
+def _cost(answer: Assessment | Failure, others: int) -> str:
     """Return what building took of the node's processors, empty where it had the modules already."""
     driver = None if isinstance(answer, Failure) else answer.plan.roles.driver
     if isinstance(answer, Failure) or driver is None:
         return ""
     found = [each.cost for each in answer.facts.driver.staged if each.id == driver.driver_change_id]
-    return f", built with {found[0].cpu_s:.0f} s of CPU" if found and found[0].build_s else ""
+    return f", {found[0].cpu_s:.0f} s of CPU once instead of {others + 1} times" if found and found[0].build_s else ""
 
 
 def _tell_left_alone(kinds: Kinds, observe: Observer) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from provision.apply.model import Assessment
 from provision.builds.needs import needed_builds
-from provision.bundle.handover import HandedFile, Handover, choose_files
+from provision.bundle.errors import BundleError
+from provision.bundle.handover import HandedFile, Handover
+from provision.bundle.offer import with_offer
+from provision.planner.bundled import compare_with_bundle, find_handover
 
 if TYPE_CHECKING:
     import threading
 
     from provision.apply.declarations import Declarations
-    from provision.apply.model import Assessment, PlaybookRunner
+    from provision.apply.model import PlaybookRunner
     from provision.apply.playbooks import Playbooks
     from provision.builds.model import BuiltModule, ModuleBuild
     from provision.builds.shelf import Shelf
     from provision.bundle.read import Bundle
-    from provision.driver_change import DriverChange
-    from provision.fleet.facts import NodeFacts, OperatingSystem
+    from provision.fleet.facts import NodeFacts
     from provision.node_plan import NodePlan
 
 
@@ -46,35 +49,53 @@ class ApplyContext:
     built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
 
     def builds(self, assessment: Assessment) -> tuple[ModuleBuild, ...]:
-        """Return the modules that a node needs for its change and may be handed."""
+        """Return the modules that a node needs for its change and may be handed; none that a bundle has for it."""
         driver, stack = assessment.plan.roles.driver, self.declarations.stacks.get(assessment.plan.node)
         if driver is None or stack is None or self.shelf is None:
             return ()
-        return needed_builds(assessment.facts, driver.driver_change, stack.driver)
+        needed = needed_builds(assessment.facts, driver.driver_change, stack.driver)
+        carried = {file.place for file in self._carried(assessment)} if needed else set()
+        return tuple(build for build in needed if build.place not in carried)
+
+    def _carried(self, assessment: Assessment) -> tuple[HandedFile, ...]:
+        try:
+            handover = self._from_bundle(assessment)
+        except BundleError:  # it is the node's failure when it is staged
+            return ()
+        return () if handover is None else handover.files
 
     def handover(self, assessment: Assessment) -> Handover | None:
         """Return what a node is handed to stage its driver from, None where that is nothing; raises BundleError."""
         driver = assessment.plan.roles.driver
-        if driver is None or driver.driver_change is None or not driver.driver_stage:
+        if driver is None or not driver.driver_stage:
             return None
-        carried = self._carried(self.bundle, assessment, driver.driver_change) if self.bundle is not None else None
-        files = () if carried is None else carried.files
-        places = {file.place for file in files}
+        carried = self._from_bundle(assessment)
         modules = tuple(
             HandedFile(module.path, build.place, module.sha256)
             for build in self.builds(assessment)
-            if build.place not in places and (module := self.built.get(build)) is not None
+            if (module := self.built.get(build)) is not None
         )
-        return Handover((*files, *modules), is_complete=carried is not None) if carried or modules else None
+        if carried is None:
+            return Handover(modules, is_complete=False) if modules else None
+        return replace(carried, files=(*carried.files, *modules))
 
-    def _carried(self, bundle: Bundle, assessment: Assessment, change: DriverChange) -> Handover:
-        names = distribution_names(assessment.facts.node.os)
-        known = {each.distribution for each in bundle.listing.drivers}
-        name = next((each for each in names if each in known), names[0])
-        return choose_files(bundle, name, change)
+    def _from_bundle(self, assessment: Assessment) -> Handover | None:
+        """Return what the bundle has for a node's change, None without a bundle or a change; raises BundleError."""
+        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
 
+    def known(self, facts: NodeFacts) -> NodeFacts:
+        """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
+        return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
 
-def distribution_names(system: OperatingSystem) -> tuple[str, ...]:
-    """Return how a bundle may call the distribution of a node: ``debian-13``, ``rocky-9.5`` or ``rocky-9``."""
-    exact = f"{system.id}-{system.version_id}"
-    return tuple(dict.fromkeys((exact, exact.partition(".")[0])))
+    def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
+        """Return a plan with what the bundle lacks for it, if there is one."""
+        if self.bundle is None:
+            return plan
+        builds = self.builds(Assessment(facts, plan))
+        return compare_with_bundle(
+            plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
+        )
+
+    def _has(self, build: ModuleBuild) -> bool:
+        """Tell whether a module is there that some node has built; raises `BuildsError`."""
+        return build in self.built or (self.shelf is not None and self.shelf.find(build) is not None)

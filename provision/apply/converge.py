@@ -53,7 +53,10 @@ def assess(
     one node is its failure.
     """
     request = context.playbooks.facts(nodes)
-    answers = gather_facts(context.runner, request, observe, cancel)
+    answers = {
+        node: answer if isinstance(answer, Failure) else context.known(answer)
+        for node, answer in gather_facts(context.runner, request, observe, cancel).items()
+    }
     context.declarations.choose_versions(
         {node: answer for node, answer in answers.items() if not isinstance(answer, Failure)}
     )
@@ -65,9 +68,10 @@ def assess(
 
 def _plan(context: ApplyContext, node: str, facts: NodeFacts, cancel: threading.Event) -> Assessment | Failure:
     if node in context.declarations.problems:
-        return Assessment(facts, NodePlan(node=node, problems=(context.declarations.problems[node],)))
+        refused = NodePlan(node=node, problems=(context.declarations.problems[node],))
+        return Assessment(facts, context.judged(refused, facts))
     try:
-        return Assessment(facts, context.plan(node, facts, cancel))
+        return Assessment(facts, context.judged(context.plan(node, facts, cancel), facts))
     except CanceledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
@@ -136,6 +140,7 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
     facts = facts_in(run.values, node)
     if not isinstance(facts, NodeFacts):
         return facts or Failure(Status.FAILED, SILENT)
+    facts = context.known(facts)
     context.declarations.choose_versions({node: facts})  # its package source may be known only now
     return _plan(context, node, facts, cancel)
 
@@ -195,7 +200,7 @@ def reassess(context: ApplyContext, node: str, observe: Observer, cancel: thread
         answer = gather_facts(context.runner, context.playbooks.facts([node]), observe, cancel)[node]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"gathering facts of {node}")
-    return answer if isinstance(answer, Failure) else _plan(context, node, answer, cancel)
+    return answer if isinstance(answer, Failure) else _plan(context, node, context.known(answer), cancel)
 
 
 def _left_over(plan: NodePlan, passes: int) -> Failure:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.builds.model import ModuleBuild
-    from provision.bundle.handover import Handover
+    from provision.bundle.handover import HandedFile, Handover
 
 FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
+COLLECT_TIMEOUT_S = 4 * 3600  # it may build modules for several kernels
 BUILT_MODULE_TIMEOUT_S = 1800
 DAEMON_RESULT = "daemon"
 
@@ -30,7 +31,8 @@ DAEMON_RESULT = "daemon"
 class Playbooks:
     """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
 
-    ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once.
+    ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once. ``offline``: no package source
+    is contacted for facts.
     """
 
     collection: Path
@@ -38,6 +40,7 @@ class Playbooks:
     environment: Mapping[str, str] = field(default_factory=dict)
     forks: int = 20
     check: bool = False
+    offline: bool = False
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
         """Gather the facts of nodes; never in check mode, because gathering changes nothing."""
@@ -46,6 +49,7 @@ class Playbooks:
             playbook=self.collection / "facts.yml",
             inventory=self.inventory,
             nodes=names,
+            extra_vars=self._network(),
             forks=max(1, min(self.forks, len(names))),
             timeout_s=FACTS_TIMEOUT_S,
             environment=self.environment,
@@ -71,12 +75,28 @@ class Playbooks:
             playbook=self.collection / playbook,
             inventory=self.inventory,
             nodes=(plan.node,),
-            extra_vars=variables,
+            extra_vars={**variables, **self._network()},
             forks=1,
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
             environment=self.environment,
             keep=frozenset({RESULT, DAEMON_RESULT}),
+        )
+
+    def _network(self) -> dict[str, object]:
+        return {"grapnel_is_offline": True} if self.offline else {}
+
+    def collect(self, node: str, collection: Mapping[str, object]) -> RunRequest:
+        """Have a node collect a driver for others; ``collection`` is documented in the playbook."""
+        return RunRequest(
+            playbook=self.collection / "collect.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_collection": collection},
+            forks=1,
+            timeout_s=COLLECT_TIMEOUT_S,
+            environment=self.environment,
+            keep=frozenset({RESULT}),
         )
 
     def built_module(self, node: str, build: ModuleBuild, destination: Path, limit_bytes: int) -> RunRequest:
@@ -128,8 +148,16 @@ class Playbooks:
 def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
-    files = [{"source": str(one.source), "place": one.place, "sha256": one.sha256} for one in handover.files]
+    files = [_handed(one) for one in handover.files]
     return {"grapnel_handover": files, "grapnel_offline": handover.is_complete}
+
+
+def _handed(file: HandedFile) -> dict[str, object]:
+    described: dict[str, object] = {"source": str(file.source), "place": file.place, "sha256": file.sha256}
+    if file.package is not None:
+        name, version = file.package
+        described["package"] = {"name": name, "version": version}
+    return described
 
 
 def plan_variables(plan: NodePlan) -> dict[str, object]:

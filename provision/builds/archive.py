@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from provision.builds.model import ModuleBuild
 
-MAX_BYTES: Final = 512 * 1024 * 1024  # the proprietary modules of 550 with their symbols: 43 MB
+MAX_BYTES: Final = 256 * 1024 * 1024  # the proprietary modules of 550 with their symbols: 43 MB
 _MAX_UNPACKED_BYTES: Final = 2 * 1024 * 1024 * 1024
 _MAX_MEMBERS: Final = 1000
 _MAX_NAME_HEADER_BYTES: Final = 4096

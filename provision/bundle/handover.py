@@ -20,11 +20,15 @@ LIST = "list.json"
 
 @dataclass(frozen=True)
 class HandedFile:
-    """One file for a node: where it lies here, its place below the incoming folder, its digest."""
+    """One file for a node: where it lies here, its place below the incoming folder, its digest.
+
+    ``package`` are name and version of a package beside the driver's: a node that has it as new is not sent it.
+    """
 
     source: Path
     place: str
     sha256: str
+    package: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,28 +55,34 @@ def choose_files(bundle: Bundle, distribution: str, change: DriverChange) -> Han
         has = ", ".join(sorted(f"{one.version} ({one.flavour})" for one in drivers)) or "none"
         raise BundleError(
             f"the bundle has no driver {change.version} ({change.flavour}) for {distribution}; it has {has}",
-            hint="stage that driver on a node with a network, and make the bundle with its set",
+            hint=f"make the bundle with it: grapnel bundle create --from NODE --version {change.version}",
         )
     _require_packages(driver, change)
     digests = {file.place: file.sha256 for file in bundle.listing.files}
-    chosen = {one.place: f"packages/{one.place.rsplit('/', 1)[-1]}" for one in driver.packages}
-    chosen |= {one.place: f"modules/{one.kernel}.tar.gz" for one in _modules(driver, change)}
-    return Handover(
-        tuple(HandedFile(bundle.path(place), target, digests[place]) for place, target in sorted(chosen.items()))
-    )
+    own = {(one.name, one.version) for one in change.packages}
+    files = [
+        HandedFile(
+            bundle.path(one.place),
+            f"packages/{one.place.rsplit('/', 1)[-1]}",
+            digests[one.place],
+            None if (one.name, one.version) in own else (one.name, one.version),
+        )
+        for one in driver.packages
+    ]
+    files += [
+        HandedFile(bundle.path(one.place), f"modules/{one.kernel}.tar.gz", digests[one.place])
+        for one in _modules(driver, change)
+    ]
+    return Handover(tuple(sorted(files, key=lambda file: file.place)))
 
 
 def _require_packages(driver: Driver, change: DriverChange) -> None:
     has = {(one.name, one.version) for one in driver.packages}
-    missing = [
-        f"{one.name} {one.version}"
-        for one in change.packages
-        if (one.name, one.version) not in has and (one.name, one.version.partition(":")[2]) not in has
-    ]
+    missing = [f"{one.name} {one.version}" for one in change.packages if (one.name, one.version) not in has]
     if missing:
         raise BundleError(
             f"the bundle lacks packages for {driver.distribution}: {', '.join(missing)}",
-            hint="make the bundle with a set that was staged for this plan",
+            hint="make the bundle again, with --limit for a node like this one: it then has its companions too",
         )
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+:~%^_-]{0,254}$")]
 # Folders and files of plain names: no part begins with a dot, so none leads out of the folder that it is unpacked in.
-Place = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+:~%^_-]*(?:/[A-Za-z0-9][A-Za-z0-9.+:~%^_-]*)*$", max_length=500)
-]
+# The collection's modules begin with underscores.
+_PLACE = r"^[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*(?:/[A-Za-z0-9_][A-Za-z0-9.+:~%^_-]*)*$"
+_PLACE_LENGTH = 500
+Place = Annotated[str, msgspec.Meta(pattern=_PLACE, max_length=_PLACE_LENGTH)]
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Flavour = Literal["open", "proprietary"]
 Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+def is_place(text: str) -> bool:
+    """Tell whether a text has the form of a file's place in a bundle."""
+    return len(text) <= _PLACE_LENGTH and re.fullmatch(_PLACE, text) is not None and not text.endswith("\n")
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,11 +32,16 @@ class BundledFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class BundledPackage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One package file, for the nodes of one distribution."""
+    """One package file, for the nodes of one distribution, with what a plan needs to know of it.
+
+    ``source`` is its source package; ``depends`` are the names of packages that it needs.
+    """
 
     place: Place
     name: Name
     version: Name
+    source: Name
+    depends: Annotated[tuple[Name, ...], msgspec.Meta(max_length=512)] = ()
 
 
 class BundledModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +51,7 @@ class BundledModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     kernel: Name
     dkms: Name
     version: Name
-    flavour: Literal["open", "proprietary"]
+    flavour: Flavour
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

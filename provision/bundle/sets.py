@@ -1,27 +1,36 @@
-"""Makes a bundle's contents from staged sets: folders that nodes have staged, copied to this machine as they are."""
+"""Makes a bundle's contents of sets that nodes have staged or collected, of built modules, and of whole folders.
+
+Sets come from nodes, which may say anything: what is in one is taken by its own list, and links are refused.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
 from provision.bundle.errors import BundleError
-from provision.bundle.model import BundledModule, BundledPackage, BundleList, Driver
+from provision.bundle.model import BundledModule, BundledPackage, BundleList, Digest, Driver, Name, Place
 from provision.driver_change import DriverChange
 from provision.strict_json import MalformedError, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from provision.bundle.model import Flavour
+    from provision.bundle.module_archive import BuiltModules
 
 T = TypeVar("T")
 
 _MAX_CHANGE_BYTES = 1024 * 1024
 _MAX_SEAL_BYTES = 1024 * 1024
+_MAX_HEADERS_BYTES = 4 * 1024 * 1024
+_BYTECODE = "__pycache__"
 _ARCHIVE = ".tar.gz"
+_OLD = "it was staged by an older grapnel-driver: stage again, or use `grapnel bundle create --from`"
 _HINT = "copy the folder of the staged set from the node again, with everything in it"
 
 
@@ -33,6 +42,16 @@ class StagedSet:
     folder: Path
 
 
+class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a package file of a set says of itself."""
+
+    file: Place
+    name: Name
+    version: Name
+    source: Name
+    depends: Annotated[tuple[Name, ...], msgspec.Meta(max_length=512)] = ()
+
+
 @dataclass
 class Contents:
     """What goes into a bundle: files by their places, and what they are for."""
@@ -42,12 +61,16 @@ class Contents:
 
     def add_set(self, staged: StagedSet) -> None:
         """Add a staged set, after checking it against its own seal; raises `BundleError`."""
-        sealed = _read(staged.folder / "complete", dict[str, str], _MAX_SEAL_BYTES)
+        sealed = _read(staged.folder / "complete", dict[Place, Digest], _MAX_SEAL_BYTES)
         change = _read(staged.folder / "change.json", DriverChange, _MAX_CHANGE_BYTES)
         for place, digest in sealed.items():
             _require_sealed(staged.folder, place, digest)
+        if "packages.json" not in sealed:
+            raise BundleError(f"{staged.folder} does not say what its packages need", hint=_OLD)
+        headers = _read(staged.folder / "packages.json", tuple[_Header, ...], _MAX_HEADERS_BYTES)
+        described = {f"packages/{one.file}": one for one in headers}
         names = sorted(place for place in sealed if place.startswith(("packages/", "modules/")))
-        packages = tuple(self._package(staged, place) for place in names if place.startswith("packages/"))
+        packages = tuple(self._package(staged, place, described) for place in names if place.startswith("packages/"))
         modules = tuple(self._module(staged, change, place) for place in names if place.startswith("modules/"))
         self.drivers.append(
             Driver(
@@ -59,10 +82,35 @@ class Contents:
             )
         )
 
+    def add_modules(self, distribution: str, built: BuiltModules) -> None:
+        """Add built modules to the driver that they belong to; raises `BundleError` where there is none."""
+        key = (distribution, built.version, built.flavour)
+        place = next(
+            (index for index, one in enumerate(self.drivers) if (one.distribution, one.version, one.flavour) == key),
+            None,
+        )
+        if place is None:
+            raise BundleError(
+                f"{built.path} has modules of driver {built.version} ({built.flavour}), which is not in the bundle for "
+                f"{distribution}",
+                hint=f"collect that driver too: --version {built.version}",
+            )
+        module = self._add_module(distribution, built.path, built.dkms, built.version, built.flavour, built.kernel)
+        known = self.drivers[place]
+        kept = tuple(one for one in known.modules if one.place != module.place)
+        self.drivers[place] = msgspec.structs.replace(known, modules=(*kept, module))
+
+    def add_files(self, place: str, folder: Path, names: Iterable[str]) -> str:
+        """Add files of a folder by their names, and return the place where they are."""
+        for name in names:
+            self._add(f"{place}/{name}", folder / name)
+        return place
+
     def add_folder(self, place: str, folder: Path) -> str:
-        """Add all files of a folder, such as the payload's, and return the place where they are."""
+        """Add all files of a folder but hidden ones and bytecode, and return the place where they are."""
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
+            parts = path.relative_to(folder).parts
+            if path.is_file() and not any(part == _BYTECODE or part.startswith(".") for part in parts):
                 self._add(f"{place}/{path.relative_to(folder).as_posix()}", path)
         return place
 
@@ -71,26 +119,30 @@ class Contents:
         drivers = tuple(merge(self.drivers))
         return BundleList(grapnel=grapnel, files=(), drivers=drivers, payload=payload, collection=collection, keys=keys)
 
-    def _package(self, staged: StagedSet, place: str) -> BundledPackage:
-        file = place.removeprefix("packages/")
-        name, version = split_package_file(file)
-        target = f"drivers/{staged.distribution}/packages/{file}"
+    def _package(self, staged: StagedSet, place: str, described: Mapping[str, _Header]) -> BundledPackage:
+        header = described.get(place)
+        if header is None:
+            raise BundleError(f"{staged.folder}/packages.json does not describe {place}", hint=_HINT)
+        target = f"drivers/{staged.distribution}/{place}"
         self._add(target, staged.folder / place)
-        return BundledPackage(place=target, name=name, version=version)
+        return BundledPackage(
+            place=target, name=header.name, version=header.version, source=header.source, depends=header.depends
+        )
 
     def _module(self, staged: StagedSet, change: DriverChange, place: str) -> BundledModule:
         kernel = place.removeprefix("modules/").removesuffix(_ARCHIVE)
         if change.dkms is None or change.flavour == "none":
             raise BundleError(f"{staged.folder}/{place} is a module of a change without one", hint=_HINT)
-        folder = f"drivers/{staged.distribution}/modules/{change.dkms}-{change.version}"
-        self._add(f"{folder}/{kernel}{_ARCHIVE}", staged.folder / place)
-        return BundledModule(
-            place=f"{folder}/{kernel}{_ARCHIVE}",
-            kernel=kernel,
-            dkms=change.dkms,
-            version=change.version,
-            flavour=change.flavour,
+        return self._add_module(
+            staged.distribution, staged.folder / place, change.dkms, change.version, change.flavour, kernel
         )
+
+    def _add_module(  # noqa: PLR0913, PLR0917 - a file, and everything that tells it from others
+        self, distribution: str, source: Path, dkms: str, version: str, flavour: Flavour, kernel: str
+    ) -> BundledModule:
+        place = f"drivers/{distribution}/modules/{flavour}/{dkms}-{version}/{kernel}{_ARCHIVE}"
+        self._add(place, source)
+        return BundledModule(place=place, kernel=kernel, dkms=dkms, version=version, flavour=flavour)
 
     def _add(self, place: str, source: Path) -> None:
         known = self.sources.setdefault(place, source)
@@ -116,22 +168,6 @@ def merge(drivers: Iterable[Driver]) -> list[Driver]:
     return [merged[key] for key in sorted(merged)]
 
 
-def split_package_file(file: str) -> tuple[str, str]:
-    """Return name and version in the file name of a package: apt's ``name_version_arch.deb``, or an RPM's.
-
-    An RPM's file name has no epoch; a version from it is compared without.
-    """
-    stem, dot, kind = file.rpartition(".")
-    if dot and kind == "deb" and stem.count("_") == 2:  # noqa: PLR2004 - name, version, architecture
-        name, version, _ = stem.split("_")
-        return name, version.replace("%3a", ":")
-    if dot and kind == "rpm":
-        name_version = stem.rpartition(".")[0].rsplit("-", 2)
-        if len(name_version) == 3:  # noqa: PLR2004 - name, version, release
-            return name_version[0], "-".join(name_version[1:])
-    raise BundleError(f"{file} is not the file name of a package", hint=_HINT)
-
-
 def _read(path: Path, kind: type[T], limit_bytes: int) -> T:
     try:
         return decode(path.read_bytes(), kind, limit_bytes=limit_bytes)
@@ -143,6 +179,8 @@ def _read(path: Path, kind: type[T], limit_bytes: int) -> T:
 
 def _require_sealed(folder: Path, place: str, digest: str) -> None:
     path = folder / place
+    if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()):
+        raise BundleError(f"{path} is a link", hint=_HINT)
     try:
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()

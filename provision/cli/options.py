@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 DECLARATION: Final = Path("grapnel.yaml")
 
 
-def common_arguments(parser: argparse.ArgumentParser) -> None:
+def common_arguments(
+    parser: argparse.ArgumentParser, *, limit_help: str = "only these hosts, as in ansible --limit"
+) -> None:
     """Add `--file`, `--inventory`, `--limit` and `--debug`; `load_fleet` reads them."""
     parser.add_argument(
         "-f",
@@ -32,7 +34,7 @@ def common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="Ansible inventory, may be repeated (default: inventory[.yaml], hosts.yaml, else ansible.cfg's)",
     )
-    parser.add_argument("--limit", default="", metavar="PATTERN", help="only these hosts, as in ansible --limit")
+    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
     debug_argument(parser)
 
 

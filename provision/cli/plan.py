@@ -20,6 +20,7 @@ from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
 from provision.builds.shelf import Shelf
+from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
@@ -90,7 +91,7 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="stage drivers from this bundle, without a network on the nodes (see grapnel bundle)",
+        help="plan and stage drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
     )
 
 
@@ -161,13 +162,17 @@ def build_context(
     if collection is None:
         raise GrapnelError("this installation has no grapnel.node collection", hint="reinstall grapnel")
     playbooks = Playbooks(
-        collection=collection, inventory=fleet.inventories, check=check, environment=environment or {}
+        collection=collection,
+        inventory=fleet.inventories,
+        check=check,
+        environment=environment or {},
+        offline=args.bundle is not None,
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
     declarations = Declarations({node.name: node.stack for node in fleet.nodes})
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
-    carried = bundle.path(bundle.listing.payload) if bundle is not None and bundle.listing.payload else None
-    payload = store.load_payload(payload_folder(args.payload or carried, os.environ, args.file))
+    asked = args.payload or (None if bundle is None else carried_payload(bundle))
+    payload = store.load_payload(payload_folder(asked, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)
     return ApplyContext(
         runner=runner,
@@ -187,6 +192,19 @@ def open_shelf(fleet: Fleet, environment: Mapping[str, str]) -> Shelf:
 def _cache(environment: Mapping[str, str]) -> Path:
     home = Path(environment.get("HOME") or "~").expanduser()
     return Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "grapnel"
+
+
+def carried_payload(bundle: Bundle) -> Path | None:
+    """Return the payload in a bundle, None where it has none; raises BundleError for that of another grapnel."""
+    listing = bundle.listing
+    if not listing.payload:
+        return None
+    if listing.grapnel != provision.__version__:
+        raise BundleError(
+            f"the bundle has the payload of grapnel {listing.grapnel}, and this is grapnel {provision.__version__}",
+            hint="name the payload that belongs to this one with --payload, or make the bundle with it",
+        )
+    return bundle.path(listing.payload)
 
 
 def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:

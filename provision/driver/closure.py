@@ -57,6 +57,8 @@ def resolve_driver(
         if not isinstance(closure, str):
             return _complete(pool, closure, level, request=request, available=available, installed=installed)
         missing.setdefault(closure, []).append(level)
+    if missing.keys() <= set(request.module_roots):
+        return _no_module_package(wanted, pool, sorted(missing))
     reasons = "; ".join(f"{name} at {', '.join(versions)}" for name, versions in missing.items())
     return Problem(
         code="driver-closure-incomplete",
@@ -194,6 +196,17 @@ def _loose(versions: Iterable[AvailablePackage], upstream: str, scheme: VersionS
     same = [text for text in known if scheme(text).upstream == upstream]
     near = [text for text in known if scheme(text).upstream.partition(".")[0] == branch]
     return next((group[-1] for group in (same, near, known) if group), None)
+
+
+def _no_module_package(wanted: str, pool: _Pool, names: Sequence[str]) -> Problem:
+    """Return that a source has the driver without the module of this flavour, and where it has that."""
+    versions = sorted({pool.upstream(level) for name in names for level in pool.levels(name)}, key=_numbers)
+    has = f", which there is for {', '.join(versions)}" if versions else ""
+    return Problem(
+        code="driver-closure-incomplete",
+        message=f"driver {wanted} has no {', '.join(names)} in the node's package sources{has}",
+        hint="declare another driver.kernelModule or driver version, or add a package source that has both",
+    )
 
 
 def _no_loose_package(name: str, level: str) -> Problem:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.driver.terms import OPEN_BY_DEFAULT, WITHOUT_PROPRIETARY, branch_of
 from provision.driver.wanted import follows_branch
-from provision.spec.model import DriverSource, KernelModule, Repository
+from provision.spec.model import Build, DriverSource, KernelModule, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,8 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
         yield "companions", "from the node's hardware: fabricmanager and nscq where it has NVSwitches"
     if driver.kernel_module is not KernelModule.NONE and driver.signing is None:
         yield "signing", "the key of the node's DKMS, where the node builds a module"
+    if driver.kernel_module is not KernelModule.NONE and driver.build is Build.ONCE and driver.builder is None:
+        yield "builder", "the first node of the same kind, in the order of names, where DKMS builds the module"
 
 
 def _flavour(driver: Driver) -> str:

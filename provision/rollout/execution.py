@@ -70,6 +70,9 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
             job, [node for node in job.prepared.in_place if node not in sharing], observe, parallel, cancel
         )
         job = _share(job, (*sharing, *job.prepared.staging), observe, parallel, cancel)
+        for node in sharing:
+            if (ended := settled(node, job.answers[node])) is not None:  # while it was staged for others
+                observe(NodeFinished(ended))
         changed |= _in_place(job, sharing, observe, parallel, cancel)
         unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
@@ -119,9 +122,6 @@ def _share(job: Job, nodes: Collection[str], observe: RolloutObserver, parallel:
     """Have modules built once that several nodes need; return the job with what those nodes are then."""
     kinds = Kinds(job.context, dict(job.answers), frozenset(nodes))
     answers = provide_modules(kinds, observe, parallel=parallel, cancel=cancel)
-    for node in set(answers) & set(job.prepared.in_place):
-        if isinstance(failure := answers[node], Failure):
-            observe(NodeFinished(NodeResult(node, failure.status, failure=failure)))
     return replace(job, answers={**job.answers, **answers})
 
 

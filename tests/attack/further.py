@@ -88,6 +88,9 @@ BELIEVED: dict[str, Values] = {
     "a driver run of a state to come": _driver(run={"state": "perfect"}),
     "a driver run whose reason is an event": _driver(run={"state": "failed", "reason": FACTS_OF_ANOTHER}),
     "a driver run whose reason is a template": _driver(run={"state": "quarantined", "reason": TEMPLATE}),
+    "a driver run that wants a reboot for a template": _driver(
+        run={"state": "needs-reboot", "reboot_due": True, "reboot": TEMPLATE}
+    ),
     "a driver run that was out of service for ever": _driver(run={"state": "done", "out_of_service_s": 1e300}),
     "a text of nothing but escapes": _main('version = 2\na = "' + "\\n" * (LARGE // 2 - 20) + '"\n'),
     "a comment of 250000 characters": _main("#" * LARGE),

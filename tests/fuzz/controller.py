@@ -7,9 +7,12 @@ everything else that comes out is a finding.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
+import re
 import sys
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,8 @@ import msgspec
 
 from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
+from provision.builds.archive import rewrite_archive
+from provision.builds.errors import ArchiveError
 from provision.cluster.errors import RecordError, StateFileError
 from provision.cluster.record import decode_record, encode_record
 from provision.cluster.state_file import read_state
@@ -30,6 +35,7 @@ from provision.render.errors import EngineConfigError
 from provision.runner import TaskDone
 from provision.runner.frames import Decoder, FrameError
 from provision.runner.translate import Translator
+from tests.provision.builds.samples import build_of
 from tests.provision.samples import PAYLOAD, make_stack
 
 # The collection under its own name, without Ansible.
@@ -49,6 +55,10 @@ if TYPE_CHECKING:
 # Without and with a kernel module of grapnel's: the second one looks at kernels, DKMS, signatures and space too.
 STACKS = (make_stack(), make_stack(driver={"kernelModule": "auto"}))
 HANDLER = "nvidia"
+BUILD = build_of("6.12")
+BUILT = re.compile(
+    r"\./(?:dkms_binaries_only/(?:PACKAGE_NAME|PACKAGE_VERSION|dkms\.conf)|dkms_main_tree/6\.12/x86_64/module/[\w+-]+\.ko[.\w]*)"
+)
 
 
 def _assert_tidy(refusal: GrapnelError) -> None:
@@ -112,6 +122,21 @@ def state_file(data: bytes) -> None:
         _assert_tidy(refusal)
     finally:
         os.close(descriptor)
+
+
+def built_modules(data: bytes) -> None:
+    """An archive of a node that is taken, unpacked here, becomes one with modules of the wanted kernel alone."""
+    given, written = (os.memfd_create(name) for name in ("given", "written"))
+    try:
+        os.write(given, gzip.compress(data, 0))
+        rewrite_archive(Path(f"/proc/self/fd/{given}"), Path(f"/proc/self/fd/{written}"), BUILD)
+        with tarfile.open(f"/proc/self/fd/{written}") as tar:
+            assert all(one.isreg() and BUILT.fullmatch(one.name) for one in tar)
+    except ArchiveError as refusal:
+        _assert_tidy(refusal)
+    finally:
+        os.close(given)
+        os.close(written)
 
 
 def documents(data: bytes) -> None:
@@ -181,4 +206,5 @@ CONTROLLER: dict[str, Callable[[bytes], Any]] = {
     "node-documents": documents,
     "engine-files": engine_files,
     "run-events": runs,
+    "built-modules": built_modules,
 }

@@ -34,7 +34,7 @@ BOOKWORM_VERSION = "535.261.03"
 HOME = "/var/lib/grapnel/driver"
 PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
 PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-smi")
-# What an operator may have written: a rule of modprobe(8) that lets no other version in.
+# What an operator may have written: by modprobe.d(5), a module that needs another version of it is not loaded.
 RULE = "/etc/modprobe.d/site.conf"
 ONLY_OLD = (
     'install nvidia-current /bin/sh -c \'test "$(modinfo -F version nvidia-current)" = '
@@ -47,13 +47,14 @@ spec:
   driver: {{version: "{version}", kernelModule: {module}, companions: []}}
 """  # persistenced talks to a device that the lab does not have
 # Rebuilding the initramfs, and reading all modules of a kernel again and again, would take longer than the changes.
-# What is left is what the driver's modules need of the kernel's.
+# What is left is what the driver's modules need of the kernel's; a builder of Debian 12 has no kernel, only headers.
 TRIM = """
 rm -f /boot/initrd.img-*
-cd /usr/lib/modules/*/kernel
-rm -rf fs net sound
-for each in drivers/*; do case $each in */gpu|*/video|*/i2c|*/acpi|*/char) ;; *) rm -rf "$each" ;; esac; done
-depmod -a "$(basename "$(dirname "$PWD")")"
+cd /usr/lib/modules/"$(uname -r)"
+[ -d kernel ] || exit 0
+rm -rf kernel/fs kernel/net kernel/sound
+for each in kernel/drivers/*; do case $each in */gpu|*/video|*/i2c|*/acpi|*/char) ;; *) rm -rf "$each" ;; esac; done
+depmod -a
 """
 # What was there before: holds, pins, sources, blacklists, packages and modules of a driver.
 OPERATOR_S_OWN = """
@@ -160,7 +161,8 @@ def folder(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Contr
 def builder(site: Site, suite: str) -> Node:
     """Boot a node with kernel, headers and dkms, and nothing of a driver."""
     node = site.up(NodeSpec(suite, suite=suite, gpus=2, builder=True))
-    node.run(["sh", "-e", "-c", TRIM + OPERATOR_S_OWN])
+    for script in (TRIM, OPERATOR_S_OWN):
+        node.run(["sh", "-e", "-c", script])
     return node
 
 
@@ -180,7 +182,11 @@ def open_modules_that_there_are_none_of(operator: Operator) -> None:
     """Debian has open modules of 550 alone."""
     operator.declare(OLD_VERSION, "open")
 
-    operator.assert_refused("nvidia-open-kernel-dkms", OLD_VERSION)
+    operator.assert_refused(
+        f"driver {OLD_VERSION} has no nvidia-open-kernel-dkms in the node's package sources",
+        f"which there is for {VERSION}",
+        "declare another driver.kernelModule or driver version",
+    )
 
 
 def first_installation(operator: Operator) -> None:
@@ -214,7 +220,7 @@ def staging_under_load(operator: Operator) -> None:
 
 
 def return_by_itself(operator: Operator) -> None:
-    """The kernel would take the new module, modprobe does not load it: the node has the former driver afterwards."""
+    """The new module is loaded, and modprobe lets none depend on it: the node has the former driver afterwards."""
     node = operator.node
     (node.root / RULE.lstrip("/")).write_text(ONLY_OLD)
 
@@ -224,7 +230,7 @@ def return_by_itself(operator: Operator) -> None:
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 1, said
     assert (run["state"], run["step"]) == ("returned", "load"), run
-    assert f"kernel module {VERSION} cannot be loaded" in said
+    assert f"kernel module {VERSION} is loaded, but not nvidia_uvm" in said
     assert node.run(["modinfo", "-F", "version", "nvidia-current"]).stdout.strip() == OLD_VERSION
     assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == OLD_VERSION
     assert node.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).stdout.split() == (
@@ -275,9 +281,8 @@ def test_on_debian_12_a_driver_comes_changes_and_goes(site: Site, folder: Contro
     operator.assert_applied(BOOKWORM_VERSION)
 
     operator.declare(VERSION)
-    operator.assert_refused(VERSION)
+    operator.assert_refused(f"driver {VERSION} is in no package source of the node; nearest: {OLD_VERSION}")
     operator.prepare(OLD_VERSION)
     operator.assert_applied(OLD_VERSION)
 
-    assert operator.plan()["items"] == []
     removal(operator, before)

@@ -1,4 +1,7 @@
-"""A driver whose module nothing but a reboot frees: refused, and with leave to reboot exchanged, there and back."""
+"""A driver whose module nothing but a reboot frees: refused, and with leave to reboot exchanged, there and back.
+
+One of the GPUs is cut by MIG, which every unloaded module forgets.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # three changes of a
 
 NAME = "rebooted"
 PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
+RESTORE = "/var/lib/grapnel/driver/restore.json"
 PINNED = "nvidia is in use once by something without a device node open or mapped"
 
 
@@ -63,6 +67,7 @@ def last_run(node: Node) -> tuple[dict[str, object], list[tuple[str, str]]]:
 
 def test_a_pinned_module_is_exchanged_with_a_reboot_there_and_back(controller: Controller, node: Node) -> None:
     installed(controller)
+    cut_by_mig(node)
     refused_without_leave(controller, node)
     exchanged_with_a_reboot(controller, node)
     returned_with_a_reboot(controller, node)
@@ -72,6 +77,26 @@ def installed(controller: Controller) -> None:
     controller.declare(OLD_VERSION)
     done = call(controller, "apply", "--limit", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+LAYOUT = [
+    {"profile": 2, "start": 0, "size": 4, "slices": [{"profile": 2, "start": 0, "size": 3}]},
+    {"profile": 0, "start": 4, "size": 1, "slices": [{"profile": 0, "start": 0, "size": 1}]},
+]
+
+
+def cut_by_mig(node: Node) -> None:
+    """Have the program cut a GPU, as if it had found it so before a run."""
+    noted = json.dumps({"modules": [], "services": [], "mig": {node.gpus[1].uuid: LAYOUT}})
+    node.run(["tee", RESTORE], input_text=noted)
+    node.run([PROGRAM, "mig", "restore"])
+    node.run(["rm", RESTORE])
+    assert_is_cut(node)
+
+
+def assert_is_cut(node: Node) -> None:
+    assert json.loads(node.run([PROGRAM, "mig"]).stdout) == {node.gpus[1].uuid: LAYOUT}
+    assert "MIG 3g.20gb" in node.run(["nvidia-smi", "-L"]).stdout
 
 
 def refused_without_leave(controller: Controller, node: Node) -> None:
@@ -86,7 +111,10 @@ def refused_without_leave(controller: Controller, node: Node) -> None:
     assert done.returncode == 1, said
     assert PINNED in said
     assert "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true" in said
-    assert works_with(node, OLD_VERSION)
+    record, steps = last_run(node)
+    assert (record["state"], record["changed"]) == ("failed", False)
+    assert steps[-2:] == [("check", "failed"), ("finish", "failed")]
+    assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == OLD_VERSION
     assert boot_id(node) == boot
 
 
@@ -99,6 +127,7 @@ def exchanged_with_a_reboot(controller: Controller, node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, VERSION)
     assert boot_id(node) != boot
+    assert_is_cut(node)
     record, steps = last_run(node)
     assert (record["state"], record["reboots"]) == ("done", 1)
     assert steps.index(("hold", "done")) < steps.index(("reboot", "begin")) < steps.index(("reboot", "done"))
@@ -115,5 +144,6 @@ def returned_with_a_reboot(controller: Controller, node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, OLD_VERSION)
     assert boot_id(node) != boot
+    assert_is_cut(node)
     record, _ = last_run(node)
     assert (record["state"], record["verb"], record["reboots"]) == ("done", "back", 1)

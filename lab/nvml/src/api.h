@@ -26,7 +26,9 @@ enum {
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
     NVML_ERROR_GPU_IS_LOST = 15,
     NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
+    NVML_ERROR_IN_USE = 19,
     NVML_ERROR_MEMORY = 20,
+    NVML_ERROR_INSUFFICIENT_RESOURCES = 23,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999,
 };
@@ -138,6 +140,25 @@ struct nvml_row_histogram {
 struct nvml_attributes {
     unsigned multiprocessors, copy_engines, decoders, encoders, jpeg, ofa, gpu_slices, compute_slices;
     uint64_t memory_mib;
+};
+
+struct nvml_placement {
+    unsigned start, size;
+};
+
+struct nvml_gpu_instance_profile {
+    unsigned id, is_p2p_supported, slices, instances, multiprocessors;
+    unsigned copy_engines, decoders, encoders, jpeg, ofa;
+    uint64_t memory_mib;
+};
+
+struct nvml_compute_instance_profile {
+    unsigned id, slices, instances, multiprocessors, copy_engines, decoders, encoders, jpeg, ofa;
+};
+
+struct nvml_compute_instance_info {
+    nvml_device device, gpu_instance;
+    unsigned id, profile, placement_start, placement_size;
 };
 
 struct nvml_gpu_instance_info {

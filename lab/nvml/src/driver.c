@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 static const char library_name[] = "libnvidia-ml.so.";
@@ -36,19 +37,35 @@ unsigned driver_cuda_version(const struct machine *machine)
     return 11040;
 }
 
+static bool has_simulated_modules(const struct machine *machine)
+{
+    char path[PATH_SIZE + 32];
+    struct statfs system;
+    snprintf(path, sizeof(path), "%s/module", machine->sys_root);
+    return statfs(path, &system) == 0 && system.f_type != SYSFS_MAGIC;
+}
+
+uint64_t driver_load(const struct machine *machine)
+{
+    char path[PATH_SIZE + 32];
+    struct stat status;
+    snprintf(path, sizeof(path), "%s/module/nvidia/version", machine->sys_root);
+    if (!has_simulated_modules(machine) || stat(path, &status) != 0)
+        return 0;
+    return (uint64_t)status.st_mtim.tv_sec * 1000000000u + (uint64_t)status.st_mtim.tv_nsec;
+}
+
 /* The loaded module's version into `version`: from the simulated /sys/module of a node, or, where only the real one is
  * to be seen (a container mounts its own sysfs), as the machine says. False when no module is loaded. */
 static bool read_module_version(const struct machine *machine, char *version, size_t size)
 {
     char path[PATH_SIZE + 32];
-    struct statfs system;
-    snprintf(path, sizeof(path), "%s/module", machine->sys_root);
-    if (statfs(path, &system) != 0 || system.f_type == SYSFS_MAGIC) {
+    if (!has_simulated_modules(machine)) {
         const char *known = machine->module_version[0] ? machine->module_version : driver_version(machine);
         snprintf(version, size, "%s", known);
         return strcmp(known, "none") != 0;
     }
-    strcat(path, "/nvidia/version");
+    snprintf(path, sizeof(path), "%s/module/nvidia/version", machine->sys_root);
     FILE *file = fopen(path, "re");
     char *line = file ? fgets(version, (int)size, file) : NULL;
     if (file)

@@ -11,6 +11,9 @@ const char *driver_version(const struct machine *machine);
 /* CUDA version as NVML counts it (12040 = 12.4): what the machine says, else by driver branch. */
 unsigned driver_cuda_version(const struct machine *machine);
 
+/* A number that a node's module has from its load to its unload, 0 where there is no simulated module. */
+uint64_t driver_load(const struct machine *machine);
+
 /* NVML_SUCCESS, DRIVER_NOT_LOADED, or LIB_RM_VERSION_MISMATCH. */
 nvml_return driver_check(const struct machine *machine);
 

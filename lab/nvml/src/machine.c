@@ -93,6 +93,7 @@ static const struct field machine_fields[] = {
     S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module),
     S(machine, module_version), S(machine, devices),
     S(machine, sys_root), S(machine, dev_root), F(machine, UNSIGNED, call_cost_us),
+    F(machine, LARGE, mig_load),
     L(machine, "gpu", gpus, gpu_count, MAX_GPUS, gpu_fields),
     L(machine, "event", events, event_count, MAX_EVENTS, event_fields),
     L(machine, "failure", failures, failure_count, MAX_FAILURES, failure_fields), END_OF_TABLE};

@@ -99,6 +99,7 @@ struct machine {
     char module[TEXT_SIZE], module_version[TEXT_SIZE], devices[TEXT_SIZE];
     char sys_root[PATH_SIZE], dev_root[PATH_SIZE];
     unsigned call_cost_us;
+    uint64_t mig_load; /* see driver_load; 0: MIG instances stay whatever is loaded */
     size_t gpu_count, event_count, failure_count;
     struct gpu gpus[MAX_GPUS];
     struct event events[MAX_EVENTS];

@@ -22,7 +22,7 @@ NVML_API nvml_return nvmlDeviceGetMigDeviceHandleByIndex(nvml_device device, uns
     if (!call.gpu->mig_capable)
         return NVML_ERROR_NOT_SUPPORTED;
     for (size_t i = 0; call.gpu->mig_enabled && i < call.gpu->mig_count; i++) {
-        if (call.gpu->migs[i].index != index)
+        if (call.gpu->migs[i].index != index || !call.gpu->migs[i].compute_slices)
             continue;
         *mig = session_mig(device->position, call.gpu->migs[i].uuid);
         return *mig ? NVML_SUCCESS : NVML_ERROR_MEMORY;
@@ -94,13 +94,4 @@ NVML_API nvml_return nvmlDeviceGetGpuInstanceById(nvml_device device, unsigned i
             return *instance ? NVML_SUCCESS : NVML_ERROR_MEMORY;
         }
     return NVML_ERROR_NOT_FOUND;
-}
-
-NVML_API nvml_return nvmlGpuInstanceGetInfo(nvml_device instance, struct nvml_gpu_instance_info *info)
-{
-    CALL(call_slice(__func__, instance));
-    REQUIRE(info);
-    *info = (struct nvml_gpu_instance_info){session_gpu(instance->position), call.mig->gpu_instance, 0,
-                                            call.mig->placement_start, call.mig->placement_size};
-    return NVML_SUCCESS;
 }

@@ -1,11 +1,14 @@
 #define _GNU_SOURCE
 #include "state.h"
 
+#include "driver.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -70,6 +73,12 @@ static struct machine *read_machine(const struct state_header *header)
     return NULL;
 }
 
+/* Whether the module was loaded again since MIG instances were made, which it has forgotten then. */
+static bool has_forgotten_mig(const struct machine *machine)
+{
+    return machine->mig_load && machine->mig_load != driver_load(machine);
+}
+
 enum outcome { CURRENT, BUSY, NOTHING };
 
 /* One attempt: CURRENT when the machine in memory is the one in the file, BUSY while it is being written. */
@@ -85,6 +94,8 @@ static enum outcome refresh(void)
     struct machine *machine = read_machine(&header);
     if (!machine)
         return BUSY;
+    for (size_t i = 0; has_forgotten_mig(machine) && i < machine->gpu_count; i++)
+        machine->gpus[i].mig_count = 0;
     free(loaded);
     loaded = machine;
     loaded_generation = header.generation;
@@ -97,6 +108,68 @@ const struct machine *state_machine(void)
     for (int attempt = 0; descriptor >= 0 && attempt < RETRIES && refresh() == BUSY; attempt++)
         nanosleep(&pause, NULL);
     return loaded;
+}
+
+/* Writes text and header as lab/nvml/state.py does: a generation that is odd while it lasts. */
+static bool write_text(int file, struct state_header header, const char *text)
+{
+    const ssize_t size = (ssize_t)sizeof(header);
+    header.generation |= 1;
+    if (pwrite(file, &header, sizeof(header), region) != size)
+        return false;
+    bool good = pwrite(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
+    header.generation++;
+    return pwrite(file, &header, sizeof(header), region) == size && good;
+}
+
+/* Takes the lines of MIG devices out of a text, and returns its length then. */
+static size_t drop_mig(char *text, size_t length)
+{
+    size_t kept = 0;
+    for (char *line = text, *next; line < text + length; line = next) {
+        char *end = memchr(line, '\n', length - (size_t)(line - text));
+        int is_mig = 0;
+        next = end ? end + 1 : text + length;
+        sscanf(line, "gpu%*u.mig%*u.%n", &is_mig);
+        if (!is_mig) {
+            memmove(text + kept, line, (size_t)(next - line));
+            kept += (size_t)(next - line);
+        }
+    }
+    return kept;
+}
+
+static bool append_locked(int file, const char *lines)
+{
+    struct state_header header;
+    size_t more = strlen(lines);
+    if (!loaded || !read_header(&header) || header.length + more > STATE_SIZE - STATE_HEADER_SIZE)
+        return false;
+    char *text = calloc(1, header.length + more + 1);
+    bool good = text && pread(file, text, header.length, region + STATE_HEADER_SIZE) == (ssize_t)header.length;
+    if (good) {
+        if (has_forgotten_mig(loaded))
+            header.length = (uint32_t)drop_mig(text, header.length);
+        memcpy(text + header.length, lines, more + 1);
+        header.length += (uint32_t)more;
+        header.adler32 = adler32((const unsigned char *)text, header.length);
+        good = write_text(file, header, text);
+    }
+    free(text);
+    return good;
+}
+
+bool state_append(const char *lines)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", descriptor);
+    int file = descriptor >= 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (file < 0)
+        return false;
+    flock(file, LOCK_EX);
+    bool good = append_locked(file, lines);
+    close(file);
+    return good;
 }
 
 int state_watch(void)

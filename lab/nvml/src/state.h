@@ -9,6 +9,8 @@
 
 #include "machine.h"
 
+#include <stdbool.h>
+
 enum { STATE_SIZE = 256 * 1024, STATE_HEADER_SIZE = 64 };
 
 struct state_header {
@@ -25,6 +27,9 @@ void state_close(void);
 
 /* The machine as last written in full; NULL when there never was one. Valid until the next call. */
 const struct machine *state_machine(void);
+
+/* Adds lines of "path=value" to the machine, where a later value of a path counts; false where it cannot be written. */
+bool state_append(const char *lines);
 
 /* A descriptor that can be polled for reading when the region has been written, -1 where the kernel has none to give.
  * Belongs to the caller. Writes by way of another mount of an overlay do not show: look now and then all the same. */

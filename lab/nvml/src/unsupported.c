@@ -12,7 +12,6 @@
         return NVML_ERROR_NOT_SUPPORTED;    \
     }
 
-UNSUPPORTED(nvmlComputeInstanceGetInfo_v2)
 UNSUPPORTED(nvmlDeviceGetAccountingBufferSize)
 UNSUPPORTED(nvmlDeviceGetAccountingMode)
 UNSUPPORTED(nvmlDeviceGetAccountingPids)
@@ -42,7 +41,6 @@ UNSUPPORTED(nvmlDeviceGetGpuFabricInfo)
 UNSUPPORTED(nvmlDeviceGetGpuInstancePossiblePlacements_v2)
 UNSUPPORTED(nvmlDeviceGetGpuInstanceProfileInfoV)
 UNSUPPORTED(nvmlDeviceGetGpuInstanceRemainingCapacity)
-UNSUPPORTED(nvmlDeviceGetGpuInstances)
 UNSUPPORTED(nvmlDeviceGetGpuOperationMode)
 UNSUPPORTED(nvmlDeviceGetGridLicensableFeatures_v4)
 UNSUPPORTED(nvmlDeviceGetGspFirmwareMode)
@@ -81,7 +79,6 @@ UNSUPPORTED(nvmlGetExcludedDeviceInfoByIndex)
 UNSUPPORTED(nvmlGpuInstanceGetComputeInstancePossiblePlacements)
 UNSUPPORTED(nvmlGpuInstanceGetComputeInstanceProfileInfoV)
 UNSUPPORTED(nvmlGpuInstanceGetComputeInstanceRemainingCapacity)
-UNSUPPORTED(nvmlGpuInstanceGetComputeInstances)
 UNSUPPORTED(nvmlSystemGetConfComputeCapabilities)
 UNSUPPORTED(nvmlSystemGetConfComputeGpusReadyState)
 UNSUPPORTED(nvmlSystemGetConfComputeKeyRotationThresholdInfo)

@@ -51,7 +51,9 @@ class ActionModule(CheckedAction):
                 raise AnsibleActionFail(str(answer.get("msg")))
             piece = _decoded(answer.get("piece", ""))
             if len(piece) != min(PIECE_BYTES, size - offset):
-                raise AnsibleActionFail("the archive on the node changed while it was read, or is not what it was said to be")
+                raise AnsibleActionFail(
+                    "the archive on the node changed while it was read, or is not what it was said to be"
+                )
             found.update(piece)
             out.write(piece)
             offset += len(piece)

@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import S
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-PIECE_BYTES = 2 * 1024 * 1024  # an answer may have 3.5 million characters, and this becomes 2.8
+PIECE_BYTES = 2_600_000  # an answer may have 3.5 million characters, and this becomes 3,466,668
 _CHUNK_BYTES = 1024 * 1024
 
 

@@ -24,6 +24,7 @@ LAUNCHER = "/usr/lib/grapnel/driver/grapnel-driver"
 _COMMAND = ("/usr/bin/python3", "-IS", LAUNCHER)
 _SLACK_S = 60.0  # the program ends its own waiting before we end it
 _QUERY_TIMEOUT_S = 60.0
+_CHECK_TIMEOUT_S = 600.0  # it digests the set, and waits two minutes for somebody who changes packages
 _TIMED_OUT = 124
 _USAGE = 2
 
@@ -61,14 +62,14 @@ def read_status(call: Call) -> Document:
     return _answer(call(["status"], b"", _QUERY_TIMEOUT_S), "status")
 
 
-def stage(call: Call, change: DriverChange, options: Sequence[str], timeout_s: float) -> Document:
-    """Stage a change, and return what became of it; raises `ProgramError`."""
-    return _answer(call(["stage", *options], render_change(change), timeout_s), "stage")
+def stage(call: Call, verb: str, change: DriverChange, options: Sequence[str], timeout_s: float) -> Document:
+    """Stage or collect a change, and return what became of it; raises `ProgramError`."""
+    return _answer(call([verb, *options], render_change(change), timeout_s), verb)
 
 
 def check(call: Call, identifier: str) -> list[str]:
-    """Return why a staged change could not be swapped in now; raises `ProgramError`."""
-    answer = _answer(call(["check", identifier], b"", _QUERY_TIMEOUT_S), "check")
+    """Return why a staged change could not be swapped in once the GPUs are released; raises `ProgramError`."""
+    answer = _answer(call(["check", identifier, "--before-release"], b"", _CHECK_TIMEOUT_S), "check")
     return [str(line) for line in answer.get("problems", [])]
 
 

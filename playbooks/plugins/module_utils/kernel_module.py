@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _NVIDIA = "nvidia"
 _ALWAYS = (_NVIDIA, "nvidia_uvm")
+_KEY_REFUSED = ("Key was rejected", "Required key not available")  # strerror of EKEYREJECTED and ENOKEY
+_KEY_HINT = (
+    " (the kernel does not have the certificate of whoever signed it: compare `modinfo -F signer nvidia` with "
+    "`mokutil --list-enrolled`)"
+)
 _LET_GO_S = 5.0  # a process that has just been stopped may still be closing what it had open
 _POLL_S = 0.1
 
@@ -121,7 +126,8 @@ def load_all(host: Host, before: Before, version: str) -> None:
     """Load a version of the driver's module, and the others that were loaded; raises `KernelModuleError`."""
     complaint = "" if is_loaded(host, _NVIDIA) else load(host, _NVIDIA)
     if complaint:
-        raise KernelModuleError(f"kernel module {version} cannot be loaded, so none is loaded now: {complaint}")
+        hint = _KEY_HINT if any(words in complaint for words in _KEY_REFUSED) else ""
+        raise KernelModuleError(f"kernel module {version} cannot be loaded, so none is loaded now: {complaint}{hint}")
     found = loaded_version(host, _NVIDIA)
     if found != version:
         raise KernelModuleError(f"kernel module {found} was loaded instead of {version}")

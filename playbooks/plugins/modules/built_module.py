@@ -9,8 +9,8 @@ module: built_module
 short_description: Get the kernel modules that a node has built for a driver, for other nodes of its kind
 version_added: 0.1.0
 description:
-  - Copies the archive that M(grapnel.node.driver) has staged on the node to the controller, in pieces, and checks size and
-    digest. Nothing is changed on the node.
+  - Copies the archive that M(grapnel.node.driver) has staged on the node to the controller, in pieces, and checks its
+    size and digest. Nothing is changed on the node.
   - The archive is what the node says it is. Whoever hands it to other nodes has to check that first.
 author:
   - The grapnel authors (@grapnel)
@@ -39,7 +39,7 @@ options:
   limit_bytes:
     description: Size that the archive may have. Used by the action.
     type: int
-    default: 536870912
+    default: 268435456
   offset:
     description: Where the piece begins, -1 for the description of the archive alone. Set by the action.
     type: int
@@ -97,7 +97,7 @@ def main() -> None:
             "version": {"type": "str", "required": True},
             "flavour": {"type": "str", "required": True, "choices": ["open", "proprietary"]},
             "destination": {"type": "path", "default": ""},
-            "limit_bytes": {"type": "int", "default": 536_870_912},
+            "limit_bytes": {"type": "int", "default": 268_435_456},
             "offset": {"type": "int", "default": -1},
         },
         supports_check_mode=True,

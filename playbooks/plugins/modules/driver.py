@@ -11,6 +11,7 @@ version_added: 0.1.0
 description:
   - Calls C(grapnel-driver) on the node, which M(grapnel.node.installation) installs, and returns what it says.
   - O(verb=stage) downloads and builds, and disturbs nothing.
+  - O(verb=collect) does it for other machines, into C(/var/lib/grapnel/driver/collected).
   - O(verb=swap), O(verb=back) and O(verb=remove) run in the unit C(grapnel-driver.service) of the node, and the module
     waits for its end. If the connection is lost, the unit goes on, and the same task watches it when it is run again.
   - O(verb=remove) also removes the package sources and everything that grapnel keeps for driver changes,
@@ -25,16 +26,20 @@ options:
     description: What is done.
     type: str
     required: true
-    choices: [stage, swap, back, remove, status]
+    choices: [stage, collect, swap, back, remove, status]
   change:
-    description: The driver change (docs/contracts/driver-change), for O(verb=stage) and O(verb=swap).
+    description: The driver change (docs/contracts/driver-change), for O(verb=stage), O(verb=collect) and O(verb=swap).
     type: dict
   offline:
     description: Whether O(verb=stage) downloads nothing, and takes everything from what was handed over.
     type: bool
     default: false
   tools:
-    description: Whether O(verb=stage) may install the compiler and its like where modules have to be built.
+    description: Whether O(verb=stage) and O(verb=collect) may install what modules are built with.
+    type: bool
+    default: true
+  modules:
+    description: Whether O(verb=collect) builds modules, or collects packages alone.
     type: bool
     default: true
   timeout_s:
@@ -72,7 +77,7 @@ status:
   returned: success
   type: dict
 staged:
-  description: What became of O(verb=stage); empty for other verbs.
+  description: What became of O(verb=stage) or O(verb=collect); empty for other verbs.
   returned: success
   type: dict
 reboot:
@@ -105,17 +110,22 @@ from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loade
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 
+_PREPARES = ("stage", "collect")
+_OF_CHANGES = (*_PREPARES, "swap")
+_VERBS = [*_PREPARES, "swap", "back", "remove", "status"]
+
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "verb": {"type": "str", "required": True, "choices": ["stage", "swap", "back", "remove", "status"]},
+            "verb": {"type": "str", "required": True, "choices": _VERBS},
             "change": {"type": "dict"},
             "offline": {"type": "bool", "default": False},
             "tools": {"type": "bool", "default": True},
+            "modules": {"type": "bool", "default": True},
             "timeout_s": {"type": "int", "default": 7200},
         },
-        required_if=[("verb", "stage", ["change"]), ("verb", "swap", ["change"])],
+        required_if=[("verb", verb, ["change"]) for verb in _OF_CHANGES],
         supports_check_mode=True,
     )
     host, identifier = Host(), ""
@@ -137,23 +147,25 @@ def main() -> None:
 
 def _change(module: AnsibleModule) -> DriverChange | None:
     given = module.params["change"]
-    is_wanted = module.params["verb"] in ("stage", "swap")
+    is_wanted = module.params["verb"] in _OF_CHANGES
     return parse_change(json.dumps(given, ensure_ascii=False).encode()) if is_wanted else None
 
 
 def _call(module: AnsibleModule, host: Host, change: DriverChange | None, identifier: str) -> None:
     verb, timeout_s = module.params["verb"], float(module.params["timeout_s"])
     answer = {"id": identifier, "staged": {}, "problems": [], "reboot": ""}
-    if verb == "stage" and change is not None:
+    if verb in _PREPARES and change is not None:
         words = [
-            *(["--offline"] if module.params["offline"] else []),
+            *(["--offline"] if module.params["offline"] and verb == "stage" else []),
+            *(["--no-modules"] if not module.params["modules"] and verb == "collect" else []),
             *([] if module.params["tools"] else ["--no-tools"]),
         ]
-        staged = program.stage(program.call_program, change, words, timeout_s)
+        staged = program.stage(program.call_program, verb, change, words, timeout_s)
         findings = [one for one in staged.get("findings", []) if one.get("severity") == "error"]
         if not staged.get("complete"):
             said = "; ".join(f"{one.get('message')} ({one.get('remedy')})" for one in findings)
-            module.fail_json(msg=f"the driver cannot be staged: {said}", **{**answer, "staged": staged})
+            what = "staged" if verb == "stage" else "collected"
+            module.fail_json(msg=f"the driver cannot be {what}: {said}", **{**answer, "staged": staged})
         changed = bool(staged.get("changed"))
         diff = program.describe_staging(change) if changed else {}
         module.exit_json(changed=changed, status={}, diff=diff, **{**answer, "staged": staged})
@@ -180,8 +192,8 @@ def _foresee(module: AnsibleModule, host: Host, change: DriverChange | None, ide
     """Tell what would be done: on a node that has nothing of it yet, by the document alone."""
     status = program.read_status(program.call_program) if program.is_installed(host) else {}
     answer = {"id": identifier, "staged": {}, "status": status, "reboot": ""}
-    if module.params["verb"] == "stage" and change is not None:
-        changed = not is_complete(host, identifier)
+    if module.params["verb"] in _PREPARES and change is not None:
+        changed = module.params["verb"] == "collect" or not is_complete(host, identifier)
         diff = program.describe_staging(change) if changed else {}
         module.exit_json(changed=changed, problems=[], diff=diff, **answer)
     is_staged = bool(status) and bool(identifier) and is_complete(host, identifier)

@@ -20,6 +20,10 @@ options:
     description: Age in seconds from which the package manager's lists are refreshed.
     type: int
     default: 3600
+  refresh:
+    description: Whether the lists may be refreshed. Without it no package source is contacted.
+    type: bool
+    default: true
   refresh_timeout_s:
     description: Longest time in seconds that a refresh may take, the wait for the package manager's lock included.
     type: int
@@ -88,9 +92,9 @@ SCHEMA = "grapnel.dev/facts/v1alpha1"
 
 @dataclass(frozen=True)
 class Waits:
-    """How long gathering may wait for others."""
+    """How long gathering may wait for others; without ``lists`` the package manager's are left as they are."""
 
-    lists: Freshness
+    lists: Freshness | None
     lock_timeout_s: float
 
 
@@ -127,7 +131,7 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str
 
 def _read_packages(host: Host, manager: PackageFacts, waits: Waits, clock: Clock) -> dict[str, Any]:
     """Return the facts that the package manager tells."""
-    lists = manager.refresh_lists(host, waits.lists, clock)
+    lists = manager.refresh_lists(host, waits.lists, clock) if waits.lists else {}
     locked_by = manager.wait_for_lock(host, waits.lock_timeout_s, clock)
     packages, is_halfway = manager.read_installed(host)
     return {
@@ -147,6 +151,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "max_age_s": {"type": "int", "default": 3600},
+            "refresh": {"type": "bool", "default": True},
             "refresh_timeout_s": {"type": "int", "default": 120},
             "lock_timeout_s": {"type": "int", "default": 60},
             "files": {"type": "list", "elements": "path", "default": []},
@@ -154,7 +159,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     freshness = Freshness(module.params["max_age_s"], module.params["refresh_timeout_s"])
-    waits = Waits(freshness, module.params["lock_timeout_s"])
+    waits = Waits(freshness if module.params["refresh"] else None, module.params["lock_timeout_s"])
     try:
         facts = gather(Host(), waits, Clock(), module.params["files"])
     except HostError as error:

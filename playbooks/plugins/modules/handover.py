@@ -19,16 +19,14 @@ options:
     type: str
     required: true
   files:
-    description: The files, each with its path C(source) on the controller, its C(place) and its C(sha256).
+    description:
+      - The files, each with its path C(source) on the controller, its C(place) and its C(sha256).
+      - A file with C(package), the C(name) and C(version) in it, is not sent to a node that has it as new already.
     type: list
     elements: dict
     required: true
-  place:
-    description: Place of the one file that was sent. Set by the action.
-    type: str
-    default: ""
-  file:
-    description: Where that file lies on the node. Set by the action.
+  archive:
+    description: Where an archive with some of the files lies on the node. Set by the action.
     type: path
     default: ""
 attributes:
@@ -57,14 +55,19 @@ missing:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
 from ansible_collections.grapnel.node.plugins.module_utils.handover import (
     HandoverError,
     StoreError,
     find_missing,
+    find_needed,
     finish,
-    take_file,
+    take_files,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
 
 
 def main() -> None:
@@ -72,22 +75,28 @@ def main() -> None:
         argument_spec={
             "id": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "dict", "required": True},
-            "place": {"type": "str", "default": ""},
-            "file": {"type": "path", "default": ""},
+            "archive": {"type": "path", "default": ""},
         },
         supports_check_mode=True,
     )
-    host, identifier, place = Host(), module.params["id"], module.params["place"]
+    host, identifier, archive = Host(), module.params["id"], module.params["archive"]
     files = {str(one.get("place")): str(one.get("sha256")) for one in module.params["files"]}
+    packages = {
+        str(one["place"]): (str(one["package"]["name"]), str(one["package"]["version"]))
+        for one in module.params["files"]
+        if one.get("package")
+    }
     try:
-        if place:
-            take_file(host, identifier, place, files.get(place, ""), module.params["file"])
+        if archive:
+            take_files(host, identifier, files, archive)
             module.exit_json(changed=True, missing=[])
-        missing = find_missing(host, identifier, files)
+        manager = find_manager(host)
+        needed = find_needed(host, PackageSystem(manager, find_source(manager.name)), files, packages)
+        missing = find_missing(host, identifier, needed)
         changed = bool(missing)
         if not missing and not module.check_mode:
-            changed = finish(host, identifier, files)
-    except (HandoverError, StoreError, OSError) as error:
+            changed = finish(host, identifier, needed)
+    except (HandoverError, PackageError, StoreError, OSError) as error:
         module.fail_json(msg=f"the bundle's files cannot be handed over: {error}")
     module.exit_json(changed=changed, missing=missing)
 

@@ -50,7 +50,9 @@ def _find_signer(situation: Situation) -> Iterator[Finding]:
     if change is None:
         return
     if change.sign is not None:
-        yield codes.SIGNATURE_UNKNOWN.found(f"whether the kernel accepts {change.sign.certificate} is not known")
+        yield codes.SIGNATURE_UNKNOWN.found(
+            f"whether the kernel has {change.sign.certificate} is found out while staging"
+        )
     elif change.dkms is not None:
         yield from _find_dkms_signer(situation)
     elif situation.driver.source not in _TRUSTED_SOURCES:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = "535.309.01", "550.163.01"
 NAMES = ("libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced")
+MIG = {"GPU-0": ["9@0", "14@4"]}  # instances of a node that has a driver
 SETTINGS = "/etc/modprobe.d/grapnel.conf"
 
 
@@ -100,6 +101,14 @@ class Staged:
         assert run is not None
         return [(each["step"], each["state"]) for each in read_journal(host, run.run) if each["state"] != "begin"]
 
+    def details(self) -> list[str]:
+        """Return what the journal of the last run says beside steps and states."""
+        from ansible_collections.grapnel.node.plugins.module_utils.driver.status import (  # noqa: PLC0415 - see above
+            read_status,
+        )
+
+        return [each["detail"] for each in read_status(self.machine.host())["steps"] if "detail" in each]
+
     def assert_has(self, version: str, *, held: bool) -> None:
         """Hold the machine to a driver of one version, whole, with nothing of a run left over."""
         machine = self.machine
@@ -110,6 +119,7 @@ class Staged:
         assert set(machine.loaded.values()) == ({version} if version else set())
         assert (SERVICE in machine.running) == bool(version)
         if version:
+            assert machine.mig == machine.cut
             assert {*machine.loaded} >= {"nvidia", "nvidia_uvm"}
             assert machine.on_disk[KERNEL][0] == version
             assert (machine.root / LIBRARIES / "libcuda.so.1").readlink().name == f"libcuda.so.{version}"
@@ -127,6 +137,7 @@ def put_driver(machine: FakeMachine, version: str, flavour: str = "proprietary")
     machine.loaded = dict.fromkeys(MODULES, version)
     machine.flavour_loaded = flavour
     machine.running = {SERVICE}
+    machine.cut, machine.mig = MIG, {gpu: [*cuts] for gpu, cuts in MIG.items()}
     machine.show()
 
 

@@ -26,6 +26,7 @@ SERVICE = "nvidia-persistenced.service"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 NEEDS = {"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
 REVISION = "-2"
+LAUNCH = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver"
 _LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname")
 
 
@@ -97,6 +98,10 @@ class FakeMachine:
     kernel: str = KERNEL  # the running one
     pinned: set[str] = field(default_factory=set)  # modules in use by what is no process, until a reboot
     pins_again: bool = False  # at every boot
+    mig: dict[str, list[str]] = field(default_factory=dict)  # instances by GPU; the loaded module has them
+    cut: dict[str, list[str]] = field(default_factory=dict)  # what somebody has had MIG cut, and cuts at every boot
+    mig_unreadable: bool = False
+    mig_errors: set[str] = field(default_factory=set)  # versions that cannot cut
     ends_with_service: Path | None = None  # a process in /proc
     initramfs: tuple[str, str] | None = None  # the module that the next boot loads; None: the one on the disk
 
@@ -157,13 +162,21 @@ class FakeMachine:
 
     def changes(self) -> list[str]:
         """Return the commands that changed something."""
-        return [call for call in self.calls if not call.startswith(_LOOKS) and "--simulate" not in call]
+        looks = (f"{LAUNCH} mig",)
+        return [
+            call
+            for call in self.calls
+            if not call.startswith(_LOOKS) and "--simulate" not in call and call not in looks
+        ]
 
     def reboot(self) -> None:
         """Lose what is in memory; the module on disk is loaded and the enabled service started again."""
         shutil.rmtree(self.root / "run", ignore_errors=True)
         self.write("proc/sys/kernel/random/boot_id", f"boot-after-{self.seconds}")
         self.loaded, self.running = {}, set()
+        # What a run has noted is for it to restore: whoever cuts at boot may come later than it.
+        is_noted = self.has("var/lib/grapnel/driver/restore.json")
+        self.mig = {} if is_noted else {gpu: [*cuts] for gpu, cuts in self.cut.items()}
         self.pinned = self.pinned if self.pins_again else set()
         first = self.initramfs if self.initramfs and self.kernel == KERNEL else None
         if self._load("nvidia_uvm", first).return_code == 0 and SERVICE.removesuffix(".service") in self.packages:
@@ -333,6 +346,8 @@ class FakeMachine:
         if is_used or (self.running and words[0] == "nvidia"):
             return finished(1, stderr=f"rmmod: ERROR: Module {words[0]} is in use\n")
         del self.loaded[words[0]]
+        if words[0] == "nvidia":
+            self.mig = {}
         return finished(0)
 
     def _do_modinfo(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
@@ -363,6 +378,23 @@ class FakeMachine:
                 self.running.add(name)
         return finished(0)
 
+    def _do_python3(self, words: list[str], moment: Callable[[], None]) -> Finished:
+        assert words[2] == "mig"
+        if self.mig_unreadable:
+            return finished(1, stderr="the mig layout cannot be read: Driver/library version mismatch\n")
+        if words[3:] != ["restore"]:
+            return finished(0, json.dumps({gpu: [as_document(one) for one in self.mig[gpu]] for gpu in self.mig}))
+        if self.loaded.get("nvidia") in self.mig_errors:
+            return finished(1, stderr="error: GPU-0: this driver has no mig profile 9 for it\n")
+        noted = json.loads((self.root / "var/lib/grapnel/driver/restore.json").read_text())["mig"]
+        made = 0
+        for gpu, cuts in noted.items():
+            for cut in cuts[len(self.mig.setdefault(gpu, [])) :]:
+                self.mig[gpu].append(f"{cut['profile']}@{cut['start']}")
+                made += 1
+                moment()
+        return finished(0, f"{made} instances\n" if made else "")
+
     def _do_nvidia_smi(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
         version = self.loaded.get("nvidia")
         if version is None or version in self.broken_smi:
@@ -381,6 +413,12 @@ class FakeMachine:
     def _do_grapnel_hook(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as above
         self.write("run/grapnel/inventory.json", json.dumps({"driver_version": self.loaded.get("nvidia")}))
         return finished(0)
+
+
+def as_document(cut: str) -> dict[str, object]:
+    """Return an instance such as 9@0, a profile and its place, as the program writes it."""
+    profile, start = map(int, cut.split("@"))
+    return {"profile": profile, "start": start, "size": 1, "slices": []}
 
 
 def finished(return_code: int, stdout: str = "", stderr: str = "") -> Finished:

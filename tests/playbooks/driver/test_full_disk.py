@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import is_going_back, read_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
 from tests.playbooks.driver.conftest import NEW, OLD, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import FakeMachine, Killer
+from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +69,19 @@ class Filler(Killer):
         self.count += 1
 
 
+class BackKiller(Killer):
+    """Kills in the midst of the way back."""
+
+    def __init__(self, machine: FakeMachine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    def moment(self) -> None:
+        if self.at < 0 and is_going_back(read_run(self._machine.host())):
+            self.at = self.count + 12
+        super().moment()
+
+
 def upgrade(machine: FakeMachine) -> Staged:
     put_driver(machine, OLD)
     return stage(machine, make_change(NEW), make_change(OLD, files=(), services=()))
@@ -84,6 +98,39 @@ def test_a_full_disk_is_found_before_anything_is_disturbed(machine: FakeMachine)
     staged.assert_has(OLD, held=False)
     make_room(machine)
     assert staged.run("swap").state == "done"
+
+
+def test_a_way_back_that_was_cut_short_needs_no_room_to_come_to_its_end(machine: FakeMachine) -> None:
+    staged = upgrade(machine)
+    machine.unloadable = {NEW}
+    with pytest.raises(KilledError):
+        staged.run("swap", BackKiller(machine))
+    assert is_going_back(read_run(machine.host()))
+    (machine.root / STORE / "reserve").unlink()
+    fill(machine)
+
+    with contextlib.suppress(OSError):  # its end cannot be written down
+        staged.run("swap")
+    staged.assert_has(OLD, held=False)
+    make_room(machine)
+
+    assert staged.run("swap").state == "returned"
+    staged.assert_has(OLD, held=False)
+
+
+def test_a_way_forward_that_was_cut_short_says_that_it_needs_room(machine: FakeMachine) -> None:
+    staged = upgrade(machine)
+    with pytest.raises(KilledError):
+        staged.run("swap", Killer(60))
+    (machine.root / STORE / "reserve").unlink()
+    fill(machine)
+
+    with pytest.raises(StoreError, match="no-space"):
+        staged.run("swap")
+    make_room(machine)
+
+    assert staged.run("swap").state == "done"
+    staged.assert_has(NEW, held=True)
 
 
 def works(machine: FakeMachine) -> None:

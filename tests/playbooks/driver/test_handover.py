@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_over
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem
 from ansible_collections.grapnel.node.plugins.module_utils.handover import (
     HandoverError,
     find_missing,
+    find_needed,
     finish,
-    take_file,
+    take_files,
 )
+
+from tests.playbooks.staging.node import Node, Packages, Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +34,18 @@ FILES = {place: hashlib.sha256(text.encode()).hexdigest() for place, text in TEX
 
 
 def send(fake: FakeMachine, place: str, text: str = "") -> None:
-    fake.write("tmp/file", text or TEXTS[place])
-    take_file(fake.host(), ID, place, FILES[place], "/tmp/file")
+    take_files(fake.host(), ID, FILES, pack(fake, {place: text or TEXTS[place]}))
+
+
+def pack(fake: FakeMachine, texts: dict[str, str]) -> str:
+    """Write an archive as the controller sends it, and return its path on the node."""
+    fake.write("tmp/files", "")
+    with tarfile.open(fake.root / "tmp/files", "w") as tar:
+        for place, text in texts.items():
+            header = tarfile.TarInfo(place)
+            header.size = len(text.encode())
+            tar.addfile(header, io.BytesIO(text.encode()))
+    return "/tmp/files"
 
 
 def mode_of(path: Path) -> int:
@@ -86,11 +102,12 @@ def test_what_arrives_damaged_is_refused(fake: FakeMachine) -> None:
     ["packages/../../current", "/etc/passwd", "packages/a/b", "before/x", "packages/.new", "packages/", "modules/a\n"],
 )
 def test_nothing_is_written_elsewhere(fake: FakeMachine, place: str) -> None:
-    fake.write("tmp/file", "x")
     digest = hashlib.sha256(b"x").hexdigest()
 
     with pytest.raises(HandoverError, match="no place for a package"):
-        take_file(fake.host(), ID, place, digest, "/tmp/file")
+        take_files(fake.host(), ID, {place: digest}, pack(fake, {place: "x"}))
+    with pytest.raises(HandoverError, match="none of the files"):
+        take_files(fake.host(), ID, FILES, pack(fake, {place: "x"}))
     with pytest.raises(HandoverError, match="no place for a package"):
         find_missing(fake.host(), ID, {place: digest})
 
@@ -99,3 +116,28 @@ def test_nothing_is_written_elsewhere(fake: FakeMachine, place: str) -> None:
 def test_a_change_has_its_own_name(fake: FakeMachine, identifier: str) -> None:
     with pytest.raises(HandoverError, match="not the name of a driver change"):
         find_missing(fake.host(), identifier, FILES)
+
+
+def test_an_archive_that_is_cut_is_refused(fake: FakeMachine) -> None:
+    archive = fake.root / pack(fake, TEXTS).lstrip("/")
+    archive.write_bytes(archive.read_bytes()[:700])
+
+    with pytest.raises(HandoverError, match="arrived damaged"):
+        take_files(fake.host(), ID, FILES, "/tmp/files")
+
+    assert MODULE in find_missing(fake.host(), ID, FILES)
+    assert handed_over(fake.host(), ID) == {}
+
+
+@pytest.mark.parametrize(
+    ("installed", "needed"),
+    [("1:3.13.0-2", [MODULE]), ("1:3.14.0-1", [MODULE]), ("1:3.12.0-4", [MODULE, PACKAGE]), ("", [MODULE, PACKAGE])],
+    ids=["the same", "a newer one", "an older one", "none"],
+)
+def test_a_package_that_the_node_has_as_new_is_not_sent(tmp_path: Path, installed: str, needed: list[str]) -> None:
+    node = Node(tmp_path, installed={"libpci3": installed} if installed else {})
+    system = PackageSystem(Packages(node), Source(node))
+
+    found = find_needed(node.host, system, FILES, {PACKAGE: ("libpci3", "1:3.13.0-2")})
+
+    assert sorted(found) == needed

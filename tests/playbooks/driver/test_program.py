@@ -11,8 +11,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.program import
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
-from tests.playbooks.driver.conftest import NEW, OLD
-from tests.playbooks.driver.machines import KilledError, Killer
+from tests.playbooks.driver.conftest import NEW, OLD, make_change, put_driver, stage
+from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +91,35 @@ def test_a_swap_that_went_back_is_not_done(upgrade: Staged, capsys: pytest.Captu
     upgrade.assert_has(OLD, held=False)
 
 
+def test_a_swap_that_needs_a_reboot_says_so_and_goes_on_after_it(
+    fake: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_driver(fake, OLD)
+    staged = stage(fake, make_change(NEW, reboot=True), make_change(OLD, files=(), services=()))
+    fake.pinned = {"nvidia"}
+    fake.show()
+    systemd = Systemd(staged)
+
+    asked = call(systemd, "swap", staged.id)
+    said = capsys.readouterr()
+    rebooted = call(systemd, "reboot")
+    fake.reboot()
+    code = call(systemd, "swap", staged.id)
+
+    assert (asked, rebooted, code) == (1, 0, 0)
+    assert "the node has to reboot: kernel module 535.309.01 is in use" in said.err
+    assert json.loads(said.out)["run"]["state"] == "needs-reboot"
+    assert "systemctl --no-block reboot" in fake.calls
+    staged.assert_has(NEW, held=True)
+
+
+def test_a_reboot_that_nothing_waits_for_is_refused(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
+    upgrade.run("swap")
+
+    assert call(Systemd(upgrade), "reboot") == 1
+    assert "no driver change waits for a reboot of this node" in capsys.readouterr().err
+
+
 def test_whoever_waits_too_long_is_told_that_it_goes_on(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:
     code = call(Systemd(upgrade, looks=10_000), "swap", upgrade.id, "--timeout", "5")
 
@@ -156,6 +185,26 @@ def test_a_check_names_what_is_in_the_way_and_changes_nothing(
         "stale-way-back: packages were changed after the change was staged: libcuda1" in printed(capsys)["problems"][0]
     )
     assert upgrade.machine.changes() == []
+
+
+def test_a_check_before_the_release_does_not_count_the_node_daemon(
+    upgrade: Staged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = upgrade.machine
+    for pid, command, unit in ((640, "grapnel-node", "grapnel-node.service"), (641, "train", "job.service")):
+        machine.write(f"proc/{pid}/comm", f"{command}\n")
+        machine.write(f"proc/{pid}/cgroup", f"0::/system.slice/{unit}\n")
+        machine.write(f"proc/{pid}/maps")
+        (machine.root / f"proc/{pid}/fd").mkdir()
+        (machine.root / f"proc/{pid}/fd/3").symlink_to("/dev/nvidia0")
+
+    call(Systemd(upgrade), "check", upgrade.id)
+    (now,) = printed(capsys)["problems"]
+    call(Systemd(upgrade), "check", upgrade.id, "--before-release")
+    (later,) = printed(capsys)["problems"]
+
+    assert "grapnel-node (pid 640" in now
+    assert later == "the driver is in use: train (pid 641, job.service) has /dev/nvidia0 open"
 
 
 def test_verify_tells_what_has_drifted(upgrade: Staged, capsys: pytest.CaptureFixture[str]) -> None:

@@ -308,6 +308,21 @@ def test_a_change_of_the_kernel_without_leave_to_reboot_changes_nothing(fake: Fa
     assert fake.changes() == []
 
 
+def test_a_way_back_to_a_driver_without_a_module_for_the_running_kernel_changes_nothing(upgrade: Staged) -> None:
+    upgrade.run("swap")
+    upgrade.machine.kernel = OTHER_KERNEL
+    upgrade.machine.on_disk[OTHER_KERNEL] = (NEW, "proprietary")
+    before = upgrade.machine.changes()
+
+    record = upgrade.run("back")
+
+    assert (record.state, record.reason) == (
+        "failed",
+        f"kernel {OTHER_KERNEL} runs, and the module is for {KERNEL}; {NOT_ALLOWED}",
+    )
+    assert upgrade.machine.changes() == before
+
+
 def test_the_node_is_rebooted_for_a_change_that_waits_for_it(allowed: Staged) -> None:
     pin(allowed.machine)
     record = allowed.run("swap")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import PackageVersion
 
-from tests.playbooks.driver.conftest import NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import DKMS, KERNEL, OTHER_KERNEL, SERVICE, FakeMachine, Package
+from tests.playbooks.driver.conftest import MIG, NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
+from tests.playbooks.driver.machines import DKMS, KERNEL, LAUNCH, OTHER_KERNEL, SERVICE, FakeMachine, Package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ def test_an_upgrade_takes_every_step_in_order(upgrade: Staged) -> None:
     upgrade.assert_has(NEW, held=True)
     assert [step for step, _ in upgrade.steps()] == [
         "repair", "check", "mark", "stop-services", "unload", "packages", "files", "hold", "load", "device-nodes",
-        "start-services", "inventory", "verify", "adopt", "initramfs", "finish",
+        "mig", "start-services", "inventory", "verify", "adopt", "initramfs", "finish",
     ]  # fmt: skip
     assert (upgrade.machine.root / SETTINGS[1:]).read_text() == f"# {NEW}\n"
 
@@ -156,16 +156,17 @@ def test_a_driver_whose_former_module_is_no_longer_on_disk_does_not_go_back(prov
     assert provided.run("swap").state == "done"
 
 
-def test_a_former_module_that_cannot_be_read_in_time_does_not_count_as_missing(provided: Staged) -> None:
-    provided.machine.broken_smi = {NEW}
+def test_a_module_that_cannot_be_read_in_time_does_not_count_as_missing(provided: Staged) -> None:
     provided.machine.slow_modinfo = True
+    before = list(provided.machine.changes())
 
     record = provided.run("swap")
 
-    assert record.state == "quarantined"
-    assert re.search("verify: .*there is no way back: `modinfo .*` took longer than .*try again", record.reason)
+    assert record.state == "failed"
+    assert re.search("`modinfo .*` took longer than .*try again", record.reason)
+    assert provided.machine.changes() == before
 
-    provided.machine.slow_modinfo, provided.machine.broken_smi = False, set()
+    provided.machine.slow_modinfo = False
     assert provided.run("swap").state == "done"
 
 
@@ -420,6 +421,40 @@ def test_remove_leaves_what_others_need(first: Staged) -> None:
 
     assert record.state == "failed"
     assert "pytorch" in record.reason
+
+
+def test_gpus_are_cut_by_mig_as_before(upgrade: Staged) -> None:
+    upgrade.run("swap")
+
+    assert upgrade.machine.mig == MIG
+    calls = upgrade.machine.calls
+    assert calls.index(f"{LAUNCH} mig") < calls.index("rmmod nvidia")
+    assert calls.index(f"{LAUNCH} mig restore") < calls.index(f"systemctl start {SERVICE}")
+
+
+def test_gpus_that_the_new_driver_cannot_cut_have_the_old_one_again_and_are_cut(upgrade: Staged) -> None:
+    upgrade.machine.mig_errors = {NEW}
+
+    record = upgrade.run("swap")
+
+    assert record.state == "returned"
+    assert record.reason == (
+        "mig: the mig instances cannot be made again: error: GPU-0: this driver has no mig profile 9 for it"
+    )
+    upgrade.assert_has(OLD, held=False)
+
+
+def test_a_layout_that_nvml_does_not_tell_is_noted_and_nothing_is_cut(upgrade: Staged) -> None:
+    upgrade.machine.mig_unreadable = True
+
+    record = upgrade.run("swap")
+
+    assert record.state == "done"
+    assert upgrade.machine.mig == {}
+    (mark,) = (one for one in upgrade.details() if one.startswith("loaded: "))
+    assert mark.endswith(
+        "what mig has cut is not known: the mig layout cannot be read: Driver/library version mismatch"
+    )
 
 
 def test_what_was_loaded_and_ran_before_is_there_again(upgrade: Staged) -> None:

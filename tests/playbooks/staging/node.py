@@ -20,7 +20,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
     PackageError,
     Rehearsal,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Resolution, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Download,
+    Header,
+    Resolution,
+    SourceError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageResult
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Step
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request, Step
 
 KERNEL = "6.12.1-amd64"
 MODULES = "dkms"  # the package with the module's sources is named nvidia-dkms
@@ -134,10 +139,21 @@ class Node:
             "uname": lambda *_: Finished(0, f"{self.kernels[0]}\n"),
             "modinfo": self._modinfo,
             "dkms": self._dkms,
-            "openssl": lambda *_: Finished(0, "subject=\n    commonName                = Operations\n"),
+            "openssl": self._openssl,
             "systemctl": lambda *_: Finished(3),
         }[words[0]]
         return answer(*words[1:])
+
+    def _openssl(self, verb: str, *options: str) -> Finished:
+        """Have one key, of the certificate Operations; a signature of it is that name."""
+        if verb == "cms":
+            signer = self.path(options[options.index("-in") + 1]).read_text()
+            return Finished(0) if signer == "Operations" else Finished(4, "", "CMS Verification failure")
+        if verb == "x509" and "-subject" not in options:
+            return Finished(0, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+        name = "subject=\n    commonName                = Operations\n" if verb == "x509" else ""
+        key_id = "X509v3 Subject Key Identifier: \n    0A:1B\n"
+        return Finished(0, f"{name}{key_id}-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n")
 
     def _modinfo(self, file: str) -> Finished:
         if self.is_too_busy:
@@ -164,12 +180,18 @@ class Node:
     def write_archive(self, path: str, kernel: str, has: str, **values: str) -> None:
         """Write an archive of modules as dkms does."""
         said = {"version": has, "license": self.license, "vermagic": f"{kernel} SMP", "signer": self.signer} | values
-        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value)
+        signed_by = said.pop("signed_by", said["signer"])
+        module = "".join(f"{name}: {value}\n" for name, value in said.items() if value) + signature(signed_by)
         members = {
             "./dkms_binaries_only/PACKAGE_NAME": "nvidia-current\n",
             f"./dkms_main_tree/{kernel}/x86_64/module/nvidia-current.ko": module,
         }
         write_tar(self.path(path), members)
+
+
+def signature(signer: str) -> str:
+    """What the kernel's sign-file appends: the signature, twelve bytes that describe it, a magic text."""
+    return f"{signer}\0\0\2\0\0\0\0\0\0\0\0{chr(len(signer))}~Module signature appended~\n" if signer else ""
 
 
 def write_tar(place: Path, members: dict[str, str]) -> None:
@@ -263,6 +285,24 @@ class Source:
                 self._node.interrupt(f"fetch {one.name}")
                 self._node.fetched.append(one.name)
                 self._node.write(f"{folder}/{one.name}", one.name.removesuffix(".deb").replace("_", " ", 1))
+
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:
+        """Choose what the machine lacks, as a package manager would of what is needed."""
+        return tuple(
+            file
+            for file, (name, version) in files.described.items()
+            if name in request.packages or name not in files.installed or version > files.installed[name]
+        )
+
+    def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+        said = [(file, *self._node.path(file).read_text().split(" ", 1)) for file in files]
+        return tuple(
+            Header(file, name, version, "driver", self._node.needs.get(name, ())) for file, name, version in said
+        )
+
+    def for_any_machine(self, host: Host, scratch: str) -> Source:
+        bare = replace(self._node, installed={}, calls=self._node.calls, fetched=self._node.fetched)
+        return Source(bare)
 
     def find_cached(self, host: Host, name: str, version: str) -> str | None:
         path = f"/var/cache/{name}_{version}.deb"

@@ -94,9 +94,62 @@ def test_a_file_without_a_trusted_signature_is_refused(machine: Machine) -> None
         pytest.param(DnfSource(), Finished(124), "download-timeout", id="dnf: a proxy that hangs"),
         pytest.param(
             DnfSource(),
-            Finished(1, "", "Curl error (28): Timeout was reached\n"),
+            Finished(1, "", "Curl error (28): Timeout was reached for http://m.invalid/repodata/repomd.xml []\n"),
             "source-unreachable",
             id="dnf: no route",
+        ),
+        pytest.param(
+            DnfSource(),
+            Finished(
+                1,
+                "[MIRROR] a-1.noarch.rpm: Status code: 404 for http://m.invalid/noarch/a-1.noarch.rpm (IP: ::1)\n",
+                "Error: Error downloading packages:\n  a-1.noarch: Cannot download, all mirrors were already tried\n",
+            ),
+            "package-gone",
+            id="dnf: a mirror that lost the package",
+        ),
+        pytest.param(
+            DnfSource(),
+            Finished(
+                1,
+                "",
+                "Error: Error downloading packages:\n  a-1-1.noarch: Download failed: Curl error (23): Failed writing "
+                "received data to disk/application for http://u:p@m.invalid/noarch/a-1.noarch.rpm [Failure writing "
+                "output to destination]\n",
+            ),
+            "no-space",
+            id="dnf: a full disk",
+        ),
+        pytest.param(
+            ZypperSource(),
+            Finished(
+                8,
+                '<message type="error">File &apos;./noarch/a-1.noarch.rpm&apos; not found on medium '
+                "&apos;http://u:p@m.invalid/&apos;</message>",
+            ),
+            "package-gone",
+            id="zypper: a mirror that lost the package",
+        ),
+        pytest.param(
+            ZypperSource(),
+            Finished(
+                8,
+                '<message type="error">Failed to provide Package a-1.noarch (lab). Do you want to retry retrieval?\n\n'
+                "[lab|http://user@m.invalid/] Can&apos;t provide file &apos;./noarch/a-1.noarch.rpm&apos;\nHistory:\n"
+                " - Can&apos;t hardlink/copy /var/tmp/AP_0x/noarch/a-1.noarch.rpm to /set/.cache/lab\n</message>",
+            ),
+            "no-space",
+            id="zypper: a full disk",
+        ),
+        pytest.param(
+            ZypperSource(),
+            Finished(
+                124,
+                '<download url="http://u:p@m.invalid/noarch/a-1.noarch.rpm" percent="0" rate="0"/>\n',
+                "nothing has arrived for 90 s\n",
+            ),
+            "download-timeout",
+            id="zypper: a server that hangs",
         ),
         pytest.param(
             ZypperSource(),
@@ -114,6 +167,9 @@ def test_failures_have_names(machine: Machine, source: DnfSource | ZypperSource,
         source.resolve(machine.host, Request({"a": "1"}))
 
     assert raised.value.code == code
+    assert "u:p@" not in str(raised.value)
+    if "m.invalid" in answer.stdout + answer.stderr:
+        assert "m.invalid" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,7 @@ class FakeFleet:
         if self.broken_run is not None:
             yield RunFinished(self.broken_run, message="no such playbook")
             return
-        work = {"facts": self._look, "apply": self._install, "stage": self._prepare}.get(
-            request.playbook.stem, self._ask_daemon
-        )
+        work = self._works().get(request.playbook.stem, self._ask_daemon)
         bad = False
         for name in request.nodes:
             for event in work(name, request, cancel) if name in self.nodes else ():
@@ -131,6 +129,9 @@ class FakeFleet:
             yield RunFinished(RunStatus.CANCELED, message="canceled")
         else:
             yield RunFinished(RunStatus.FAILED if bad else RunStatus.SUCCESSFUL)
+
+    def _works(self) -> dict[str, Callable[[str, RunRequest, threading.Event], Iterator[Event]]]:
+        return {"facts": self._look, "apply": self._install, "stage": self._prepare}
 
     def applied(self) -> list[str]:
         return [node for playbook, nodes in self.runs if playbook == "apply" for node in nodes]

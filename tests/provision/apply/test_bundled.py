@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from provision.apply.context import distribution_names
+from provision import __version__
 from provision.apply.converge import stage
+from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment, Failure
+from provision.apply.playbooks import Playbooks
+from provision.builds.model import BuiltModule
+from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
-from provision.bundle.read import unpack_bundle
+from provision.bundle.model import BundleList
+from provision.bundle.offer import distribution_names
+from provision.bundle.read import Bundle, unpack_bundle
 from provision.bundle.sets import Contents
 from provision.bundle.write import write_bundle
-from provision.cli.plan import open_bundle
+from provision.cli.plan import carried_payload, open_bundle
 from provision.fleet.facts import OperatingSystem
 from provision.node_plan import DriverVariables, NodePlan, Roles
-from tests.provision.apply.fakes import FakeFleet, FakeNode, Watcher, context, facts_of
+from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +85,27 @@ def test_nothing_is_handed_over_where_nothing_is_staged(
     assert offline(archive, FakeFleet({})).handover(Assessment(node_on(), plan)) is None
 
 
+def test_a_module_that_the_bundle_lacks_is_built_once_and_goes_with_it(archive: Path, tmp_path: Path) -> None:
+    other = "6.14.0-amd64"
+    fleet = FakeFleet({})
+    stacks = {"n1": make_stack(driver={"version": NEW})}
+    made = replace(offline(archive, fleet), shelf=Shelf(tmp_path / "shelf"), declarations=Declarations(stacks))
+    assessment = Assessment(node_on(), plan_of(change_of(kernels=(KERNEL, other))))
+
+    (build,) = made.builds(assessment)
+    given = tmp_path / "given"
+    made.built[build] = BuiltModule(build=build, node="n2", path=given, sha256="a" * 64, size_bytes=1)
+    handover = made.handover(assessment)
+
+    assert build.kernel == other
+    assert handover is not None
+    assert handover.is_complete
+    assert [file.place for file in handover.files if file.place.startswith("modules/")] == [
+        f"modules/{KERNEL}.tar.gz",
+        f"modules/{other}.tar.gz",
+    ]
+
+
 def test_without_a_bundle_the_node_downloads() -> None:
     assert context(FakeFleet({})).handover(Assessment(node_on(), plan_of(change_of()))) is None
 
@@ -132,3 +160,37 @@ def test_a_bundle_is_unpacked_once_and_by_its_content(archive: Path, tmp_path: P
 def test_a_bundle_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"away\.bundle: no such file or directory"):
         open_bundle(tmp_path / "away.bundle", {"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("made_by", "payload", "words"),
+    [(__version__, "payload", ""), ("0.0.1", "", ""), ("0.0.1", "payload", "payload of grapnel 0.0.1")],
+    ids=["of this grapnel", "without a payload", "of another one"],
+)
+def test_a_payload_of_another_grapnel_is_not_used(tmp_path: Path, made_by: str, payload: str, words: str) -> None:
+    bundle = Bundle(tmp_path, BundleList(grapnel=made_by, files=(), drivers=(), payload=payload))
+
+    if words:
+        with pytest.raises(BundleError, match=words):
+            carried_payload(bundle)
+    else:
+        assert carried_payload(bundle) == (tmp_path / payload if payload else None)
+
+
+def test_with_a_bundle_no_run_on_a_node_contacts_a_package_source() -> None:
+    playbooks = Playbooks(collection=COLLECTION, offline=True)
+    plan = plan_of(change_of())
+
+    requests = [playbooks.facts(["n1"]), playbooks.stage(plan), playbooks.apply(plan)]
+
+    assert [request.extra_vars["grapnel_is_offline"] for request in requests] == [True] * 3
+    assert "grapnel_is_offline" not in Playbooks(collection=COLLECTION).facts(["n1"]).extra_vars
+
+
+def test_a_node_is_told_which_package_each_file_beside_the_drivers_is(archive: Path) -> None:
+    fleet = FakeFleet({"n1": FakeNode()})
+
+    stage(offline(archive, fleet), "n1", Assessment(node_on(), plan_of(change_of())), Watcher(), threading.Event())
+
+    handover: Any = fleet.requests[0].extra_vars["grapnel_handover"]
+    assert [one.get("package") for one in handover] == [None, None, {"name": "libpci3", "version": "1:3.13.0-2"}]

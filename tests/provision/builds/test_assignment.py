@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from provision.builds.assignment import MAX_BUILDERS, Situation, choose_providers, left_alone
-from provision.builds.model import ModuleBuild
 from tests.provision.builds.samples import build_of
+
+if TYPE_CHECKING:
+    from provision.builds.model import ModuleBuild
 
 A, B, C = (build_of(f"6.{number}") for number in (1, 2, 3))
 
@@ -64,7 +67,7 @@ def test_nobody_takes_over_from_a_declared_builder() -> None:
     assert choose_providers(situation(needs, able={A: ("n2",)}, tried={A: frozenset({"n2"})})) == {}
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(50))
 def test_rounds_end_with_everything_built_or_given_up(seed: int) -> None:
     """Whoever fails at whatever: no build is made by two that succeed, none is tried too often, and there is an end."""
     chance = random.Random(seed)  # noqa: S311 - a fleet of a test
@@ -90,5 +93,5 @@ def test_rounds_end_with_everything_built_or_given_up(seed: int) -> None:
         pytest.fail("the rounds do not end")
     for build in {build for needed in needs.values() for build in needed} - there:
         wanting = [node for node, needed in needs.items() if build in needed]
-        failed = tried.get(build, frozenset())
-        assert len(failed) in (min(MAX_BUILDERS, len(wanting)), 0 if len(wanting) == 1 else -1)
+        attempts = min(MAX_BUILDERS, len(wanting)) if len(wanting) > 1 else 0
+        assert len(tried.get(build, frozenset())) == attempts

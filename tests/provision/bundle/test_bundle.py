@@ -14,7 +14,7 @@ from provision.bundle.errors import BundleError
 from provision.bundle.handover import choose_files
 from provision.bundle.model import BundleList
 from provision.bundle.read import open_unpacked, unpack_bundle, verify_bundle
-from provision.bundle.sets import Contents, StagedSet, split_package_file
+from provision.bundle.sets import Contents, StagedSet
 from provision.bundle.write import write_bundle
 from provision.driver_change import DriverChange, PackageVersion
 
@@ -38,12 +38,33 @@ def change_of(version: str = NEW, *, kernels: tuple[str, ...] = (KERNEL,), revis
     )
 
 
+def headers(version: str) -> list[dict[str, object]]:
+    """What the package files of the set say of themselves."""
+    return [
+        {
+            "file": f"libcuda1_{version}-2_amd64.deb",
+            "name": "libcuda1",
+            "version": f"{version}-2",
+            "source": "nvidia-graphics-drivers",
+            "depends": ["libpci3"],
+        },
+        {
+            "file": "libpci3_1%3a3.13.0-2_amd64.deb",
+            "name": "libpci3",
+            "version": "1:3.13.0-2",
+            "source": "pciutils",
+            "depends": [],
+        },
+    ]
+
+
 def staged_set(folder: Path, change: DriverChange, **more: str) -> StagedSet:
     """A folder as a node has staged it."""
     files = {
         "change.json": msgspec.json.encode(change).decode(),
         f"packages/libcuda1_{change.version}-2_amd64.deb": f"libcuda1 {change.version}",
         "packages/libpci3_1%3a3.13.0-2_amd64.deb": "libpci3",
+        "packages.json": json.dumps(headers(change.version)),
         "before/change.json": "{}",
         **{f"modules/{kernel}.tar.gz": f"{change.version} {kernel}" for kernel in change.kernels},
         **more,
@@ -73,14 +94,14 @@ def test_a_bundle_lists_every_file_with_its_digest(archive: Path) -> None:
     listing = verify_bundle(archive)
 
     assert [file.place for file in listing.files] == [
-        f"drivers/{DEBIAN}/modules/nvidia-current-{NEW}/{KERNEL}.tar.gz",
+        f"drivers/{DEBIAN}/modules/proprietary/nvidia-current-{NEW}/{KERNEL}.tar.gz",
         f"drivers/{DEBIAN}/packages/libcuda1_{NEW}-2_amd64.deb",
         f"drivers/{DEBIAN}/packages/libpci3_1%3a3.13.0-2_amd64.deb",
         "payload/manifest.json",
     ]
-    assert [(one.name, one.version) for one in listing.drivers[0].packages] == [
-        ("libcuda1", f"{NEW}-2"),
-        ("libpci3", "1:3.13.0-2"),
+    assert [(one.name, one.version, one.source, one.depends) for one in listing.drivers[0].packages] == [
+        ("libcuda1", f"{NEW}-2", "nvidia-graphics-drivers", ("libpci3",)),
+        ("libpci3", "1:3.13.0-2", "pciutils", ()),
     ]
     assert (listing.payload, listing.collection) == ("payload", "")
 
@@ -239,15 +260,63 @@ def test_a_kernel_without_a_module_is_left_to_the_node(archive: Path, tmp_path: 
     assert not [file for file in handover.files if file.place.startswith("modules/")]
 
 
+def test_a_package_beside_the_drivers_is_sent_where_it_is_lacking(archive: Path, tmp_path: Path) -> None:
+    handover = choose_files(unpack_bundle(archive, tmp_path / "unpacked"), DEBIAN, change_of())
+
+    described = {file.place: file.package for file in handover.files}
+
+    assert described == {
+        f"modules/{KERNEL}.tar.gz": None,
+        f"packages/libcuda1_{NEW}-2_amd64.deb": None,
+        "packages/libpci3_1%3a3.13.0-2_amd64.deb": ("libpci3", "1:3.13.0-2"),
+    }
+
+
+def unsealed(folder: Path) -> None:
+    (folder / "complete").write_text(json.dumps({"../../etc/hostname": "0" * 64}))
+
+
+def linked(folder: Path) -> None:
+    place = folder / f"packages/libcuda1_{NEW}-2_amd64.deb"
+    place.rename(folder.parent / "elsewhere")
+    place.symlink_to(folder.parent / "elsewhere")
+
+
+def undescribed(folder: Path) -> None:
+    reseal(folder, "packages.json", json.dumps(headers(NEW)[:1]))
+
+
+def of_an_older_program(folder: Path) -> None:
+    reseal(folder, "packages.json", None)
+
+
+def reseal(folder: Path, place: str, text: str | None) -> None:
+    digests = json.loads((folder / "complete").read_text())
+    del digests[place]
+    (folder / place).unlink()
+    if text is not None:
+        (folder / place).write_text(text)
+        digests[place] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "complete").write_text(json.dumps(digests))
+
+
 @pytest.mark.parametrize(
-    ("file", "expected"),
+    ("spoil", "words"),
     [
-        ("libpci3_1%3a3.13.0-2_amd64.deb", ("libpci3", "1:3.13.0-2")),
-        ("kmod-nvidia-open-dkms-570.133.20-1.el9.noarch.rpm", ("kmod-nvidia-open-dkms", "570.133.20-1.el9")),
+        pytest.param(unsealed, "complete: ", id="a place outside"),
+        pytest.param(linked, "is a link", id="a link"),
+        pytest.param(undescribed, "does not describe packages/libpci3", id="a package without a description"),
+        pytest.param(of_an_older_program, "does not say what its packages need", id="no descriptions"),
     ],
 )
-def test_a_package_is_told_from_its_file_name(file: str, expected: tuple[str, str]) -> None:
-    assert split_package_file(file) == expected
+def test_a_set_that_is_not_as_a_node_makes_it_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    staged = staged_set(tmp_path / "set", change_of())
+    spoil(staged.folder)
+
+    with pytest.raises(BundleError, match=words):
+        Contents().add_set(staged)
 
 
 def test_samples_of_the_contract() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+from provision.apply.collect import Collector
 from provision.cli import main
+from provision.cli.bundle_collect import Wanted
 from provision.errors import ExitCode
+from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
+from tests.provision.samples import PAYLOAD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +23,7 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
     staged = staged_set(tmp_path / "set", change_of())
     file = str(tmp_path / "drivers.bundle")
 
-    made = main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    made = main(["bundle", "create", file, "--set", f"{DEBIAN}={staged.folder}", "--drivers-only"])
     told = capsys.readouterr().out
     checked = main(["bundle", "verify", file])
 
@@ -30,15 +35,31 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
 def test_a_damaged_bundle_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     staged = staged_set(tmp_path / "set", change_of())
     file = tmp_path / "drivers.bundle"
-    main(["bundle", "create", str(file), "--set", f"{DEBIAN}={staged.folder}", "--no-payload"])
+    main(["bundle", "create", str(file), "--set", f"{DEBIAN}={staged.folder}", "--drivers-only"])
     file.write_bytes(file.read_bytes().replace(b"libcuda1 550", b"libcuda1 551"))
 
     assert main(["bundle", "verify", str(file)]) == ExitCode.FAILED
     assert f"packages/libcuda1_{NEW}-2_amd64.deb at byte" in capsys.readouterr().err
 
 
+def test_nodes_that_differ_in_their_kernels_alone_are_collected_for_once() -> None:
+    wanted = Wanted()
+    collector = Collector(
+        context(FakeFleet({})), PAYLOAD.driver, "build1", facts_of("build1"), Watcher(), threading.Event()
+    )
+
+    wanted.add(collector, change_of(kernels=("6.12.1",)))
+    wanted.add(collector, change_of(kernels=("6.12.2", "6.12.1")))
+    wanted.add(collector, change_of("535.309.01", kernels=("6.12.3",)))
+
+    assert [(change.version, change.kernels) for _, change in wanted.all()] == [
+        (NEW, ("6.12.1", "6.12.2")),
+        ("535.309.01", ("6.12.3",)),
+    ]
+
+
 def test_a_bundle_of_nothing_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bundle", "create", str(tmp_path / "b"), "--no-payload"]) == ExitCode.USAGE
+    assert main(["bundle", "create", str(tmp_path / "b"), "--drivers-only"]) == ExitCode.USAGE
     assert main(["bundle", "create", str(tmp_path / "b"), "--set", "debian-13"]) == ExitCode.USAGE
     assert "not DISTRIBUTION=DIR" in capsys.readouterr().err
     assert not (tmp_path / "b").exists()

@@ -151,7 +151,7 @@ def test_json_holds_the_explanation_of_every_set_of_nodes(folder: Path, capsys: 
     assert explained["levels"] == ["grapnel.yaml", "group gpu_nodes"]
     assert {"key": "driver.version", "value": "550.135"}.items() <= explained["keys"][3].items()
     assert [each["key"] for each in explained["derived"]] == [
-        "driver.kernelModule", "driver.companions", "driver.signing",
+        "driver.kernelModule", "driver.companions", "driver.signing", "driver.builder",
     ]  # fmt: skip
 
 

@@ -155,6 +155,18 @@ def test_a_driver_that_is_not_complete_is_a_problem() -> None:
     assert found.message.endswith("no b at 1.2-1")
 
 
+def test_a_driver_without_the_module_of_that_flavour_names_the_versions_that_have_it() -> None:
+    members = debian_request().members
+    request = PackageRequest(roots=("a",), module_roots=("a-open",), members=members, scheme=TRIXIE.scheme)
+    known = {"a": (package("1.2-1"), package("1.3-1"), package("1.4-1")), "a-open": (package("1.3-1"),)}
+
+    found = resolve_driver(wanted="1.2", request=request, available=known, installed={})
+
+    assert isinstance(found, Problem)
+    assert found.message == "driver 1.2 has no a-open in the node's package sources, which there is for 1.3"
+    assert "declare another driver.kernelModule or driver version" in found.hint
+
+
 def test_other_sources_packages_are_apt_s_business() -> None:
     known = {"a": (package("1.2-1", "libc6", "b"),), "b": (package("1.2-1", source="other"),)}
 

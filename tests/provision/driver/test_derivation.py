@@ -24,12 +24,13 @@ def rules(**section: object) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("section", "keys"),
     [
-        pytest.param({}, ["kernelModule", "companions", "signing"], id="the shortest declaration"),
+        pytest.param({}, ["kernelModule", "companions", "signing", "builder"], id="the shortest declaration"),
         pytest.param({"enabled": False}, [], id="a driver that is left alone"),
         pytest.param({"source": "none"}, ["kernelModule"], id="no packages"),
         pytest.param({"source": "none", "kernelModule": "none"}, [], id="no packages and no module"),
         pytest.param({"kernelModule": "none"}, ["companions"], id="a module from elsewhere"),
-        pytest.param({"kernelModule": "open"}, ["companions", "signing"], id="a declared flavour"),
+        pytest.param({"build": "each"}, ["kernelModule", "companions", "signing"], id="every node builds its own"),
+        pytest.param({"kernelModule": "open"}, ["companions", "signing", "builder"], id="a declared flavour"),
         pytest.param(
             {"version": None, "branch": "550", "kernelModule": "none"}, ["version", "companions"], id="a branch"
         ),
@@ -41,12 +42,12 @@ def rules(**section: object) -> dict[str, str]:
                 "companions": [],
                 "signing": SIGNING,
             },
-            ["repository.url"],
+            ["repository.url", "builder"],
             id="NVIDIA's own repository",
         ),
         pytest.param(
             {"source": "canonical", "repository": MIRROR, "kernelModule": "open", "companions": [], "signing": SIGNING},
-            ["repository.key"],
+            ["repository.key", "builder"],
             id="a mirror without a key of its own",
         ),
         pytest.param(
@@ -56,6 +57,7 @@ def rules(**section: object) -> dict[str, str]:
                 "kernelModule": "open",
                 "companions": ["nscq"],
                 "signing": SIGNING,
+                "builder": "build1",
             },
             [],
             id="everything is declared",

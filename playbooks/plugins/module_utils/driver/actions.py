@@ -121,7 +121,10 @@ def _back(node: Node, former: RunRecord | None) -> Work:
         return target
 
     def check() -> None:
-        _check(node, back(), may_reboot=change.reboot)
+        way_back = back()
+        if former is None or not former.is_open:
+            _require_kernel(node, way_back, may_reboot=change.reboot)
+        _check(node, way_back, may_reboot=change.reboot)
 
     return Work(BACK, identifier, target, check, lambda: rebuild(host), adopt, back, may_reboot=change.reboot)
 

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
-from ansible_collections.grapnel.node.plugins.module_utils.modprobe import loaded_version, version_on_disk
+from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import (
+    Signer,
+    enforces_signatures,
+    find_distrust,
+    read_signers,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.modprobe import (
+    describe_module,
+    loaded_version,
+    module_file,
+    version_on_disk,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
@@ -16,23 +27,17 @@ _NVIDIA = "nvidia"
 
 
 def require_loadable(host: Host, target: Target) -> None:
-    """Raise `StepError` where the target's module could not be loaded afterwards."""
+    """Raise `StepError` where the kernel would not load the target's module, or nobody has provided it.
+
+    A module of ours for another kernel than the one that runs needs a reboot: see `reboot`.
+    """
     change = target.change
     if not change.module:
         return
     if change.has_module:
-        _require_for_kernel(running_kernel(host), change.kernels)
+        _require_trusted(host, read_signers(host, target.folder, running_kernel(host)))
     elif loaded_version(host, _NVIDIA) != change.module:
         _require_on_disk(host, change.module)
-
-
-def _require_for_kernel(running: str, kernels: tuple[str, ...]) -> None:
-    """Refuse a node that was booted into a kernel which was there when the change was planned, and not chosen."""
-    if kernels and running not in kernels:
-        raise StepError(
-            f"kernel-not-staged: the kernel {running} runs, and the change has a module for {', '.join(kernels)} "
-            "alone: plan again, or boot a kernel that it has one for"
-        )
 
 
 def _require_on_disk(host: Host, version: str) -> None:
@@ -42,3 +47,13 @@ def _require_on_disk(host: Host, version: str) -> None:
             f"module-not-on-disk: kernel module {version} is to be loaded, and {on_disk or 'none'} is on disk: "
             "driver.kernelModule is none, so whatever provides the module has to put it there first"
         )
+    file = module_file(host, _NVIDIA) if enforces_signatures(host) else None
+    if file is not None:
+        _require_trusted(host, (Signer(describe_module(host, file).get("signer", "")),))
+
+
+def _require_trusted(host: Host, signers: tuple[Signer, ...]) -> None:
+    """Refuse what the kernel would refuse, while the former driver is still in service."""
+    distrust = find_distrust(host, signers) if signers else None
+    if distrust is not None and distrust.is_certain:
+        raise StepError(f"{distrust.code}: {distrust.message}: {distrust.remedy}")

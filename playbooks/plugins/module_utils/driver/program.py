@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve
@@ -20,9 +21,16 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     ChangeError,
     parse_change,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import print_layout, restore_remembered
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import FINISHED, RUNNING, read_run
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
+    FINISHED,
+    NEEDS_REBOOT,
+    RUNNING,
+    is_going_back,
+    read_run,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
@@ -34,6 +42,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.store import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.target import forward_target
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import (
+    BEFORE_RELEASE,
     LAUNCH,
     is_active,
     only_run,
@@ -50,18 +59,24 @@ if TYPE_CHECKING:
 
 DONE, NOT_DONE, USAGE, BUG = 0, 1, 2, 70
 _TIMEOUT_S = 7200.0
+_COLLECT = "collect"
+_OPTIONS = {"stage": ("--offline", "--no-tools"), _COLLECT: ("--no-modules", "--no-tools")}
 _HERE = "--here"  # in this process, which is in a scope of its own already
 _SCOPE = ("--scope", "--quiet", "--collect", "--property=CPUWeight=1", "--property=IOWeight=1", "--")
 _HELP = """usage: grapnel-driver VERB
 
   stage          prepare the change on standard input: download, build, nothing is disturbed; with --offline
                  nothing is downloaded, with --no-tools no compiler is installed
-  check ID       look whether a staged change could be swapped in now
+  collect        download the change on standard input for machines that have less than this one, and build its
+                 modules, into collected/ID.tar; with --no-modules packages alone, with --no-tools as for stage
+  check ID       look whether a staged change could be swapped in now; with --before-release the node daemon does not
+                 count as a holder
   swap ID        change to a staged driver; continues a run that was cut short
   back           return to what was there before
   remove         take the driver away
   reboot         reboot the node for a run that needs it and is allowed to; the same verb goes on afterwards
   verify         compare the driver with the change that the node runs
+  mig            tell how the GPUs are cut by MIG; a run restores that after it has loaded the module
   status         tell what is staged, what runs, and what became of the last run
 
 `swap`, `back` and `remove` run in the unit grapnel-driver.service and are waited for; with --timeout SECONDS no longer
@@ -95,9 +110,12 @@ def _call(verb: str, words: list[str], node: Node) -> int:
     if verb == "run" and words and words[0] in (SWAP, BACK, REMOVE):
         return _run(node, words[0], _subject(words[0], words[1:]))
     if verb == "check":
-        return _check(node, _subject(SWAP, words))
-    if verb == "stage":
-        return _stage(node, words)
+        return _check(_before_release(node, words), _subject(SWAP, words))
+    if verb in _OPTIONS:
+        return _stage(node, verb, words)
+    if verb == "mig" and words in ([], ["restore"]):
+        sys.stdout.write(f"{restore_remembered(node.host) if words else print_layout()}\n")
+        return DONE
     if words:
         raise UsageError(f"{verb} takes no {words[0]!r}")
     if verb == "status":
@@ -118,6 +136,14 @@ def _subject(verb: str, words: list[str]) -> str:
         staged_folder(words[0])
         return words[0]
     return ""
+
+
+def _before_release(node: Node, words: list[str]) -> Node:
+    """Take the option: whoever asks has the node daemon let go of the GPUs before a swap."""
+    if BEFORE_RELEASE not in words:
+        return node
+    words.remove(BEFORE_RELEASE)
+    return replace(node, is_before_release=True)
 
 
 def _take_timeout(words: list[str]) -> float:
@@ -143,7 +169,7 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
             raise StoreError(f"`{begun}` changes the driver of this node now: wait for it to end")
     else:
         plan_work(node, verb, subject)  # what is wrong with it is told here, not only in the unit's log
-        if before is None or not before.is_open:
+        if not is_going_back(before):
             reserve.keep(host)
         start_unit(host, [verb, subject] if subject else [verb])
     if not wait_for_unit(host, timeout_s, node.clock):
@@ -152,6 +178,8 @@ def _in_unit(node: Node, verb: str, subject: str, timeout_s: float) -> int:
     is_new = after is not None and (before is None or after != before or before.is_open)
     if not is_new or after is None or after.state == RUNNING:
         raise StoreError(f"`{verb}` has ended without a result: see journalctl --unit=grapnel-driver, and run it again")
+    if after.state == NEEDS_REBOOT:
+        sys.stderr.write(f"the node has to reboot: {after.reboot}; run `reboot`, and this again once it is up\n")
     return _answer(host, DONE if after.state == FINISHED else NOT_DONE)
 
 
@@ -187,22 +215,27 @@ def _verify(node: Node) -> int:
     return NOT_DONE if differences else DONE
 
 
-def _stage(node: Node, words: list[str]) -> int:
-    """Stage in a scope of its own, which gets what processors and disk others leave; prints what became of it."""
+def _stage(node: Node, verb: str, words: list[str]) -> int:
+    """Stage or collect in a scope of its own, which gets what others leave of processors and disk."""
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import (  # noqa: PLC0415 - not for a swap
         StageOptions,
+        collect,
         stage,
     )
 
-    unknown = [word for word in words if word not in (_HERE, "--offline", "--no-tools")]
+    unknown = [word for word in words if word not in (_HERE, *_OPTIONS[verb])]
     if unknown:
-        raise UsageError(f"stage takes no {unknown[0]!r}")
+        raise UsageError(f"{verb} takes no {unknown[0]!r}")
     systemd_run = node.host.find_command("systemd-run")
     if _HERE not in words and systemd_run is not None:
-        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, "stage", _HERE, *words])  # noqa: S606 - no shell
+        os.execv(systemd_run, [systemd_run, *_SCOPE, *LAUNCH, verb, _HERE, *words])  # noqa: S606 - no shell
     change = parse_change(sys.stdin.buffer.read(MAX_CHANGE_BYTES + 1))
-    options = StageOptions(offline="--offline" in words, install_tools="--no-tools" not in words)
-    result = stage(node.host, change, options, node.clock)
+    options = StageOptions(
+        offline="--offline" in words,
+        install_tools="--no-tools" not in words,
+        without_modules="--no-modules" in words,
+    )
+    result = (collect if verb == _COLLECT else stage)(node.host, change, options, node.clock)
     _print(result.document())
     return DONE if result.complete else NOT_DONE
 

@@ -1,9 +1,9 @@
-"""Remembers which modules were loaded and which services ran before a run, until they are again: after a reboot too."""
+"""Remembers which modules were loaded, which services ran and how MIG cut GPUs before a run, until it is so again."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import remove_durably, write_durably
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import HOME
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 _PATH = f"{HOME}/restore.json"
 
 
-def remember(host: Host, before: Before) -> None:
-    """Write it down, for the next run and for whoever gathers facts."""
-    if remembered(host) != before:  # on the way back from a full disk there is nothing new to write
-        values = {"modules": before.modules, "services": before.services}
+def remember(host: Host, before: Before, mig: dict[str, Any] | None = None) -> None:
+    """Write it down, for the next run, in another boot too, and for whoever gathers facts."""
+    is_new = not host.path(_PATH).exists() or (remembered(host), remembered_mig(host)) != (before, mig)
+    if is_new:  # a full disk may have no room for what it has
+        values = {"modules": before.modules, "services": before.services, "mig": mig}
         write_durably(host.path(_PATH), json.dumps(values).encode())
     write_mark(host, before)
 
@@ -31,6 +32,15 @@ def remembered(host: Host) -> Before:
         return Before(tuple(map(str, values["modules"])), tuple(map(str, values["services"])))
     except (ValueError, KeyError, TypeError):
         return Before()
+
+
+def remembered_mig(host: Host) -> dict[str, Any] | None:
+    """Return the MIG layout that is to be restored (`mig.parse_layout`), None where it is not known."""
+    try:
+        mig = json.loads(host.read_text(_PATH) or "")["mig"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return mig if isinstance(mig, dict) else None
 
 
 def forget(host: Host) -> None:

@@ -33,6 +33,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
     UNIT,
     RunRecord,
     boot_id,
+    is_going_back,
     read_run,
     write_run,
 )
@@ -60,6 +61,7 @@ STEPS: tuple[tuple[str, Step], ...] = (
     ("hold", steps.hold),
     (LOAD, steps.load),
     ("device-nodes", steps.make_device_nodes),
+    ("mig", steps.restore_mig),
     ("start-services", steps.start_services),
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),
@@ -103,7 +105,6 @@ class _Run:
         boot = boot_id(node.host)
         former = read_run(node.host)
         self.awaited = ""  # why the run cannot go on before a reboot
-        self.is_continued = former is not None and former.is_open
         self.was_asked = former is not None and former.is_open and bool(former.asked_in)
         if former is not None and former.is_open:
             self.record = self._continued(former)
@@ -126,15 +127,7 @@ class _Run:
         return former
 
     def go(self) -> RunRecord:
-        if not self.is_continued:
-            reserve.keep(self.node.host)
-        self._save()
-        remove_old_journals(self.node.host)
-        allow_builds(self.node.host)
-        self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
-        if self.was_asked:
-            state = DONE if self.record.reboots else SKIPPED
-            self._note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
+        self._begin()
         if self.record.direction == record_of.BACKWARD:
             return self._go_back()
         for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
@@ -154,6 +147,21 @@ class _Run:
         with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
             self._save()
         return self._go_back()
+
+    def _begin(self) -> None:
+        """Write down that the run goes on; raises OSError, and `StoreError` where there is no room to."""
+        with contextlib.ExitStack() as stack:
+            if is_going_back(self.record):
+                stack.enter_context(contextlib.suppress(OSError))  # room or not: it comes to its end
+            else:
+                reserve.keep(self.node.host)
+            allow_builds(self.node.host)
+            self._save()
+            remove_old_journals(self.node.host)
+            self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
+            if self.was_asked:
+                state = DONE if self.record.reboots else SKIPPED
+                self._note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
 
     def _save(self) -> None:
         """Write the record, on a disk that has become full with the room that was kept for it; raises OSError."""

@@ -84,6 +84,11 @@ def read_run(host: Host) -> RunRecord | None:
         return None
 
 
+def is_going_back(record: RunRecord | None) -> bool:
+    """Tell whether a run was cut short on its way back."""
+    return record is not None and record.is_open and record.direction == BACKWARD
+
+
 def change_to_undo(host: Host) -> str | None:
     """Return the change that `back` leads away from: one that did not come to its end, else the current one."""
     run = read_run(host)

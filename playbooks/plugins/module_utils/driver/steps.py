@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, kernel_module
 from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import make_nodes, missing_nodes
-from ansible_collections.grapnel.node.plugins.module_utils.driver import restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver import mig_process, restore
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import NO_DRIVER
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import (
     allow_builds,
@@ -32,6 +32,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.file_set import FileT
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.units import DAEMON_UNIT
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.device_nodes import MakeNode
@@ -54,12 +55,16 @@ class NeedsRebootError(StepError):
 
 @dataclass(frozen=True)
 class Node:
-    """The machine, its package manager, its time, and how device nodes are made."""
+    """The machine, its package manager, its time, and how device nodes are made.
+
+    ``is_before_release``: the node daemon still has the GPUs, and lets go of them before a swap.
+    """
 
     host: Host
     manager: PackageManager
     clock: Clock = field(default_factory=Clock)
     mknod: MakeNode = os.mknod
+    is_before_release: bool = False
 
 
 Step = Callable[[Node, "Target"], str]  # returns what was done, empty when there was nothing to do
@@ -87,12 +92,17 @@ def transaction_of(node: Node, target: Target) -> Transaction | None:
     return Transaction(target.packages, remove, SCRATCH, purge=target.is_way_back)
 
 
-def mark(node: Node, target: Target) -> str:  # noqa: ARG001 - a step
-    """Note which modules were loaded and which services ran, so that whoever comes later can restore them."""
+def mark(node: Node, target: Target) -> str:
+    """Note what was loaded, what ran and how GPUs are cut by MIG, so that whoever comes later can restore it."""
     state, former = kernel_module.read_loaded(node.host), restore.remembered(node.host)
     before = kernel_module.merge(state, former, driver_services.running_services(node.host))
-    restore.remember(node.host, before)
-    return f"loaded: {', '.join(before.modules) or 'none'}; running: {', '.join(before.services) or 'none'}"
+    mig, unknown = restore.remembered_mig(node.host), ""
+    if mig is None and must_unload(node.host, target):
+        mig, unknown = mig_process.ask_layout(node.host)
+    restore.remember(node.host, before, mig)
+    words = [f"loaded: {', '.join(before.modules) or 'none'}", f"running: {', '.join(before.services) or 'none'}"]
+    cut = [f"cut by mig: {', '.join(mig)}"] if mig else []
+    return "; ".join([*words, *cut, *([f"what mig has cut is not known: {unknown}"] if unknown else [])])
 
 
 def stop_services(node: Node, target: Target) -> str:
@@ -177,6 +187,16 @@ def make_device_nodes(node: Node, target: Target) -> str:
     return ", ".join(one.path for one in missing)
 
 
+def restore_mig(node: Node, target: Target) -> str:
+    """Cut the GPUs as they were; before any service has them open."""
+    if not target.change.module or not restore.remembered_mig(node.host):
+        return ""
+    made, complaint = mig_process.have_restored(node.host)
+    if complaint:
+        raise StepError(f"the mig instances cannot be made again: {complaint}")
+    return made
+
+
 def start_services(node: Node, target: Target) -> str:
     """Start what ran before, and enable and start the companions that the change brings."""
     before = restore.remembered(node.host)
@@ -226,7 +246,8 @@ def require_free(node: Node, target: Target, *, may_reboot: bool = False) -> Non
     """
     if not must_unload(node.host, target):
         return
-    users = find_users(node.host, {*driver_services.running_services(node.host)})
+    released = {DAEMON_UNIT} if node.is_before_release else set()
+    users = find_users(node.host, {*driver_services.running_services(node.host), *released})
     if not users.lines:
         return
     obstacle = "" if users.processes else reboot_obstacle(node.host, target, is_allowed=may_reboot)

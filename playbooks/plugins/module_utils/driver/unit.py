@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LAUNCHER = "/usr/lib/grapnel/driver/grapnel-driver"
 LAUNCH = ("/usr/bin/python3", "-IS", LAUNCHER)
+BEFORE_RELEASE = "--before-release"
 _START_TIMEOUT_S = 60.0
 _QUERY_TIMEOUT_S = 20.0
 _POLL_S = 0.25

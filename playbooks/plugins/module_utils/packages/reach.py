@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
-_NO_SPACE = re.compile(r"No space left on device|enough free space|needs? .*more space|Insufficient space")
+# In the words of apt, dnf (curl's error 23) and zypper.
+_NO_SPACE = re.compile(
+    r"No space left on device|enough free space|needs? .*more space|Insufficient space|Failed writing received data|"
+    r"Can't hardlink/copy"
+)
 NO_SPACE_REMEDY = "make room on the file system that is named, then stage again: what was downloaded is kept"
 
 

@@ -63,11 +63,30 @@ class Resolution:
 
 
 @dataclass(frozen=True)
+class Header:
+    """What a package file says of itself; ``depends`` are the names that it needs, as facts have them."""
+
+    file: str
+    name: str
+    version: str
+    source: str
+    depends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Step:
     """One transaction of two: its files by the names of their packages, and the names that go."""
 
     files: Mapping[str, str]
     remove: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Offered:
+    """Package files that the machine was given: name and version in each, and what is installed of these names."""
+
+    described: Mapping[str, tuple[str, str]]
+    installed: Mapping[str, str]
 
 
 class PackageSource(Protocol):
@@ -84,6 +103,18 @@ class PackageSource(Protocol):
 
     def is_newer(self, host: Host, version: str, than: str) -> bool:
         """Tell whether a version of a package is newer than another one."""
+
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:
+        """Return the files that a request needs on this machine, of those that it was given; raises `SourceError`.
+
+        Those of the request's own packages are always among them.
+        """
+
+    def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+        """Return what package files say of themselves; raises `SourceError`."""
+
+    def for_any_machine(self, host: Host, scratch: str) -> PackageSource:
+        """Return this source as machines see it that have less than this one, as far as the package manager can."""
 
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the absolute paths of what a package file holds; raises `SourceError`."""

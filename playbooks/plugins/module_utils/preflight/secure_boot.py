@@ -25,6 +25,8 @@ _TIMEOUT_S = 20.0
 _CHOSEN = re.compile(r"\[([a-z]+)\]")
 _KEY = re.compile(r"\basymmetri\w*\s+(.*?): X509\.\w+ ", re.MULTILINE)
 _SUBJECT = re.compile(r"^\s*Subject: *(.*)$", re.MULTILINE)
+_KEY_ID = re.compile(r"Subject Key Identifier: *\n\s*((?:[0-9A-F]{2}:)+[0-9A-F]{2})")
+_CERTIFICATE = re.compile(r"^\[key \d+\]$", re.MULTILINE)
 _MAX_KEYS = 128
 
 
@@ -63,12 +65,20 @@ def _is_enforced(host: Host, lockdown: str) -> bool:
     return lockdown in ("integrity", "confidentiality") or host.read_text(_SIG_ENFORCE) == "Y"
 
 
+def _names_of_shim(text: str) -> list[str]:
+    """Return the name of a certificate as the kernel lists it: with the identifier of its key, if it has one."""
+    key_id = _KEY_ID.search(text)
+    suffix = f": {key_id[1].replace(':', '').lower()}" if key_id else ""
+    return [f"{name.strip()}{suffix}" for name in _SUBJECT.findall(text)]
+
+
 def _enrolled(host: Host, *, is_enabled: bool) -> list[str] | None:
     """Return the names of the certificates in the kernel's keyrings; mokutil knows those of shim."""
     text = host.read_text(_KEYS)
     names = _KEY.findall(text or "")
     if is_enabled and host.find_command("mokutil"):
-        names += _SUBJECT.findall(host.run(["mokutil", "--list-enrolled"], _TIMEOUT_S).stdout)
+        shown = host.run(["mokutil", "--list-enrolled"], _TIMEOUT_S).stdout
+        names += [name for each in _CERTIFICATE.split(shown) for name in _names_of_shim(each)]
     if not names:
         return [] if text is not None and not is_enabled else None
     return [printable(name.strip()) for name in list(dict.fromkeys(names))[:_MAX_KEYS]]

@@ -301,7 +301,7 @@ SIGNATURES = {
         make_node(secure_boot=ENFORCED),
         make_change(sign=Signing(key="/etc/keys/m.key", certificate="/etc/keys/m.der")),
         "signature-unknown",
-        "whether the kernel accepts /etc/keys/m.der is not known",
+        "whether the kernel has /etc/keys/m.der is found out while staging",
     ),
     "variables that cannot be read": (
         make_node(secure_boot=SecureBoot(enabled=None)),

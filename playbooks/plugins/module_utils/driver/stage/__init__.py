@@ -1,4 +1,7 @@
-"""Stages driver changes on the node: `stage` prepares one, `check` looks at it again. Neither disturbs what runs."""
+"""Stages driver changes on the node: `stage` prepares one, `check` looks at it again. Neither disturbs what runs.
+
+`collect` gets together what other machines need for one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.change import change_id
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import check_set
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.collect import collect_change
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions, StageResult
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import stage_change
@@ -16,10 +20,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
 
 if TYPE_CHECKING:
+    from typing import Callable
+
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-__all__ = ["Finding", "StageOptions", "StageResult", "check", "stage"]
+    _What = Callable[[Host, PackageSystem, DriverChange, StageOptions, Clock], StageResult]
+
+__all__ = ["Finding", "StageOptions", "StageResult", "check", "collect", "stage"]
 
 _NO_MANAGER = "grapnel exchanges drivers with apt, dnf and zypper: plan for a distribution that has one of them"
 
@@ -31,6 +39,20 @@ def stage(
     clock: Clock = Clock(),  # noqa: B008 - a Clock is a value
 ) -> StageResult:
     """Stage a change at the lowest priority; a second call finds it done. Errors are findings of the result."""
+    return _carry_out(stage_change, host, change, options, clock)
+
+
+def collect(
+    host: Host,
+    change: DriverChange,
+    options: StageOptions = StageOptions(),  # noqa: B008 - options are a value
+    clock: Clock = Clock(),  # noqa: B008 - a Clock is a value
+) -> StageResult:
+    """Collect what other machines need for a change, at the lowest priority. Errors are findings of the result."""
+    return _carry_out(collect_change, host, change, options, clock)
+
+
+def _carry_out(what: _What, host: Host, change: DriverChange, options: StageOptions, clock: Clock) -> StageResult:
     give_way(host)
     try:
         manager = find_manager(host)
@@ -38,7 +60,7 @@ def stage(
         return _refusal(change, str(error))
     if manager.name != change.manager:
         return _refusal(change, f"the change is for {change.manager}, and this node has {manager.name}")
-    return stage_change(host, PackageSystem(manager, find_source(manager.name)), change, options, clock)
+    return what(host, PackageSystem(manager, find_source(manager.name)), change, options, clock)
 
 
 def _refusal(change: DriverChange, why: str) -> StageResult:

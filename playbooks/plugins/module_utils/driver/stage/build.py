@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
@@ -70,6 +71,12 @@ class Builder:
         place = f"{self._scratch}/tree/{self._sources.module}/{self._sources.version}/build/make.log"
         log = self._host.read_text(place, _LOG_BYTES) or ""
         said = _end_of(log) or done.complaints
+        if "No space left on device" in f"{log}{done.stderr}":
+            return failure(
+                "no-space",
+                f"dkms cannot build {name}, the disk below {store.HOME} is full: {said}",
+                "make room on that file system, then stage again",
+            )
         return failure(
             "build-failed",
             f"dkms cannot build {name}: {said}",

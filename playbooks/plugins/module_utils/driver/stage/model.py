@@ -44,9 +44,11 @@ class StageOptions:
 
     ``offline``: nothing is downloaded, everything comes from what was handed over. ``install_tools``: dkms, compiler
     and their like, which the driver's module depends on anyway, are installed now if the node lacks them.
+    ``without_modules``: packages alone are collected, somebody else has the modules.
     """
 
     offline: bool = False
+    without_modules: bool = False
     install_tools: bool = True
     download_timeout_s: float = 1800.0
     build_timeout_s: float = 3600.0

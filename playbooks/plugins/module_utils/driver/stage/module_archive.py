@@ -8,11 +8,16 @@ from __future__ import annotations
 import re
 import shutil
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
+    find_forgery,
+    read_certificate,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
@@ -21,12 +26,14 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import Certificate
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _TIMEOUT_S = 180.0  # at the lowest priority
 _MAX_BYTES = 2 * 1024 * 1024 * 1024  # unpacked: an open and a proprietary module with symbols stay below a quarter
 _MAX_MEMBERS = 10_000
 _MAX_NAME_BYTES = 256
+_MODULE_PARTS = 5  # tree, kernel, architecture, "module", name
 _TREE = "dkms_main_tree"
 _BINARIES = "dkms_binaries_only"
 _MODULE = re.compile(r"\.ko(?:\.gz|\.xz|\.zst)?$")
@@ -42,27 +49,46 @@ class Module:
     version: str
     license: str
     kernel: str
+    vermagic: str
     signer: str
+    forgery: str = ""  # why it is not signed by the certificate that was asked for
 
 
-def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> None:
-    """Raise `StageError` unless an archive holds what a change needs for a kernel.
-
-    What cannot be looked at in time is neither fit nor unfit: HostError.
-    """
-    modules = read_modules(host, archive, str(change.dkms), kernel, scratch)
+def require_fit(host: Host, archive: str, change: DriverChange, kernel: str, scratch: str) -> tuple[Signer, ...]:
+    """Raise `StageError` unless an archive holds what a change needs for a kernel; returns who signed its modules."""
+    certificate = read_certificate(host, change.sign.certificate) if change.sign else None
+    modules = read_modules(host, archive, str(change.dkms), kernel, scratch, certificate=certificate)
     for module in modules:
         if module.kernel != kernel:
             raise _unfit(archive, f"{module.name} was built for the kernel {module.kernel or 'unknown'}, not {kernel}")
         if module.version and module.version != change.version:
             raise _unfit(archive, f"{module.name} has the version {module.version}, not {change.version}")
+    _require_own_kernel(host, archive, modules, kernel)
     if not any(module.version for module in modules):
         raise _unfit(archive, "no module says which version it has")
     found = flavour_of(modules)
     if found != change.flavour:
         raise _unfit(archive, f"the modules are {found}, not {change.flavour}")
-    if change.sign is not None:
-        _require_signer(host, archive, modules, change.sign.certificate)
+    if certificate is not None:
+        _require_signer(archive, modules, certificate)
+        return (Signer(certificate.name, certificate.key_id),)
+    return tuple(dict.fromkeys(Signer(module.signer) for module in modules))
+
+
+def _require_own_kernel(host: Host, archive: str, modules: list[Module], kernel: str) -> None:
+    """Compare the whole of what a kernel takes modules by with that of its own ones, if it has any.
+
+    Two kernels may have one name: a rebuilt one whose options are others refuses the modules of the first.
+    """
+    own = next(host.path(f"/lib/modules/{kernel}/kernel").rglob("*.ko*"), None)
+    if own is None:
+        return
+    done = host.ask(["modinfo", f"/{own.relative_to(host.root)}"], _TIMEOUT_S)
+    found = re.search(r"^vermagic: +(.*)$", done.stdout, re.MULTILINE)
+    magic = found[1].strip() if found else ""
+    for module in modules:
+        if magic and module.vermagic != magic:
+            raise _unfit(archive, f"{module.name} is for a kernel with {module.vermagic}, and this one has {magic}")
 
 
 def flavour_of(modules: list[Module]) -> str:
@@ -70,8 +96,13 @@ def flavour_of(modules: list[Module]) -> str:
     return "proprietary" if any(module.license == _CLOSED_LICENSE for module in modules) else "open"
 
 
-def read_modules(host: Host, archive: str, dkms: str, kernel: str, scratch: str) -> list[Module]:
-    """Return the modules in an archive; raises `StageError` for one that is no archive of that kernel."""
+def read_modules(  # noqa: PLR0913 - where to work, beside what is asked for
+    host: Host, archive: str, dkms: str, kernel: str, scratch: str, *, certificate: Certificate | None = None
+) -> list[Module]:
+    """Return the modules in an archive; raises `StageError` for one that is no archive of that kernel.
+
+    With a ``certificate``, their signatures are verified.
+    """
     place = host.path(f"{scratch}/look")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -81,6 +112,9 @@ def read_modules(host: Host, archive: str, dkms: str, kernel: str, scratch: str)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise _unfit(archive, f"it cannot be read: {printable(str(error))}") from error
     modules = [_read_module(host, archive, f"{scratch}/look/{name}") for name in names]
+    if certificate is not None:
+        forgeries = [find_forgery(host, f"{scratch}/look/{name}", certificate, scratch) for name in names]
+        modules = [replace(module, forgery=why) for module, why in zip(modules, forgeries)]
     shutil.rmtree(place)
     return modules
 
@@ -90,6 +124,8 @@ def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: st
     names: list[str] = []
     for member in _members(opened, archive):
         parts = PurePosixPath(member.name).parts
+        if parts and parts[0] not in (_TREE, _BINARIES):  # dkms would take sources, and commands, from elsewhere in it
+            raise _unfit(archive, f"{printable(member.name)} in it does not belong to built modules")
         if parts[:1] == (_TREE,) and len(parts) > 1 and parts[1] != kernel:
             raise _unfit(archive, f"it has modules of the kernel {printable(parts[1])}, not {kernel} alone")
         stream = opened.extractfile(member) if member.isfile() else None
@@ -100,6 +136,8 @@ def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: st
             if said != dkms:
                 raise _unfit(archive, f"it is of the DKMS module {printable(said)}, not {dkms}")
         elif parts[:1] == (_TREE,) and _MODULE.search(parts[-1]):
+            if len(parts) != _MODULE_PARTS or parts[3] != "module" or parts[-1] in names:
+                raise _unfit(archive, f"{printable(member.name)} in it is twice there, or not where modules are")
             with (place / parts[-1]).open("wb") as out:
                 shutil.copyfileobj(stream, out)
             names.append(parts[-1])
@@ -133,30 +171,19 @@ def _read_module(host: Host, archive: str, file: str) -> Module:
         version=found.get("version", ""),
         license=found.get("license", ""),
         kernel=found.get("vermagic", "").split(" ")[0],
+        vermagic=found.get("vermagic", ""),
         signer=found.get("signer", ""),
     )
 
 
-def _require_signer(host: Host, archive: str, modules: list[Module], certificate: str) -> None:
-    """Compare signers by the name in the certificate, which is what a module's signature names."""
-    expected = _common_name(host, certificate)
+def _require_signer(archive: str, modules: list[Module], certificate: Certificate) -> None:
+    """Compare signers by the name that they give, which makes the plainer message, and then by what is true."""
     for module in modules:
-        if module.signer != expected:
+        if module.signer != certificate.name:
             signer = f"signed by {printable(module.signer)}" if module.signer else "not signed"
-            raise _unfit(archive, f"{module.name} is {signer}, not by {printable(expected)} ({certificate})")
-
-
-def _common_name(host: Host, certificate: str) -> str:
-    for form in ("DER", "PEM"):
-        asked = ["openssl", "x509", "-inform", form, "-in", certificate, "-noout", "-subject", "-nameopt", "multiline"]
-        found = re.search(r"^ *commonName *= *(.*)$", host.run(asked, _TIMEOUT_S).stdout, re.MULTILINE)
-        if found:
-            return found[1].strip()
-    raise failure(
-        "signing-certificate",
-        f"{certificate} cannot be read as a certificate with a name",
-        "give driver.signingKey a certificate in DER or PEM form, and install openssl on the node",
-    )
+            raise _unfit(archive, f"{module.name} is {signer}, not by {certificate.name} ({certificate.path})")
+        if module.forgery:
+            raise _unfit(archive, f"{module.name} {module.forgery}")
 
 
 def _unfit(archive: str, why: str) -> StageError:

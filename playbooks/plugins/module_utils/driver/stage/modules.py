@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.build import Builder
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.kernels import has_modules
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_archive import require_fit
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_sources import find_sources
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import failed, link_or_copy
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import require_signing
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 
 if TYPE_CHECKING:
@@ -20,21 +21,35 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
 
+_OWN = "this node uses another module; find out who is root of the node that built the one that was handed over"
+
 
 def take_built(work: Work, handed: Mapping[str, str]) -> list[str]:
     """Put modules into a set that exist already, and return the kernels that still need one.
 
-    One that was handed over must fit; one of another set is used if it does.
+    One that was handed over, or is in another set, is used if it fits. Without a network what was handed over must.
     """
     missing = []
     for kernel in work.change.kernels:
         given = handed.get(f"{store.MODULES}/{kernel}{store.MODULE_SUFFIX}")
-        if given is not None:
-            require_fit(work.host, given, work.change, kernel, work.scratch)
-            link_or_copy(work.host, given, work.archive(kernel))
-        elif not _take_from_sets(work, kernel):
+        if given is not None and _takes(work, given, kernel):
+            continue
+        if not _take_from_sets(work, kernel):
             missing.append(kernel)
     return missing
+
+
+def _takes(work: Work, given: str, kernel: str) -> bool:
+    """Take a module that was handed over, if it fits; a node that may use nothing else raises `StageError`."""
+    try:
+        _require_fit(work, given, kernel)
+    except StageError as error:
+        if work.options.offline:
+            raise
+        work.findings.append(Finding(error.finding.code, f"not used: {error.finding.message}", _OWN, "warning"))
+        return False
+    link_or_copy(work.host, given, work.archive(kernel))
+    return True
 
 
 def _take_from_sets(work: Work, kernel: str) -> bool:
@@ -51,19 +66,25 @@ def _take_from_sets(work: Work, kernel: str) -> bool:
 
 def _fits(work: Work, archive: str, kernel: str) -> bool:
     with contextlib.suppress(StageError):
-        require_fit(work.host, archive, work.change, kernel, work.scratch)
+        _require_fit(work, archive, kernel)
         return True
     return False
 
 
+def _require_fit(work: Work, archive: str, kernel: str) -> None:
+    """Raise `StageError` unless an archive fits; remembers who signed what is in it."""
+    work.signers[kernel] = require_fit(work.host, archive, work.change, kernel, work.scratch)
+
+
 def build_missing(work: Work, kernels: Sequence[str], files: Sequence[str]) -> None:
     """Build the module for kernels, and leave nothing but the archives; raises `StageError`."""
+    require_signing(work)
     scratch = f"{work.scratch}/build"
     try:
         builder = Builder(work.host, work.change, find_sources(work, files, scratch), scratch)
         for kernel in kernels:
             builder.build(kernel, work.archive(kernel), work.options.build_timeout_s)
-            require_fit(work.host, work.archive(kernel), work.change, kernel, work.scratch)
+            _require_fit(work, work.archive(kernel), kernel)
     except SourceError as error:
         raise failed(error) from error
     finally:

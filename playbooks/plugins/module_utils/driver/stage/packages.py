@@ -7,10 +7,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import INCOMING, read_json
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import INCOMING, read_json, write_json
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Offered,
     Request,
     Resolution,
     SourceError,
@@ -18,7 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
 LIST = "list.json"  # of what was handed over: digests by the files' places below the folder
+HEADERS = "packages.json"  # of a set: what its package files say of themselves, by which a bundle can be planned from
 _MIB = 1024 * 1024
+_OTHER_BUNDLE = (
+    "make the bundle again for this node's release of its distribution: it must have every package that the node lacks"
+)
 
 
 def request_of(change: DriverChange) -> Request:
@@ -90,38 +95,43 @@ def link_or_copy(host: Host, file: str, target: str) -> str:
 
 
 def useful(work: Work, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files that a node needs of those handed over, which were collected on another one.
-
-    Packages beside the driver's count where the node has none, or an older one: nothing is taken back to an older
-    version for a driver.
-    """
+    """Return the files that a node needs of those handed over, which may be for any node; raises `StageError`."""
+    host = work.host
     try:
-        described = work.manager.describe(work.host, files)
-        present = work.manager.installed(work.host, [name for name, _ in described.values()])
+        described = work.manager.describe(host, files)
+        names = {*work.change.names, *(name for name, _ in described.values())}
+        present = {name: one.version for name, one in work.manager.installed(host, names).items()}
     except PackageError as error:
         raise failure("damaged-package", str(error), "hand the bundle's files over again") from error
+    _require_all(work.change, {*described.values(), *present.items()})
+    if not files:
+        return ()
+    try:
+        return work.source.choose(host, request_of(work.change), Offered(described, present), work.scratch)
+    except SourceError as error:
+        raise failure(error.code, str(error), _OTHER_BUNDLE) from error
 
-    def is_useful(name: str, version: str) -> bool:
-        if name in work.change.names or name not in present:
-            return True
-        return work.source.is_newer(work.host, version, present[name].version)
 
-    return tuple(file for file, (name, version) in described.items() if is_useful(name, version))
+def write_headers(work: Work, files: Sequence[str]) -> None:
+    """Write what the package files of a set say of themselves; raises `StageError`."""
+    try:
+        found = work.source.read_headers(work.host, files)
+    except SourceError as error:
+        raise failed(error) from error
+    headers = [{**vars(one), "file": one.file.rsplit("/", 1)[-1], "depends": list(one.depends)} for one in found]
+    write_json(work.host, f"{work.folder}/{HEADERS}", headers)
 
 
 def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
     """Return what installing files without a network comes to; raises `StageError`."""
     host, change = work.host, work.change
     try:
-        given = set(work.manager.describe(host, files).values())
-        _require_all(work, given)
-        described = {name for name, _ in given}
+        described = {name for name, _ in work.manager.describe(host, files).values()}
         rehearsal = work.manager.rehearse(host, Transaction(files, change.remove, work.scratch))
         names = {*described, *change.names, *rehearsal.remove, *change.remove}
         before = {name: one.version for name, one in work.manager.installed(host, names).items()}
     except PackageError as error:
-        hint = "a bundle that was made for this node's distribution has what is missing"
-        raise failure("unresolvable", str(error), hint) from error
+        raise failure("unresolvable", str(error), _OTHER_BUNDLE) from error
     return Resolution(
         install=rehearsal.install,
         replaced={name: before.get(name, "") for name in rehearsal.install},
@@ -129,11 +139,9 @@ def resolve_handed_over(work: Work, files: tuple[str, ...]) -> Resolution:
     )
 
 
-def _require_all(work: Work, given: set[tuple[str, str]]) -> None:
+def _require_all(change: DriverChange, there: set[tuple[str, str]]) -> None:
     """Raise `StageError` for packages of the change that were not handed over and are not installed either."""
-    present = work.manager.installed(work.host, work.change.names)
-    there = given | {(name, one.version) for name, one in present.items()}
-    missing = [f"{one.name} {one.version}" for one in work.change.packages if (one.name, one.version) not in there]
+    missing = [f"{one.name} {one.version}" for one in change.packages if (one.name, one.version) not in there]
     if missing:
         raise failure(
             "not-handed-over",

@@ -6,6 +6,7 @@ seal is there nothing counts; a run that is killed anywhere is repeated, and tak
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -36,6 +37,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.modules 
     take_built,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.rehearse import rehearse
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.signers import note_signers
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
@@ -60,7 +62,7 @@ def stage_change(
     identifier = change_id(change)
     try:
         store.open_store(host)
-        with _alone(host):
+        with alone(host):
             if _is_good(host, system.manager, identifier):
                 return _result(host, identifier, changed=False)
             _stage(Work(host, system, change, options, clock, sets.begin(host, identifier)), identifier)
@@ -73,9 +75,16 @@ def stage_change(
     except HostError as error:
         found = Finding("no-answer", str(error), "stage again when the node is less busy")
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        found = Finding("disk-error", f"{where}{error.strerror or error}", f"look at the disk of {store.HOME}")
+        found = _disk_finding(error)
     return StageResult(identifier, complete=False, changed=False, findings=(found,))
+
+
+def _disk_finding(error: OSError) -> Finding:
+    where = f"{error.filename}: " if error.filename else ""
+    said = f"{where}{error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Finding("no-space", said, f"make room on the file system of {store.HOME}, then stage again")
+    return Finding("disk-error", said, f"look at the disk of {store.HOME}")
 
 
 def _stage(work: Work, identifier: str) -> None:
@@ -85,11 +94,12 @@ def _stage(work: Work, identifier: str) -> None:
     store.write_change(host, folder, work.change)
     start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
+    packages.write_headers(work, files)
     download_s = clock.monotonic() - start
     names = {*work.change.names, *former_packages(work.change, resolution), *resolution.remove}
     found = _found(work, names)
-    build_s, cpu_s = _provide_modules(work, files, handed)
-    findings = [*keep_way_back(work, resolution), *rehearse(work)]
+    build_s, cpu_s = provide_modules(work, files, handed)
+    findings = [*work.findings, *note_signers(work, files), *keep_way_back(work, resolution), *rehearse(work)]
     sets.write_json(host, f"{folder}/{FINDINGS}", [one.document() for one in findings])
     sets.write_json(host, f"{folder}/{FOUND}", found)
     sets.remove(host.path(work.scratch))
@@ -121,7 +131,7 @@ def _found(work: Work, names: set[str]) -> dict[str, object]:
         raise failure("packages-unreadable", str(error), "repair the package database first") from error
 
 
-def _provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
+def provide_modules(work: Work, files: tuple[str, ...], handed: Mapping[str, str]) -> tuple[float, float]:
     """Provide a module for every kernel; returns the seconds that building took, and those of the processors."""
     if not work.change.has_module:
         return 0.0, 0.0
@@ -161,7 +171,7 @@ def _result(host: Host, identifier: str, *, changed: bool) -> StageResult:
 
 
 @contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def alone(host: Host) -> Iterator[None]:
     """Hold the lock of staging; the kernel lets go of it when the process is killed."""
     descriptor = os.open(host.path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -10,7 +10,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder i
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import Finding, StageOptions
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import Signer
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
     from ansible_collections.grapnel.node.plugins.module_utils.packages.source import PackageSource
@@ -26,7 +27,11 @@ class PackageSystem:
 
 @dataclass(frozen=True)
 class Work:
-    """One run of staging."""
+    """One run of staging.
+
+    ``findings`` are what became known on the way and keeps nothing from being used; ``signers`` fills with who signed
+    the built modules, by kernel.
+    """
 
     host: Host
     system: PackageSystem
@@ -34,6 +39,8 @@ class Work:
     options: StageOptions
     clock: Clock
     folder: str
+    findings: list[Finding] = field(default_factory=list)
+    signers: dict[str, tuple[Signer, ...]] = field(default_factory=dict)
 
     @property
     def manager(self) -> PackageManager:

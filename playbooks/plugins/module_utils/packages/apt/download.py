@@ -9,10 +9,18 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import rehearse_future, write_future
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import parse_paragraphs, source_of
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.future import (
+    ALONE,
+    rehearse_future,
+    write_assumed,
+    write_future,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.lists import names_in
 from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import (
     NO_SPACE_REMEDY,
     is_out_of_space,
@@ -21,6 +29,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
+    Header,
     Request,
     Resolution,
     SourceError,
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Step
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Step
 
 CACHE = "/var/cache/apt/archives"
 _RESOLVE_TIMEOUT_S = 120.0
@@ -48,6 +57,8 @@ _FETCH = (
     "-o", "Acquire::ForceHash=SHA256", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30",
     "-o", "Acquire::Retries=2", "-o", "APT::Sandbox::User=root",
 )  # fmt: skip
+# What apt has made of its lists includes the machine's own packages.
+_UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 _INSTALLED = re.compile(r"^Inst (?P<name>\S+)(?: \[(?P<old>[^\]]*)\])? \((?P<new>\S+)", re.MULTILINE)
 _REMOVED = re.compile(r"^Remv (?P<name>\S+)(?: \[(?P<old>[^\]]*)\])?", re.MULTILINE)
 _URI = re.compile(r"^'(?P<uri>[^']+)' (?P<name>[^/\s]+\.deb) (?P<size>\d+) ?(?P<digest>\S*)$", re.MULTILINE)
@@ -64,13 +75,18 @@ _REFRESH = (
 _REACH = "see that the node reaches its package sources (apt-config dump Acquire shows the proxy), or use a bundle"
 
 
+@dataclass(frozen=True)
 class AptSource:
-    """apt as the source of package files."""
+    """apt as the source of package files; ``options`` go before everything that apt is told."""
+
+    options: tuple[str, ...] = ()
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        simulated = _ask(host, [*_APT, "--simulate", "install", *_words(request)])
-        printed = _ask(host, [*_APT, *_FETCH, *_into(_NOWHERE), "-qq", "--print-uris", *_reinstall(request)])
+        simulated = _ask(host, [*_APT, *self.options, "--simulate", "install", *_words(request)])
+        printed = _ask(
+            host, [*_APT, *self.options, *_FETCH, *_into(_NOWHERE), "-qq", "--print-uris", *_reinstall(request)]
+        )
         found = list(_INSTALLED.finditer(simulated))
         return Resolution(
             downloads=tuple(
@@ -87,7 +103,8 @@ class AptSource:
         place = host.path(folder)
         _remove_wrong(place, downloads)
         (place / "partial").mkdir(exist_ok=True, mode=0o700)
-        done = host.run([*_APT, *_FETCH, *_into(f"{folder}/"), "--download-only", *_reinstall(request)], timeout_s)
+        command = [*_APT, *self.options, *_FETCH, *_into(f"{folder}/"), "--download-only", *_reinstall(request)]
+        done = host.run(command, timeout_s)
         if done.return_code:
             raise _failure(host, done, timeout_s, [one.uri for one in downloads])
         for one in downloads:
@@ -111,6 +128,29 @@ class AptSource:
         """Compare as dpkg does."""
         return host.run(["dpkg", "--compare-versions", version, "gt", than], _UNPACK_TIMEOUT_S).return_code == 0
 
+    def choose(self, host: Host, request: Request, files: Offered, scratch: str) -> tuple[str, ...]:
+        """Have apt choose, which knows the versions that packages need of one another: nothing else is upgraded."""
+        lists = f"{scratch}/lists"
+        host.path(f"{lists}/partial").mkdir(parents=True, exist_ok=True, mode=0o700)
+        options = [*(word for option in ALONE for word in ("-o", option)), "-o", f"Dir::State::lists={lists}"]
+        given = [word for file in files.described for word in ("--with-source", file)]
+        simulated = _ask(host, [*_APT, *options, "--simulate", *given, "install", *_words(request)])
+        wanted = {(each["name"], each["new"]) for each in _INSTALLED.finditer(simulated)} | set(
+            request.packages.items()
+        )
+        return tuple(file for file, described in files.described.items() if described in wanted)
+
+    def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+        """Return the control fields of package files; raises `SourceError`."""
+        return tuple(_read_header(host, file) for file in files)
+
+    def for_any_machine(self, host: Host, scratch: str) -> AptSource:
+        """Return apt as it is on a machine that has nothing but what no source offers, such as a local package."""
+        status = f"{scratch}/assumed"
+        listed = _ask(host, ["apt-cache", "-o", "Dir::State::status=/dev/null", *_UNCACHED, "pkgnames"])
+        write_assumed(host, set(listed.split()), status)
+        return AptSource((*_UNCACHED, "-o", f"Dir::State::status={status}"))
+
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""
         done = host.run(["dpkg-deb", "--contents", file], _UNPACK_TIMEOUT_S)
@@ -129,6 +169,15 @@ class AptSource:
         done = host.run(["dpkg-deb", "--extract", file, folder], _UNPACK_TIMEOUT_S)
         if done.return_code:
             raise _damaged(file, done)
+
+
+def _read_header(host: Host, file: str) -> Header:
+    done = host.run(["dpkg-deb", "--field", file], _UNPACK_TIMEOUT_S)
+    fields = next(parse_paragraphs(done.stdout), None)
+    if done.return_code or fields is None:
+        raise _damaged(file, done)
+    depends = names_in(fields.get("Pre-Depends", ""), fields.get("Depends", ""))
+    return Header(file, fields["Package"], fields.get("Version", ""), source_of(fields), tuple(depends))
 
 
 def _words(request: Request) -> list[str]:

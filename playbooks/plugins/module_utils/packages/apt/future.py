@@ -19,8 +19,9 @@ _NAME = re.compile(r"^Package: (\S+)$", re.MULTILINE)
 _ARCHITECTURE = re.compile(r"^Architecture: (\S+)$", re.MULTILINE)
 _CHANGED = re.compile(r"^(?P<verb>Inst|Remv) (?P<name>\S+)", re.MULTILINE)
 _INSTALLED = "Status: install ok installed"
+_STANDS_ALONE = re.compile(r"^(?:Package|Status|Version|Architecture|Multi-Arch|Provides): .*$", re.MULTILINE)
 # Nothing but the copy and the files counts: neither lists, nor what apt has made of them, nor pins.
-_ALONE = (
+ALONE = (
     "Dir::Etc::SourceList=/dev/null", "Dir::Etc::SourceParts=/dev/null", "Dir::Etc::Preferences=/dev/null",
     "Dir::Etc::PreferencesParts=/dev/null", "Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=",
     "APT::Get::AutomaticRemove=false",
@@ -32,16 +33,32 @@ def write_future(host: Host, files: Mapping[str, str], gone: Collection[str], pl
     text = host.read_text(_STATUS, _MAX_STATUS_BYTES)
     if text is None:
         raise PackageError(f"{_STATUS} cannot be read", is_unchanged=True)
-    own = host.run(["dpkg", "--print-architecture"], _TIMEOUT_S).stdout.strip()
-    replaced = {*files, *gone}
-    kept = (block for block in text.split("\n\n") if block.strip() and not _is_one_of(block, replaced, ("all", own)))
+    replaced, own = {*files, *gone}, ("all", *_architectures(host))
+    kept = (block for block in text.split("\n\n") if block.strip() and not _is_one_of(block, replaced, own))
     new = (_control(host, file) for _, file in sorted(files.items()))
     host.path(place).write_text("\n\n".join([*(block.strip("\n") for block in kept), *new]) + "\n", encoding="utf-8")
 
 
+def write_assumed(host: Host, offered: Collection[str], place: str) -> None:
+    """Write a database of the installed packages that no source offers, each without what it needs."""
+    text = host.read_text(_STATUS, _MAX_STATUS_BYTES)
+    if text is None:
+        raise PackageError(f"{_STATUS} cannot be read", is_unchanged=True)
+    blocks = (block for block in text.split("\n\n") if f"{_INSTALLED}\n" in f"{block}\n")
+    kept = (block for block in blocks if not _is_one_of(block, offered, ("all", *_architectures(host))))
+    host.path(place).write_text(
+        "\n\n".join("\n".join(_STANDS_ALONE.findall(block)) for block in kept) + "\n", encoding="utf-8"
+    )
+
+
+def _architectures(host: Host) -> list[str]:
+    """Return the machine's own architecture."""
+    return host.run(["dpkg", "--print-architecture"], _TIMEOUT_S).stdout.split()
+
+
 def rehearse_future(host: Host, status: str, files: Sequence[str], remove: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the names that a transaction would install and remove, where that database is the machine's."""
-    options = [word for option in (*_ALONE, f"Dir::State::status={status}") for word in ("-o", option)]
+    options = [word for option in (*ALONE, f"Dir::State::status={status}") for word in ("-o", option)]
     words = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     asked = ["apt-get", "-q", "-y", "--simulate", *options, *words, "install", *files, *(f"{one}-" for one in remove)]
     done = host.run(asked, _TIMEOUT_S)

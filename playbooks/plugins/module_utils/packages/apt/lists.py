@@ -109,13 +109,13 @@ def _available(paragraph: Paragraph) -> dict[str, Any]:
     return {
         "version": paragraph["Version"],
         "source": source_of(paragraph),
-        "depends": _names(paragraph.get("Pre-Depends", ""), paragraph.get("Depends", "")),
+        "depends": names_in(paragraph.get("Pre-Depends", ""), paragraph.get("Depends", "")),
         "fetchable": "Status" not in paragraph,  # a record of dpkg's database: no list has this version
     }
 
 
-def _names(*fields: str) -> list[str]:
-    """Names of the first alternatives, which is what apt prefers, without versions and architectures."""
+def names_in(*fields: str) -> list[str]:
+    """Return the names of the first alternatives, which is what apt prefers, without versions and architectures."""
     groups = (group.strip() for field in fields for group in field.split(","))
     found = (_NAME.match(group) for group in groups)
     return sorted({match.group() for match in found if match})

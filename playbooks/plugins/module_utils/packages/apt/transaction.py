@@ -150,9 +150,10 @@ def _mark(host: Host, mark: str, names: Sequence[str]) -> None:
 def _reason(done: Finished, transaction: Transaction) -> str:
     """Return apt's and dpkg's own words, and what helps where that is known."""
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-    words = "; ".join(dict.fromkeys(line.strip() for line in lines if _COMPLAINT.match(line))) or done.complaint
+    chosen = (line.strip() for line in lines if _COMPLAINT.match(line) or _NO_SPACE.search(line))
+    words = "; ".join(dict.fromkeys(chosen)) or done.complaint
     said = printable(words, _MAX_WORDS)
-    if _NO_SPACE.search(words) or any(_NO_SPACE.search(line) for line in lines):
+    if _NO_SPACE.search(words):
         return f"the disk is full: {said}; make room, the files are staged already"
     if _LOCKED.search(words):
         return f"somebody else uses the package database: {said}"

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
 _CACHE = "/var/cache/dnf"
 _TIMEOUT_S = 300.0
+_MAX_WORDS = 1500  # characters of an error
 _DECLINED = 1  # --assumeno ends with this when there was something to decline
-# Locks and exclusions keep the driver as it is, and a driver change is about just that; see `require_unlocked`.
+# Locks and exclusions keep the driver as it is, and a driver change is about just that; see `require_unlocked`. Not
+# quiet: what became of each mirror is said nowhere else. One that sends less than minrate for timeout is given up.
 _DNF = (
-    "dnf", "--quiet", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
+    "dnf", "--disableplugin=versionlock", "--disableexcludes=all", "--setopt=install_weak_deps=False",
     "--setopt=timeout=30", "--setopt=retries=2", "--setopt=minrate=1000",
     # The stream of the driver's module is enabled with the driver and not before: names are exact without it.
     "--setopt=grapnel-nvidia.module_hotfixes=1",
@@ -53,7 +55,8 @@ _UNIT_LEFT_OUT = re.compile(r"(?<=\d) +$", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
 _GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
-_LOST = re.compile(r"(?:Status code: 404 for|Error 404|Cannot download) *(\S+)")
+_LOST = re.compile(r"Status code: (?:404|410) for (?P<uri>\S+\.rpm)")
+_UNREACHED = re.compile(r"(?:Status code: \d+|Curl error \(\d+\): .*?) for \S+(?: \[[^\]]*\])?")
 _REFRESH = (
     "refresh dnf's metadata (dnf makecache) and run `grapnel plan` again; a version that the repositories no longer "
     "have comes in a bundle"
@@ -66,8 +69,7 @@ class DnfSource(RpmFiles):
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
-        words = [word for word in _DNF if word != "--quiet"]  # which leaves the table out
-        done = host.run([*words, "--assumeno", *_words(request)], _TIMEOUT_S)
+        done = host.run([*_DNF, "--assumeno", *_words(request)], _TIMEOUT_S)
         table = join_rows(done.stdout)
         if done.return_code not in (0, _DECLINED) or (done.return_code and not _ROW.search(table)):
             raise _failure(done, _TIMEOUT_S)
@@ -128,20 +130,23 @@ def _words(request: Request) -> list[str]:
 
 
 def _failure(done: Finished, timeout_s: float) -> SourceError:
+    said = without_passwords(f"{done.stdout}\n{done.stderr}")
+    unreached = printable("; ".join(dict.fromkeys(_UNREACHED.findall(said))), _MAX_WORDS)
     if done.is_timed_out:
-        return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s", _REACH)
-    if is_out_of_space(done.stderr):
-        return SourceError("no-space", f"the disk is full: {done.complaints}", NO_SPACE_REMEDY)
+        return SourceError("download-timeout", f"dnf did not finish within {timeout_s:g} s: {unreached}", _REACH)
+    if is_out_of_space(said):
+        return SourceError("no-space", f"the disk is full: {without_passwords(done.complaints)}", NO_SPACE_REMEDY)
+    lost = _LOST.search(said)
+    if lost:
+        return SourceError("package-gone", f"the repository no longer has {printable(lost['uri'])}", _REFRESH)
+    if unreached:
+        return SourceError("source-unreachable", f"dnf cannot get the packages: {unreached}", _REACH)
     gone = _GONE.search(done.stderr)
     if gone:
         return SourceError("package-not-found", f"no repository has {printable(gone[1] or gone[2])}", _REFRESH)
-    lost = _LOST.search(done.stderr)
-    if lost:
-        return SourceError("package-gone", f"the repository no longer has {printable(lost[1])}", _REFRESH)
     if "GPG check FAILED" in done.stderr or "is not signed" in done.stderr:
         return SourceError("not-authenticated", done.complaints, "import the repository's signing key")
     if "Problem" in done.stderr or "conflict" in done.stderr:
         return SourceError("unresolvable", f"the packages do not go together: {done.complaints}", _REFRESH)
-    return SourceError(
-        "source-unreachable", f"dnf cannot get the packages: {without_passwords(done.complaints)}", _REACH
-    )
+    said = f"dnf cannot get the packages: {without_passwords(done.complaints)}"
+    return SourceError("source-unreachable", said, _REACH)

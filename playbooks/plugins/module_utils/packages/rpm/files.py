@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Header, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 300.0
 _NAME = "%{NAME}\n"
+_PACKAGE, _PROVIDES = "grapnel-package:", "grapnel-provides:"  # no capability begins like that
+_HEADER = (
+    rf"{_PACKAGE}\t%{{NAME}}\t%{{EPOCHNUM}}\t%{{VERSION}}\t%{{RELEASE}}\t%{{ARCH}}\t%{{SOURCERPM}}\n[%{{REQUIRENAME}}\n]"
+    rf"{_PROVIDES}\n[%{{PROVIDENAME}}\n]"
+)
+_FIELDS = 6  # of a package
 # The script is constant; file and folder are its arguments and never parsed by the shell.
 _UNPACK = (
     'set -e; rpm2cpio "$1" > "$3"; cpio --extract --make-directories --quiet --no-absolute-filenames -D "$2" < "$3"'
@@ -33,6 +41,26 @@ def require_signed(host: Host, files: Sequence[str]) -> None:
                 f"{file.rpartition('/')[2]} has no signature that this node trusts: {said or done.complaint}",
                 "import the repository's signing key (rpm --import), then stage again",
             )
+
+
+def read_headers(host: Host, files: Sequence[str]) -> tuple[Header, ...]:
+    """Return what package files say of themselves, what they need as far as it is among them; raises `SourceError`."""
+    found = [_read_header(host, file) for file in files]
+    of = capabilities.providers((rpm.name, provided) for rpm, _, provided in found)
+    return tuple(
+        Header(file, rpm.name, rpm.edition, rpm.source, tuple(capabilities.resolve(rpm.name, required, of)))
+        for file, (rpm, required, _) in zip(files, found)
+    )
+
+
+def _read_header(host: Host, file: str) -> tuple[Rpm, list[str], list[str]]:
+    done = host.run(["rpm", "--query", "--package", "--nosignature", "--queryformat", _HEADER, file], _TIMEOUT_S)
+    head, _, rest = done.stdout.partition("\n")
+    fields = head.split("\t")[1:]
+    if done.return_code or len(fields) != _FIELDS:
+        raise _damaged(file, done)
+    required, _, provided = rest.partition(f"{_PROVIDES}\n")
+    return Rpm(*fields), required.splitlines(), provided.splitlines()
 
 
 def list_files(host: Host, file: str) -> tuple[str, ...]:

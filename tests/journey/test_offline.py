@@ -1,0 +1,211 @@
+"""Drivers for a node without a network: collected on another node, carried as one file, changed there and back.
+
+What is simulated is the kernel that loads the modules, which are built beforehand by the same dkms (``lab.modules``).
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lab import modules
+from lab.nodes import NodeSpec, Site
+from provision.bundle.model import BundleList
+from provision.bundle.write import write_bundle
+from provision.cli.plan import open_bundle
+from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.wire import Wire
+from tests.worker import of_this_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lab.nodes import Node
+    from provision.bundle.model import Driver
+    from provision.bundle.read import Bundle
+    from tests.journey.conftest import Controller
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # three driver changes; minutes where nothing else runs
+
+TIMEOUT_S = 900  # of a command, beside whatever else runs
+NAME, COLLECTOR = "offline", "connected"
+BUNDLE = "drivers.bundle"
+OTHER_KERNEL, OTHER_DISTRIBUTION = "6.99.0-other", "ubuntu-24.04"
+VERSIONS = {"trixie": (OLD_VERSION, VERSION), "bookworm": ("535.261.03", OLD_VERSION)}
+DISTRIBUTIONS = {"trixie": "debian-13", "bookworm": "debian-12"}
+PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
+PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-smi")
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {{version: "{version}", companions: []}}
+  runtime: {{enabled: false}}
+"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Debian 12 differs in the versions of its tools alone, and takes as long."""
+    metafunc.parametrize("suite", list(VERSIONS) if metafunc.config.getoption("--all-systems") else ["trixie"])
+
+
+def declare(controller: Controller, version: str) -> None:
+    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+
+
+def cut_off(node: Node, address: str) -> None:
+    """Leave the node no package source but one that does not answer, and nothing of what it knew of packages."""
+    source = f"deb [trusted=yes] http://{address}:9/ ./\n"
+    script = "umount /srv/bundle && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin && rm -f /etc/apt/sources.list.d/*"
+    node.run(["sh", "-c", f"{script} && cat > /etc/apt/sources.list"], input_text=source)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A site of this file's own: its inventory has nobody else's nodes."""
+    made = Site(of_this_worker("offline"))
+    made.destroy()
+    yield made
+    made.destroy()
+
+
+@pytest.fixture
+def node(site: Site, suite: str) -> Iterator[Node]:
+    """A node with a kernel, and nothing of a driver, nor of dkms.
+
+    It has no initramfs: rebuilding it after each change would take longer than they do.
+    """
+    made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
+    made.run(["sh", "-c", "rm /boot/initrd.img-* && dpkg --purge dkms"])
+    yield made
+    site.remove(NAME)
+
+
+@pytest.fixture
+def operator(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
+    return replace(controller, timeout_s=TIMEOUT_S)
+
+
+def create(site: Site, operator: Controller, node: Node) -> Path:
+    """Have the bundle made on another node, which has a network, for the kernel and the GPUs of this one."""
+    site.up(NodeSpec(COLLECTOR, suite=node.spec.suite, gpus=0))
+    kernel = node.kernel_release
+    built = {version: modules.archive(version, "proprietary", kernel) for version in VERSIONS[node.spec.suite]}
+    words = [word for version, file in built.items() for word in ("--version", version, "--modules", str(file))]
+
+    done = operator.run(
+        "grapnel", "bundle", "create", BUNDLE, "-i", "inventory.yaml", "--from", COLLECTOR,
+        "--kernel", kernel, "--flavour", "proprietary", *words,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    site.remove(COLLECTOR)
+    return operator.folder / BUNDLE
+
+
+def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, operator: Controller, node: Node) -> None:
+    older, newer = VERSIONS[node.spec.suite]
+    declare(operator, older)
+    bundle = create(site, operator, node)
+    cut_off(node, site.bridge.host_address)
+
+    with Wire(site.bridge_name, node.address) as wire:
+        refusals(operator, node, bundle)
+        for version in (older, newer, older):
+            apply(operator, node, version)
+        assert plan_items(operator) == []
+        assert wire.sent() == []
+
+        node.run(["apt-get", "-q", "update"], check=False)
+        assert wire.sent() != [], "nothing would have been seen"
+
+
+def refusals(operator: Controller, node: Node, archive: Path) -> None:
+    """Each of them is found before anything is touched."""
+    before = fingerprint(node)
+    unpacked = open_bundle(archive, operator.environment())
+    own, (version, _) = DISTRIBUTIONS[node.spec.suite], VERSIONS[node.spec.suite]
+    driver = next(one for one in unpacked.listing.drivers if one.version == version)
+    cut = operator.folder / "cut.bundle"
+    with archive.open("rb") as whole:
+        cut.write_bytes(whole.read(archive.stat().st_size // 4))
+    elsewhere = msgspec.structs.replace(
+        driver, distribution=OTHER_DISTRIBUTION, modules=(), packages=driver.packages[:1]
+    )
+    with_other_kernel = msgspec.structs.replace(
+        driver, modules=tuple(msgspec.structs.replace(one, kernel=OTHER_KERNEL) for one in driver.modules)
+    )
+
+    assert "is cut or damaged at byte" in refused(operator, cut)
+    with damaged(archive):
+        assert "is damaged: it does not have the digest that is listed" in refused(operator, archive)
+    said = refused(operator, alone(unpacked, elsewhere, operator.folder / "elsewhere.bundle"))
+    assert f"the bundle has nothing for {own}; it is for {OTHER_DISTRIBUTION}" in said
+    said = refused(operator, alone(unpacked, with_other_kernel, operator.folder / "kernel.bundle"))
+    assert f"the bundle has no module of driver {version} (proprietary) for kernel {node.kernel_release}" in said
+    assert f"cannot build it without dkms; it has modules for {OTHER_KERNEL}" in said
+    assert fingerprint(node) == before
+
+
+def refused(operator: Controller, bundle: Path) -> str:
+    done = operator.grapnel("apply", "--yes", "--no-cluster", "--bundle", str(bundle))
+    assert done.returncode == 1, done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).replace("│", " ").split())
+
+
+@contextmanager
+def damaged(archive: Path) -> Iterator[None]:
+    """Change one bit in the middle, and put it right afterwards."""
+    with archive.open("r+b") as file:
+        place = file.seek(archive.stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
+        file.flush()
+        yield
+        file.seek(place)
+        file.write(bytes([byte]))
+
+
+def alone(bundle: Bundle, driver: Driver, target: Path) -> Path:
+    """Write a bundle with one driver, which is described as it is given."""
+    places = {one.place for one in (*driver.packages, *driver.modules)}
+    listing = BundleList(grapnel=bundle.listing.grapnel, files=(), drivers=(driver,))
+    write_bundle(target, {place: bundle.path(place) for place in places}, listing)
+    return target
+
+
+def apply(operator: Controller, node: Node, version: str) -> None:
+    declare(operator, version)
+    done = operator.grapnel("apply", "--yes", "--no-cluster", "--bundle", BUNDLE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_has(node, version)
+
+
+def assert_has(node: Node, version: str) -> None:
+    """Hold the node to packages, module on disk and module loaded of one version, and nothing that was built."""
+    form = "${db:Status-Abbrev}${source:Upstream-Version}\n"
+    shown = node.run(["dpkg-query", "--show", "--showformat", form, *PACKAGES]).stdout.splitlines()
+    built = node.run(["dkms", "status"]).stdout.splitlines()
+    smi = node.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).stdout.split()
+    status = json.loads(node.run([PROGRAM, "status"]).stdout)
+    current = next(one for one in status["staged"] if one["id"] == status["current"])
+    assert shown == [f"hi {version}"] * len(PACKAGES)
+    assert built == [f"nvidia-current/{version}, {node.kernel_release}, x86_64: installed"]
+    assert smi == [version] * len(node.gpus)
+    assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == version
+    assert node.run(["systemctl", "is-active", "grapnel-node"]).stdout.strip() == "active"
+    assert current["cost"]["build_s"] == 0
+
+
+def plan_items(operator: Controller) -> list[dict[str, str]]:
+    done = operator.grapnel("plan", "--json", "--bundle", BUNDLE)
+    (plan,) = json.loads(done.stdout)["plans"]
+    return list(plan["items"])

@@ -1,0 +1,131 @@
+"""Two booted nodes of one kind: the first compiles the module with real dkms, the second gets it and has no gcc."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lab.nodes import NodeSpec, Site
+from provision.apply.context import ApplyContext
+from provision.apply.declarations import Declarations
+from provision.apply.playbooks import Playbooks
+from provision.builds.shelf import Shelf
+from provision.cli.cluster import Scope
+from provision.cli.stage import stage_fleet
+from provision.cluster import LocalCluster
+from provision.driver_change import DriverChange, change_id
+from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
+from provision.payload.store import load_payload
+from provision.runner import AnsibleRunner
+from tests.playbooks.staging.small_driver import HOME, NEW, Staging
+from tests.provision.samples import make_stack
+from tests.worker import of_this_worker
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from provision.fleet.facts import NodeFacts
+
+pytestmark = pytest.mark.nodes
+
+ROOT = Path(__file__).parents[3]
+NODES = ("n1", "n2")
+# All that could compile: what stays of it on the node are dangling links and folders.
+NO_COMPILER = "rm -f /usr/bin/*gcc* /usr/bin/*cpp* /usr/bin/cc /usr/libexec/gcc/*/*/cc1 && ! command -v gcc"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[dict[str, Staging]]:
+    site = Site(of_this_worker("built-once"))
+    site.destroy()
+    try:
+        made = {name: Staging(site.up(NodeSpec(name, gpus=1, builder=True))) for name in NODES}
+        made["n2"].node.run(["sh", "-ec", NO_COMPILER])
+        yield made
+    finally:
+        site.destroy()
+
+
+def plan_small_driver(change: DriverChange) -> NodePlan:
+    """Plan the small driver, which no catalogue knows, as the planner does a real one."""
+    driver = load_payload(ROOT / "dist" / "payload").driver
+
+    def plan(node: str, facts: NodeFacts, _cancel: threading.Event) -> NodePlan:
+        is_staged = change_id(change) in {one.id for one in facts.driver.staged if one.complete}
+        is_installed = facts.installed_digest("driver") == driver.digest
+        variables = DriverVariables(
+            driver_version=change.version,
+            driver_archive="" if is_installed else driver.path,
+            driver_digest="" if is_installed else driver.digest,
+            driver_change=change,
+            driver_change_id=change_id(change),
+            driver_stage=not is_staged,
+            driver_swap=is_staged,
+        )
+        item = Item(
+            role=Role.DRIVER,
+            action=Action.INSTALL,
+            target="driver",
+            reason="declared",
+            disruption=Disruption.DRAIN,
+            deferred=not is_staged,
+        )
+        return NodePlan(node=node, items=(item,), roles=Roles(driver=variables))
+
+    return plan  # type: ignore[return-value] # a planner
+
+
+def test_the_second_node_gets_what_the_first_has_built_and_compiles_nothing(
+    nodes: dict[str, Staging], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (nodes[name] for name in NODES)
+    change = msgspec.json.decode(first.change(NEW), type=DriverChange)
+    stacks = {name: make_stack(driver={"version": NEW}) for name in NODES}
+    site = Site(of_this_worker("built-once"))
+    context = ApplyContext(
+        runner=AnsibleRunner(ROOT / "playbooks"),
+        plan=plan_small_driver(change),
+        playbooks=Playbooks(collection=ROOT / "playbooks", inventory=(str(site.inventory_path),)),
+        declarations=Declarations(stacks),
+        shelf=Shelf(tmp_path / "shelf"),
+    )
+    scope = Scope(stacks=stacks, cluster=LocalCluster(tmp_path / "state.json"))
+
+    code = stage_fleet(context, scope, parallel=2)
+
+    output = capsys.readouterr().out
+    assert code == 0, output
+    said = " ".join(output.split())
+    kernel = first.node.kernel_release
+    assert f"n1 builds driver {NEW} (proprietary) for kernel {kernel}, for n2" in said
+    assert "module built by n1" in said
+    costs = {name: _cost(staging, change) for name, staging in nodes.items()}
+    assert costs["n1"]["build_s"] > 0
+    assert (costs["n2"]["build_s"], costs["n2"]["cpu_s"]) == (0, 0)
+    (kept,) = (tmp_path / "shelf").glob("*.tar.gz")
+    place = f"{HOME}/staged/{change_id(change)}"
+    archive = second.node.root / place.lstrip("/") / f"modules/{kernel}.tar.gz"
+    assert archive.read_bytes() == kept.read_bytes()
+    _require_dkms_takes(second, place, kernel)
+
+
+def _cost(staging: Staging, change: DriverChange) -> dict[str, float]:
+    path = staging.node.root / HOME.lstrip("/") / "staged" / change_id(change) / "cost.json"
+    found: dict[str, float] = json.loads(path.read_text())
+    return found
+
+
+def _require_dkms_takes(staging: Staging, place: str, kernel: str) -> None:
+    """Load the archive as a swap does: dkms takes the module for built, and modinfo finds it in the kernel's folder."""
+    node = staging.node
+    node.run(["dpkg-deb", "--extract", f"{place}/packages/nvidia-lab-dkms_{NEW}_amd64.deb", "/"])
+    node.run(["dkms", "ldtarball", "--force", "--archive", f"{place}/modules/{kernel}.tar.gz"])
+    name = ["-m", "nvidia-lab", "-v", NEW, "-k", kernel]
+    assert f"nvidia-lab/{NEW}, {kernel}, x86_64: built" in node.run(["dkms", "status", *name]).stdout
+    node.run(["dkms", "install", "--force", *name], timeout_s=240)
+    assert node.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"]).stdout.strip() == NEW

@@ -1,0 +1,383 @@
+"""A module is built once for all nodes of a kind, whoever fails, lies or dies on the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.apply.builders import provide_modules
+from provision.apply.converge import assess
+from provision.apply.kinds import Kinds
+from provision.apply.model import Failure, Note, Status
+from provision.cli.apply import apply_nodes
+from provision.cli.cluster import Scope
+from provision.cli.plan import show_plans
+from provision.cli.stage import stage_fleet
+from tests.provision.apply.fakes import Watcher, cluster_of
+from tests.provision.apply.workshop import Machine, Workshop, modules_for, planner, workshop_context
+from tests.provision.builds.samples import KERNEL, OTHER_KERNEL
+from tests.provision.rollout.fakes import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from provision.apply.context import ApplyContext
+
+EACH: Mapping[str, object] = {"build": "each"}
+
+
+def scope(context: ApplyContext, fleet: Workshop) -> Scope:
+    return Scope(stacks=context.declarations.stacks, cluster=cluster_of(fleet), clock=Clock(), poll_s=0.001)
+
+
+def stage(context: ApplyContext, fleet: Workshop, parallel: int = 2) -> int:
+    return stage_fleet(context, scope(context, fleet), parallel=parallel)
+
+
+def fleet_of(**nodes: Machine) -> Workshop:
+    return Workshop(dict(nodes))
+
+
+def three() -> Workshop:
+    return fleet_of(n1=Machine(), n2=Machine(), n3=Machine())
+
+
+def everywhere(fleet: Workshop, declared: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    return dict.fromkeys(fleet.nodes, declared)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("parallel", [1, 5])
+def test_one_node_builds_and_the_others_are_handed_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parallel: int
+) -> None:
+    fleet = three()
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet, parallel) == 0
+
+    assert fleet.built() == {"n1": [KERNEL]}
+    assert [list(fleet.machine(name).handed) for name in ("n2", "n3")] == [[f"modules/{KERNEL}.tar.gz"]] * 2
+    requests = [request for request in fleet.requests if request.nodes == ("n2",)]
+    assert [request.extra_vars.get("grapnel_offline") for request in requests] == [False]
+    output = said(capsys)
+    assert f"n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3" in output
+    assert "goes to 2 others: 0.0 MB, 566 s of CPU once instead of 3 times" in output
+    assert "n1 staged 135 MB, built with 566 s of CPU" in output
+    assert "n2 staged 135 MB, module built by n1" in output
+
+
+def test_nodes_that_are_changed_in_place_get_it_too(tmp_path: Path) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf", planner(drains=False))
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 0
+
+    assert fleet.built() == {"n1": [KERNEL]}
+    assert all("driver" in fleet.machine(name).packages for name in fleet.nodes)
+
+
+def test_a_rollout_begins_with_modules_that_were_built_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf")
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 0
+
+    assert fleet.built() == {"n1": [KERNEL]}
+    playbooks = [playbook for playbook, _ in fleet.runs]
+    assert playbooks[:5] == ["facts", "stage", "built_module", "stage", "stage"]
+    assert "3 nodes: 3 converged" in said(capsys)
+
+
+def test_nodes_of_other_kinds_build_their_own(tmp_path: Path) -> None:
+    fleet = fleet_of(
+        n1=Machine(), n2=Machine(kernels=(OTHER_KERNEL,)), n3=Machine(), n4=Machine(kernels=(OTHER_KERNEL,))
+    )
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert fleet.built() == {"n1": [KERNEL], "n2": [OTHER_KERNEL]}
+
+
+def test_a_node_with_a_kernel_more_is_handed_one_and_builds_one(tmp_path: Path) -> None:
+    fleet = fleet_of(
+        n1=Machine(), n2=Machine(kernels=(KERNEL, OTHER_KERNEL)), n3=Machine(kernels=(OTHER_KERNEL,)), n4=Machine()
+    )
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert fleet.built() == {"n1": [KERNEL], "n2": [OTHER_KERNEL]}
+
+
+def test_one_node_alone_gives_nothing_away(tmp_path: Path) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine(kernels=(OTHER_KERNEL,)))
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert fleet.built() == {"n1": [KERNEL], "n2": [OTHER_KERNEL]}
+    assert "built_module" not in [playbook for playbook, _ in fleet.runs]
+    assert not (tmp_path / "shelf").exists()
+
+
+def test_a_later_run_hands_out_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    stage(workshop_context(fleet, tmp_path / "shelf"), fleet)
+    later = fleet_of(n4=Machine())
+
+    assert stage(workshop_context(later, tmp_path / "shelf"), later) == 0
+
+    assert later.built() == {}
+    assert f"n1 built earlier driver 550.163.01 (proprietary) for kernel {KERNEL}, for n4" in said(capsys)
+
+
+def test_what_is_kept_and_damaged_is_built_again(tmp_path: Path) -> None:
+    fleet = three()
+    stage(workshop_context(fleet, tmp_path / "shelf"), fleet)
+    (archive,) = (tmp_path / "shelf").glob("*.tar.gz")
+    archive.write_bytes(b"cut")
+    later = fleet_of(n4=Machine(), n5=Machine())
+
+    assert stage(workshop_context(later, tmp_path / "shelf"), later) == 0
+
+    assert later.built() == {"n4": [KERNEL]}
+
+
+@pytest.mark.parametrize(
+    "broken", [Machine(broken="stage"), Machine(broken="give"), Machine(gives={"/etc/passwd": b"x"})],
+    ids=["its build fails", "it gives nothing", "its archive is hostile"],
+)  # fmt: skip
+def test_the_next_node_takes_over(tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: Machine) -> None:
+    fleet = fleet_of(n1=broken, n2=Machine(), n3=Machine(), n4=Machine())
+
+    stage(workshop_context(fleet, tmp_path / "shelf"), fleet)
+
+    assert {name: node for name, node in fleet.built().items() if name != "n1"} == {"n2": [KERNEL]}
+    output = said(capsys)
+    assert "n1 the others do not get its driver 550.163.01" in output
+    assert f"n2 builds driver 550.163.01 (proprietary) for kernel {KERNEL}" in output
+
+
+def test_a_hostile_archive_is_never_handed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = modules_for(KERNEL) | {"./dkms_source_tree/dkms.conf": b"touch /root/was-here"}
+    fleet = fleet_of(n1=Machine(gives=evil), n2=Machine(), n3=Machine())
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert "does not belong to built modules" in said(capsys)
+    (archive,) = (tmp_path / "shelf").glob("*.tar.gz")
+    assert fleet.machine("n3").handed == {f"modules/{KERNEL}.tar.gz": archive.name}
+
+
+def test_a_builder_that_dies_is_one_failure_and_the_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = three()
+
+    def die(name: str) -> None:
+        fleet.machine(name).reachable = name != "n1"
+
+    fleet.on_build = die
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 1
+
+    assert fleet.built()["n2"] == [KERNEL]
+    assert fleet.machine("n3").built == []
+    assert "3 nodes: 2 staged, 1 unreachable" in said(capsys)
+
+
+def test_after_three_failures_each_builds_its_own_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = fleet_of(**{f"n{number}": Machine(broken="give") for number in range(1, 6)})
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert list(fleet.built()) == ["n1", "n2", "n3", "n4", "n5"]
+    output = said(capsys)
+    assert "n4, n5: to build driver 550.163.01" in output
+    assert "since n1, n2, n3 did not provide it" in output
+
+
+def test_a_run_that_was_ended_after_the_build_goes_on_without_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = fleet_of(n1=Machine())
+    stage(workshop_context(fleet, tmp_path / "one"), fleet)
+    fleet.nodes |= {"n2": Machine(), "n3": Machine()}
+
+    assert stage(workshop_context(fleet, tmp_path / "two"), fleet) == 0
+
+    assert fleet.built() == {"n1": [KERNEL]}
+    assert f"n1 has built driver 550.163.01 (proprietary) for kernel {KERNEL}, for n2, n3" in said(capsys)
+
+
+def test_a_node_that_runs_the_driver_hands_on_its_module(tmp_path: Path) -> None:
+    fleet = three()
+    fleet.nodes["n1"] = Machine(["driver"], staged="0123456789ab", modules={KERNEL: "550.163.01"})
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf"), fleet) == 0
+
+    assert fleet.built() == {}
+
+
+def test_who_claims_to_have_it_does_not_go_before_the_first_node(tmp_path: Path) -> None:
+    fleet = three()
+    alone = fleet_of(n2=fleet.machine("n2"))
+    stage(workshop_context(alone, tmp_path / "one"), alone)
+
+    assert stage(workshop_context(fleet, tmp_path / "two"), fleet) == 0
+
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "built_module"] == [("n1",)]
+
+
+def test_with_each_every_node_builds_its_own(tmp_path: Path) -> None:
+    fleet = three()
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf", declared=everywhere(fleet, EACH)), fleet) == 0
+
+    assert list(fleet.built()) == ["n1", "n2", "n3"]
+
+
+def test_a_node_that_builds_its_own_neither_gives_nor_takes(tmp_path: Path) -> None:
+    fleet = three()
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf", declared={"n1": EACH}), fleet) == 0
+
+    assert list(fleet.built()) == ["n1", "n2"]
+
+
+def test_modules_come_from_the_declared_builder_alone(tmp_path: Path) -> None:
+    fleet = three()
+    declared = everywhere(fleet, {"builder": "n3"})
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf", declared=declared), fleet) == 0
+
+    assert fleet.built() == {"n3": [KERNEL]}
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        pytest.param(Machine(broken="stage"), "since n3 did not provide it", id="it fails"),
+        pytest.param(
+            Machine(kernels=(OTHER_KERNEL,)),
+            "since the declared builder n3 is not among these nodes, or not of their kind",
+            id="it has another kernel",
+        ),
+    ],
+)
+def test_nobody_takes_over_from_a_declared_builder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], builder: Machine, words: str
+) -> None:
+    fleet = fleet_of(n1=Machine(), n2=Machine(), n3=builder)
+    declared = everywhere(fleet, {"builder": "n3"})
+
+    stage(workshop_context(fleet, tmp_path / "shelf", declared=declared), fleet)
+
+    assert {name: fleet.built()[name] for name in ("n1", "n2")} == {"n1": [KERNEL], "n2": [KERNEL]}
+    assert words in said(capsys)
+
+
+def test_what_others_have_built_is_not_for_nodes_with_a_declared_builder(tmp_path: Path) -> None:
+    fleet = three()
+    stage(workshop_context(fleet, tmp_path / "shelf"), fleet)
+    later = fleet_of(n4=Machine())
+
+    assert stage(workshop_context(later, tmp_path / "shelf", declared={"n4": {"builder": "n5"}}), later) == 0
+
+    assert later.built() == {"n4": [KERNEL]}
+
+
+@pytest.mark.parametrize(("is_signed", "builders"), [(False, ["n1", "n2", "n3"]), (True, ["n1"])])
+def test_under_secure_boot_a_module_of_others_needs_a_key_of_the_site(
+    tmp_path: Path, *, is_signed: bool, builders: list[str]
+) -> None:
+    fleet = fleet_of(**{f"n{number}": Machine(secure_boot=True) for number in (1, 2, 3)})
+
+    assert stage(workshop_context(fleet, tmp_path / "shelf", planner(is_signed=is_signed)), fleet) == 0
+
+    assert list(fleet.built()) == builders
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_nodes_that_learn_their_package_source_first_share_as_well(tmp_path: Path, *, drains: bool) -> None:
+    fleet = fleet_of(**{f"n{number}": Machine(knows_source=False) for number in (1, 2, 3)})
+    context = workshop_context(fleet, tmp_path / "shelf", planner(drains=drains))
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 0
+
+    assert fleet.built() == {"n1": [KERNEL]}
+
+
+def test_a_shelf_that_cannot_be_used_costs_builds_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    fleet = three()
+
+    assert stage(workshop_context(fleet, tmp_path / "file" / "shelf"), fleet) == 0
+
+    assert list(fleet.built()) == ["n1", "n2", "n3"]
+    assert "built modules cannot be kept in" in said(capsys)
+
+
+def test_the_plan_shows_who_builds_for_whom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf")
+
+    show_plans(context, scope(context, fleet), as_json=False, tell_changes=False)
+
+    expected = f"modules: n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, handed to n2, n3"
+    assert expected in said(capsys)
+    assert fleet.built() == {}
+
+
+def test_a_run_that_is_canceled_while_a_node_builds_begins_with_no_other(tmp_path: Path) -> None:
+    fleet, cancel, watcher = three(), threading.Event(), Watcher()
+    fleet.on_build = lambda _node: cancel.set()
+    context = workshop_context(fleet, tmp_path / "shelf")
+    answers = assess(context, fleet.nodes, watcher, threading.Event())
+
+    kinds = Kinds(context, dict(answers), frozenset(fleet.nodes))
+    changed = provide_modules(kinds, watcher, parallel=2, cancel=cancel)
+
+    (failure,) = changed.values()
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.CANCELED
+    assert [nodes for playbook, nodes in fleet.runs if playbook == "stage"] == [("n1",)]
+    assert not any("for itself" in one.text for one in watcher.seen if isinstance(one, Note))
+
+
+def test_the_plan_as_json_says_who_builds_for_whom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = three()
+    context = workshop_context(fleet, tmp_path / "shelf")
+
+    show_plans(context, scope(context, fleet), as_json=True, tell_changes=False)
+
+    assert json.loads(capsys.readouterr().out)["builds"] == [
+        {
+            "node": "n1",
+            "how": "builds",
+            "version": "550.163.01",
+            "flavour": "proprietary",
+            "kernel": KERNEL,
+            "receivers": ["n2", "n3"],
+        }
+    ]
+
+
+def test_a_builder_that_fails_in_place_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = fleet_of(n1=Machine(broken="stage"), n2=Machine(), n3=Machine())
+    context = workshop_context(fleet, tmp_path / "shelf", planner(drains=False))
+
+    assert apply_nodes(context, scope(context, fleet), parallel=2, consent=True) == 1
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "failed: nv.c:12: error: too few" in line]
+    assert len([line for line in lines if "n1" in line and "…" not in line]) == 1, lines
+    assert {name: fleet.machine(name).built for name in ("n2", "n3")} == {"n2": [KERNEL], "n3": []}

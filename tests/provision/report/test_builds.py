@@ -1,0 +1,40 @@
+"""Who builds for whom is told for each build, and fits 80 columns however many are handed the result."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from provision.apply.kinds import BUILDS, KEPT, Handing
+from provision.report import make_console, render_builds, show
+from tests.provision.builds.samples import KERNEL, OTHER_KERNEL, build_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def shown(builds: Sequence[Handing]) -> str:
+    stream = io.StringIO()
+    show(make_console(stream, width=80), render_builds(builds))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines), default=0) <= 80
+    return " ".join(" ".join(lines).split())
+
+
+def test_each_build_is_told_with_who_makes_it_and_who_gets_it() -> None:
+    many = tuple(f"n{number}" for number in range(5, 105))
+
+    found = shown(
+        (
+            Handing(build_of(), "n1", ("n2", "n3"), BUILDS),
+            Handing(build_of(OTHER_KERNEL, flavour="open"), "n4", many, KEPT),
+        )
+    )
+
+    assert f"modules: n1 builds driver 550.163.01 (proprietary) for kernel {KERNEL}, handed to n2, n3" in found
+    assert f"modules: n4 built earlier driver 550.163.01 (open) for kernel {OTHER_KERNEL}, handed to n5, n6" in found
+    assert "more" in found
+
+
+def test_nothing_is_shown_where_nobody_builds_for_others() -> None:
+    assert shown(()) == ""

@@ -18,7 +18,7 @@ from lab.kmod.build import SOURCE
 from lab.nodes import NodeSpec, Site
 from provision.payload.archive import write_archive
 from provision.payload.sources import find_sources
-from tests.playbooks.staging.test_on_node import NEW, OLD, POSTINST, PRERM, Staging
+from tests.playbooks.staging.small_driver import NEW, OLD, POSTINST, PRERM, Staging
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:

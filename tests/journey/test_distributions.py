@@ -5,11 +5,11 @@ Package managers, repositories, signatures, locks, DKMS and module streams are r
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-import yaml
 
 from lab import sources
 from lab.nodes import NodeSpec
@@ -118,7 +118,7 @@ class Machine:
         without = {"enabled": False}
         spec = {"driver": declared, "runtime": without, "plugin": without}
         document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": spec}
-        self.controller.folder.joinpath("grapnel.yaml").write_text(yaml.safe_dump(document))
+        self.controller.folder.joinpath("grapnel.yaml").write_text(json.dumps(document))
 
     def call(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         done = self.controller.grapnel(verb, *words)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LIST = "/etc/dnf/plugins/versionlock.list"
 CONF = "/etc/dnf/plugins/versionlock.conf"
 OLD, NEW = "3:580.95.05-1.el9", "3:580.126.09-1.el9"
-ADMINS = "# ask Ann before you change this\nbash-0:5.1.8-9.el9.*\n"
+ADMINS = "\n# ask Ann before you change this\nbash-0:5.1.8-9.el9.*\n"
 NAME = "nvidia-driver"
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _CONFIGURATION = "/etc/dnf/plugins/versionlock.conf"
 _PACKAGE = "python3-dnf-plugin-versionlock"
 _DISABLED = re.compile(r"^\s*enabled\s*=\s*(?:0|false|no|off)\s*$", re.MULTILINE | re.IGNORECASE)
+_MAX_BYTES = 1024 * 1024
 _PLACE = re.compile(r"^\s*locklist\s*=\s*(\S+)\s*$", re.MULTILINE)
 
 
@@ -74,8 +75,13 @@ def _require_plugin(host: Host) -> None:
 
 
 def _read(host: Host) -> str:
-    text = host.read_text(VERSIONLOCK)
-    return f"{text}\n" if text else ""
+    """Return the list as it is, blank lines at its beginning too: dnf writes one."""
+    try:
+        with host.open(VERSIONLOCK) as stream:
+            text = stream.read(_MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def _write(host: Host, text: str, own: Sequence[str]) -> None:

@@ -73,7 +73,8 @@ CASES = {
     case.system: case
     for case in (
         Case(
-            "ubuntu2404", Driver("580.159.03"), Driver("580.173.02"), "apt-mark hold tar", "apt-mark showhold",
+            # The newest of two branches: Canonical's modules are those of a branch's newest driver.
+            "ubuntu2404", Driver("570.133.20"), Driver("580.173.02"), "apt-mark hold tar", "apt-mark showhold",
             kernels=("6.8.0-63-generic",),
         ),
         # Another branch: another stream, and another name of the module in DKMS.
@@ -159,9 +160,8 @@ class Machine:
         assert driver.version in banner.split()
         assert ("Open Kernel Module" in banner) == (driver.flavour == "open")
         for kernel in (self.system.kernel_release, *self.case.kernels):
-            module = self.say(f"modinfo -k {kernel} -F version nvidia; modinfo -k {kernel} -F license nvidia").split(
-                "\n"
-            )
+            fields = (f"modinfo -k {kernel} -F {name} nvidia" for name in ("version", "license"))
+            module = self.say("; ".join(fields)).splitlines()
             assert module == [driver.version, "Dual MIT/GPL" if driver.flavour == "open" else "NVIDIA"]
         self._assert_locked(driver)
 

@@ -29,14 +29,15 @@ _NVIDIA = "nvidia"
 def require_loadable(host: Host, target: Target) -> None:
     """Raise `StepError` where the kernel would not load the target's module, or nobody has provided it.
 
-    A module of ours for another kernel than the one that runs needs a reboot: see `reboot`.
+    A module of ours for another kernel than the one that runs needs a reboot: see `reboot`. A way back says nothing of
+    modules that its packages bring.
     """
     change = target.change
     if not change.module:
         return
     if change.has_module:
         _require_trusted(host, read_signers(host, target.folder, running_kernel(host)))
-    elif loaded_version(host, _NVIDIA) != change.module:
+    elif not target.is_way_back and loaded_version(host, _NVIDIA) != change.module:
         _require_on_disk(host, change.module)
 
 

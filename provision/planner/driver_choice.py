@@ -145,12 +145,15 @@ def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:
 def kernels_of(facts: NodeFacts, declared: Driver) -> tuple[str, ...]:
     """Return the kernels that need the module: the running one, the one that boots next, those it can be built for.
 
-    Where the node may be rebooted, a running kernel without headers that another one follows is left behind: the
-    package source of a kernel that was replaced rarely has its headers still.
+    A node that boots from the network runs a kernel that is not installed on it. Where the node may be rebooted, a
+    running kernel without headers that another one follows is left behind: the package source of a kernel that was
+    replaced rarely has its headers still.
     """
     left = kernel_left_behind(facts, declared)
     wanted = (each for each in facts.kernels if each.running or each.default or each.headers)
-    return tuple(each.release for each in wanted if each is not left) or (facts.node.kernel,)
+    installed = tuple(each.release for each in wanted if each is not left)
+    is_installed = any(each.running for each in facts.kernels)
+    return installed if is_installed else (facts.node.kernel, *installed)
 
 
 def kernel_left_behind(facts: NodeFacts, declared: Driver) -> Kernel | None:

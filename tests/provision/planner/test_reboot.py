@@ -45,6 +45,14 @@ def test_without_leave_to_reboot_every_kernel_needs_the_module() -> None:
     assert driver.driver_change.kernels == (UPCOMING.release, RUNNING.release)
 
 
+def test_a_running_kernel_that_is_not_installed_needs_the_module_too() -> None:
+    driver = plan(replace(FACTS, kernels=(UPCOMING,)), STACK).roles.driver
+
+    assert driver is not None
+    assert driver.driver_change is not None
+    assert driver.driver_change.kernels == (FACTS.node.kernel, UPCOMING.release)
+
+
 def test_a_running_kernel_that_has_the_module_or_its_headers_is_not_left_behind() -> None:
     has_module = replace(RUNNING, modules=(ModuleFile(version=NEW, flavour="proprietary"),))
     for kernel in (has_module, replace(RUNNING, headers=True)):

@@ -167,7 +167,9 @@ class Machine:
 
     def _assert_locked(self, driver: Driver) -> None:
         """Every package of the driver is locked, at the version that it has where locks know one; so is the other."""
-        names = [row.split()[-2:] for row in self.packages() if driver.version in row and "nvidia" in row]
+        # The signatures for a kernel's modules are one package for all drivers.
+        of_driver = (row for row in self.packages() if driver.version in row or "linux-signatures" in row)
+        names = [row.split()[-2:] for row in of_driver if "nvidia" in row]
         if self.system.manager == "dnf":
             locked = [f"{name}-{version}.*" for name, version in names]
         else:

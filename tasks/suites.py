@@ -85,5 +85,6 @@ def pytest_stage(
     session: Session, title: str, marks: str, *argv: str, cores: int = CORES, parted: str = "worksteal"
 ) -> Stage:
     """Return the tests with those marks, as many at once as there are cores for them; ``parted`` is a mode of xdist."""
-    parallel = ("-n", str(cores), "--dist", parted) if cores > 1 else ()
+    # In the order of `tests/conftest.py`: left to itself, loadfile keeps files with one long test for the end.
+    parallel = ("-n", str(cores), "--dist", parted, "--no-loadscope-reorder") if cores > 1 else ()
     return session.python(title, "-m", "pytest", "-q", "--durations=20", "-m", marks, *parallel, *argv, cores=cores)

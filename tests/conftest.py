@@ -15,6 +15,16 @@ settings.register_profile("quick", settings.get_profile("patient"), max_examples
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the nodes that may take longest, so that the workers of a run end together."""
+    items.sort(key=_limit_s, reverse=True)
+
+
+def _limit_s(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout") if item.get_closest_marker("nodes") else None
+    return float(marker.args[0]) if marker is not None else 0
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let somebody ask for the nodes of every system."""
     text = "change drivers on nodes of every system that the lab knows, not only on one for each package manager"

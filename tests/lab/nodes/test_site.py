@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +18,17 @@ from lab.nodes import Node, NodeSpec, Site, lost_sites
 from lab.nodes.cgroup import hierarchies
 from lab.nodes.network import bridge_owners
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytestmark = pytest.mark.nodes
+
+
+def command_lines() -> Iterator[str]:
+    """Return those of all processes, whichever end meanwhile."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes().decode(errors="replace")
 
 
 def traces(name: str) -> list[str]:
@@ -24,8 +36,7 @@ def traces(name: str) -> list[str]:
     groups = [str(path) for hierarchy in hierarchies() for path in hierarchy.glob(f"gn-{name}.*")]
     interfaces = [link for link in bridge_owners() if link == f"gn-{name}"]
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"/lab/{name}/" in line]
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    processes = [line.decode() for line in commands if f"/lab/{name}/".encode() in line]
+    processes = [line for line in command_lines() if f"/lab/{name}/" in line]
     sockets = [str(path) for path in Path("/run/grapnel-lab").glob(f"gn-{name}")]
     return groups + interfaces + mounts + processes + sockets
 

@@ -150,7 +150,8 @@ def test_staging_goes_on_while_a_process_keeps_a_gpu_open(staging: Staging) -> N
     shutil.copytree(UTILS, node.root / CODE / "ansible_collections/grapnel/node/plugins/module_utils")
     shutil.copy(SCRIPT, node.root / CODE)
     node.run(["apt-get", "-qq", "update"], timeout_s=120)
-    node.run(["systemd-run", "--unit=holder", "sh", "-c", "exec sleep 1000 < /dev/nvidia0"])
+    opened = "--property=StandardInput=file:/dev/nvidia0"
+    node.run(["systemd-run", "--unit=holder", "--service-type=exec", opened, "sleep", "1000"])
     held = "lsmod; systemctl show holder --property MainPID,ActiveState"
     before = node.run(["sh", "-c", held]).stdout
     version = "550.163.01-2"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils import driver_services, node_daemon
-from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import installed_kernels
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import installed_kernels, running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import find_module
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     NEEDS_REBOOT,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
-_QUERY_TIMEOUT_S = 10.0
 _REBOOT_TIMEOUT_S = 60.0
 
 
@@ -37,11 +36,6 @@ def other_kernel(host: Host, target: Target) -> str:
     if find_module(host, running) == (change.version, change.flavour):
         return ""
     return f"kernel {running} runs, and the module is for {', '.join(change.kernels)}"
-
-
-def running_kernel(host: Host) -> str:
-    """Return the release of the running kernel."""
-    return host.run(["uname", "-r"], _QUERY_TIMEOUT_S).stdout.strip()
 
 
 def reboot_obstacle(host: Host, target: Target, *, is_allowed: bool, reboots: int = 0) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve, restore, steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
+from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
     BEGIN,
     DONE,
@@ -24,11 +25,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import
     remove_old_journals,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
-from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import (
-    other_kernel,
-    reboot_obstacle,
-    running_kernel,
-)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import other_kernel, reboot_obstacle
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     UNIT,
     RunRecord,

@@ -83,7 +83,7 @@ class Contents:
         )
 
     def add_modules(self, distribution: str, built: BuiltModules) -> None:
-        """Add built modules to the driver that they belong to; raises `BundleError` where there is none."""
+        """Add built modules to the driver that they belong to; raises `BundleError` for modules without one."""
         key = (distribution, built.version, built.flavour)
         place = next(
             (index for index, one in enumerate(self.drivers) if (one.distribution, one.version, one.flavour) == key),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def render_builds(builds: Sequence[Handing]) -> Iterator[RenderableType]:
-    """Yield a line for each build that is made once for several nodes; nothing where there is none."""
+    """Yield a line for each build that is made once for several nodes."""
     for number, one in enumerate(builds):
         if not number:
             yield ""

@@ -75,7 +75,7 @@ def take_files(host: Host, identifier: str, files: Mapping[str, str], archive: s
             for member in opened:
                 stream = opened.extractfile(member) if member.isreg() else None
                 if stream is None or member.name not in files:
-                    raise HandoverError(f"{printable(member.name)} was sent, and is none of the files of the bundle")
+                    raise HandoverError(f"{printable(member.name)} was sent, but is not a file of the bundle")
                 _take(host.path(f"{folder}/{member.name}"), member.name, files[member.name], stream)
     except tarfile.TarError as error:
         raise HandoverError(f"what was sent arrived damaged ({printable(str(error))}): run it again") from error

@@ -114,7 +114,7 @@ def find_forgery(host: Host, file: str, certificate: Certificate, scratch: str) 
 
 
 def split_signature(data: bytes) -> tuple[bytes, bytes] | None:
-    """Return a module without its signature, and the signature (CMS, DER); None where there is none of that kind."""
+    """Return a module without its signature, and the signature (CMS, DER); None for one that is not signed so."""
     if not data.endswith(_MAGIC):
         return None
     end = len(data) - len(_MAGIC) - _TRAILER.size

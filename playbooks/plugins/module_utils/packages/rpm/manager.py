@@ -25,7 +25,7 @@ class RpmDatabase:
 
     def wait(self, host: Host, clock: Clock) -> None:
         """Wait for the lock of the manager itself."""
-        raise NotImplementedError
+        raise NotImplementedError  # dnf and zypper have locks of their own; rpm has none that covers a transaction
 
     def repair(self, host: Host, clock: Clock) -> None:
         """Erase the older one of what is there twice; packages that were not reached are left to the transaction."""

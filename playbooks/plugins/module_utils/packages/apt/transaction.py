@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import (
     is_interrupted,
     read_packages,
+    require_readable,
     wait_for_lock,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
@@ -83,6 +84,7 @@ class Apt:
         )
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
+        require_readable(host)
         done = host.run([*_command(host, transaction), "--simulate", *_words(transaction)], _QUERY_TIMEOUT_S)
         if done.return_code:
             raise PackageError(_reason(done, transaction), is_unchanged=True)

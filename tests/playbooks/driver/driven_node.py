@@ -81,12 +81,13 @@ Journal.write = _write_and_stop
 """
 RUN_TO_CUT = """\
 rm -f {reached}; printf %s {place} > {at}
-{{ {command} >/run/said 2>&1 </dev/null; echo $? > /run/missed; }} &
-until [ -e {reached} ]; do [ ! -e /run/missed ] || {{ cat /run/missed /run/said; exit 3; }}; sleep 0.05; done
+rm -f /run/ended
+{{ code=0; {command} >/run/said 2>&1 </dev/null || code=$?; echo $code > /run/ended; }} &
+until [ -e {reached} ]; do [ ! -e /run/ended ] || {{ cat /run/ended /run/said; exit 3; }}; sleep 0.05; done
 """
 KILL_UNIT = """\
 systemctl kill --signal=KILL --kill-whom=all grapnel-driver.service
-wait; cat /run/missed /run/said; rm /run/missed
+wait; cat /run/ended /run/said
 """
 # It has a GPU open, so that the module cannot be unloaded before it is stopped.
 PERSISTENCE_UNIT = """\

@@ -215,6 +215,24 @@ def test_a_swap_that_was_cut_short_can_be_gone_back_from() -> None:
             staged.assert_has(OLD, held=False)
 
 
+def test_a_transaction_that_was_cut_short_is_finished_before_it_is_undone() -> None:
+    """Which files came with a package that dpkg was killed at is not in its database yet."""
+    for at in count():
+        with a_node() as staged:
+            assert not kill(staged, "swap", at)
+            if not staged.machine.interrupted:
+                continue
+            staged.machine.calls.clear()
+
+            record = staged.run("back")
+
+            taken = [call.split("--fix-broken ")[1] for call in staged.machine.calls if call.startswith("apt-get")]
+            assert record.state == "returned", record.reason
+            assert [f"/{staged.id}/before/" in files for files in taken] == [False, True]
+            staged.assert_has(OLD, held=False)
+            return
+
+
 def test_another_change_waits_until_the_first_is_whole() -> None:
     with a_node() as staged:
         kill(staged, "swap", 150)

@@ -104,6 +104,13 @@ def is_interrupted(host: Host) -> bool:
     return any(state not in _SETTLED or flag == "reinstreq" for flag, state in states)
 
 
+def half_installed(host: Host) -> set[str]:
+    """Return the names of packages that dpkg was killed at while it put their files in place or took them away."""
+    blocks = (dict(_FIELD.findall(block)) for block in _read_status(host).split("\n\n"))
+    states = ((fields.get("Package", ""), (fields.get("Status", "") + "   ").split(" ")) for fields in blocks)
+    return {name for name, (_, flag, state, *_) in states if state == "half-installed" or flag == "reinstreq"}
+
+
 def wait_for_lock(host: Host, timeout_s: float, clock: Clock) -> None:
     """Wait until nobody uses the database; raises `PackageError` that names who does when time is up."""
     deadline = clock.monotonic() + timeout_s

@@ -134,8 +134,7 @@ def built_modules(data: bytes) -> None:
     given, written = (os.memfd_create(name) for name in ("given", "written"))
     try:
         os.write(given, gzip.compress(data, 0))
-        with contextlib.suppress(BundleError):
-            read_module_archive(Path(f"/proc/self/fd/{given}"))
+        _read_for_a_bundle(Path(f"/proc/self/fd/{given}"))
         rewrite_archive(Path(f"/proc/self/fd/{given}"), Path(f"/proc/self/fd/{written}"), BUILD)
         with tarfile.open(f"/proc/self/fd/{written}") as tar:
             assert all(one.isreg() and BUILT.fullmatch(one.name) for one in tar)
@@ -144,6 +143,13 @@ def built_modules(data: bytes) -> None:
     finally:
         os.close(given)
         os.close(written)
+
+
+def _read_for_a_bundle(given: Path) -> None:
+    try:
+        read_module_archive(given)
+    except BundleError as refusal:
+        _assert_tidy(refusal)
 
 
 def documents(data: bytes) -> None:

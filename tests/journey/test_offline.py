@@ -1,6 +1,7 @@
-"""Drivers for a node without a network: collected on another node, carried as one file, changed there and back.
+"""Drivers for nodes without a network: collected on another node, carried as one file, changed there and back.
 
-What is simulated is the kernel that loads the modules, which are built beforehand by the same dkms (``lab.modules``).
+What is simulated is the kernel that loads the modules; those of Debian are built beforehand by the same dkms
+(``lab.modules``), the packages of the others are the lab's (``lab.sources``).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from lab import modules
-from lab.nodes import NodeSpec, Site
+from lab.nodes import Site
 from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
-from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.conftest import fingerprint
+from tests.journey.offline import ALWAYS, COLLECTOR, NAME, SYSTEMS, Debian, status
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
@@ -30,40 +31,29 @@ if TYPE_CHECKING:
     from provision.bundle.model import Driver
     from provision.bundle.read import Bundle
     from tests.journey.conftest import Controller
+    from tests.journey.offline import RpmSystem
+
+    System = Debian | RpmSystem
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # three driver changes; minutes where nothing else runs
 
 TIMEOUT_S = 900  # of a command, beside whatever else runs
-NAME, COLLECTOR = "offline", "connected"
 BUNDLE = "drivers.bundle"
 OTHER_KERNEL, OTHER_DISTRIBUTION = "6.99.0-other", "ubuntu-24.04"
-VERSIONS = {"trixie": (OLD_VERSION, VERSION), "bookworm": ("535.261.03", OLD_VERSION)}
-DISTRIBUTIONS = {"trixie": "debian-13", "bookworm": "debian-12"}
-PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
-PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-smi")
-DECLARATION = """\
-apiVersion: grapnel.dev/v1alpha1
-kind: GpuStack
-spec:
-  driver: {{version: "{version}", companions: []}}
-  runtime: {{enabled: false}}
-"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Debian 12 differs in the versions of its tools alone, and takes as long."""
-    metafunc.parametrize("suite", list(VERSIONS) if metafunc.config.getoption("--all-systems") else ["trixie"])
+    """Debian 12 differs from 13 in the versions of its tools, zypper from dnf in what test_distributions looks at."""
+    every = metafunc.config.getoption("--all-systems")
+    chosen = [system for system in SYSTEMS if every or system.name in ALWAYS]
+    metafunc.parametrize("system", chosen, ids=lambda system: system.name)
 
 
-def declare(controller: Controller, version: str) -> None:
-    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
-
-
-def cut_off(node: Node, address: str) -> None:
-    """Leave the node no package source but one that does not answer, and nothing of what it knew of packages."""
-    source = f"deb [trusted=yes] http://{address}:9/ ./\n"
-    script = "umount /srv/bundle && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin && rm -f /etc/apt/sources.list.d/*"
-    node.run(["sh", "-c", f"{script} && cat > /etc/apt/sources.list"], input_text=source)
+def declare(controller: Controller, system: System, version: str) -> None:
+    driver = {"version": version, "companions": [], **system.declared()}
+    spec = {"driver": driver, "runtime": {"enabled": False}}
+    document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": spec}
+    controller.folder.joinpath("grapnel.yaml").write_text(json.dumps(document))
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +66,10 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def node(site: Site, suite: str) -> Iterator[Node]:
-    """A node with a kernel, and nothing of a driver, nor of dkms.
-
-    It has no initramfs: rebuilding it after each change would take longer than they do.
-    """
-    made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
-    made.run(["sh", "-c", "rm -f /boot/initrd.img-* && dpkg --purge dkms"])
+def node(site: Site, system: System) -> Iterator[Node]:
+    """A node with a kernel, and nothing of a driver, nor of dkms."""
+    made = site.up(system.spec())
+    system.furnish(made)
     yield made
     site.remove(NAME)
 
@@ -93,16 +80,18 @@ def operator(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Control
     return replace(controller, timeout_s=TIMEOUT_S)
 
 
-def create(site: Site, operator: Controller, node: Node) -> Path:
-    """Have the bundle made on another node, which has a network, for the kernel and the GPUs of this one."""
-    site.up(NodeSpec(COLLECTOR, suite=node.spec.suite, gpus=0))
+def create(site: Site, operator: Controller, node: Node, system: System) -> Path:
+    """Have the bundle made on another node, which has a network, for the kernel and the GPUs of this one.
+
+    The driver that is installed first is collected last: what was built with for another must not be missing.
+    """
+    site.up(system.collector())
     kernel = node.kernel_release
-    built = {version: modules.archive(version, "proprietary", kernel) for version in VERSIONS[node.spec.suite]}
-    words = [word for version, file in built.items() for word in ("--version", version, "--modules", str(file))]
+    words = [word for version in reversed(system.versions) for word in ("--version", version)]
 
     done = operator.run(
         "grapnel", "bundle", "create", BUNDLE, "-i", "inventory.yaml", "--from", COLLECTOR,
-        "--kernel", kernel, "--flavour", "proprietary", *words,
+        "--kernel", kernel, "--flavour", system.flavour, *words, *system.collecting(kernel),
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,28 +99,31 @@ def create(site: Site, operator: Controller, node: Node) -> Path:
     return operator.folder / BUNDLE
 
 
-def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, operator: Controller, node: Node) -> None:
-    older, newer = VERSIONS[node.spec.suite]
-    declare(operator, older)
-    bundle = create(site, operator, node)
-    cut_off(node, site.bridge.host_address)
+def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(
+    site: Site, operator: Controller, node: Node, system: System
+) -> None:
+    older, newer = system.versions
+    declare(operator, system, older)
+    bundle = create(site, operator, node, system)
+    system.cut_off(node, site.bridge.host_address)
 
     with Wire(site.bridge_name, node.address) as wire:
-        refusals(operator, node, bundle)
+        if isinstance(system, Debian):  # what is refused is refused by the controller
+            refusals(operator, node, system, bundle)
         for version in (older, newer, older):
-            apply(operator, node, version)
+            apply(operator, node, system, version)
         assert plan_items(operator) == []
         assert wire.sent() == []
 
-        node.run(["apt-get", "-q", "update"], check=False)
+        node.run([*system.asks_sources], check=False)
         assert wire.sent() != [], "nothing would have been seen"
 
 
-def refusals(operator: Controller, node: Node, archive: Path) -> None:
+def refusals(operator: Controller, node: Node, system: System, archive: Path) -> None:
     """Each of them is found before anything is touched."""
     before = fingerprint(node)
     unpacked = open_bundle(archive, operator.environment())
-    own, (version, _) = DISTRIBUTIONS[node.spec.suite], VERSIONS[node.spec.suite]
+    own, (version, _) = system.distribution, system.versions
     driver = next(one for one in unpacked.listing.drivers if one.version == version)
     cut = operator.folder / "cut.bundle"
     with archive.open("rb") as whole:
@@ -182,24 +174,21 @@ def alone(bundle: Bundle, driver: Driver, target: Path) -> Path:
     return target
 
 
-def apply(operator: Controller, node: Node, version: str) -> None:
-    declare(operator, version)
+def apply(operator: Controller, node: Node, system: System, version: str) -> None:
+    declare(operator, system, version)
     done = operator.grapnel("apply", "--yes", "--no-cluster", "--bundle", BUNDLE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_has(node, version)
+    assert_has(node, system, version)
 
 
-def assert_has(node: Node, version: str) -> None:
+def assert_has(node: Node, system: System, version: str) -> None:
     """Hold the node to packages, module on disk and module loaded of one version, and nothing that was built."""
-    form = "${db:Status-Abbrev}${source:Upstream-Version}\n"
-    shown = node.run(["dpkg-query", "--show", "--showformat", form, *PACKAGES]).stdout.splitlines()
-    built = node.run(["dkms", "status"]).stdout.splitlines()
-    smi = node.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).stdout.split()
-    status = json.loads(node.run([PROGRAM, "status"]).stdout)
-    current = next(one for one in status["staged"] if one["id"] == status["current"])
-    assert shown == [f"hi {version}"] * len(PACKAGES)
-    assert built == [f"nvidia-current/{version}, {node.kernel_release}, x86_64: installed"]
-    assert smi == [version] * len(node.gpus)
+    system.assert_installed(node, version)
+    found = status(node)
+    current = next(one for one in found["staged"] if one["id"] == found["current"])
+    smi = node.run(["nvidia-smi", "-L"]).stdout.splitlines()
+    assert [gpu.uuid in line for gpu, line in zip(node.gpus, smi, strict=True)] == [True] * len(node.gpus)
+    assert version in node.run(["cat", "/proc/driver/nvidia/version"]).stdout.splitlines()[0].split()
     assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == version
     assert node.run(["systemctl", "is-active", "grapnel-node"]).stdout.strip() == "active"
     assert current["cost"]["build_s"] == 0

@@ -1,25 +1,26 @@
-"""Drivers for nodes without a network: collected on another node, carried as one file, changed there and back.
+"""Drivers for a node without a network: collected on another node, carried as one file, changed there and back.
 
-What is simulated is the kernel that loads the modules; those of Debian are built beforehand by the same dkms
-(``lab.modules``), the packages of the others are the lab's (``lab.sources``).
+What is simulated is the kernel that loads the modules. Those of Debian are built beforehand by the same dkms
+(``lab.modules``), those of systems with dnf by the collecting node; zypper's are packages.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from lab.nodes import Site
+from lab import modules
+from lab.nodes import NodeSpec, Site
 from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
-from tests.journey.conftest import fingerprint
-from tests.journey.offline import ALWAYS, COLLECTOR, NAME, SYSTEMS, Debian, status
+from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
@@ -31,29 +32,52 @@ if TYPE_CHECKING:
     from provision.bundle.model import Driver
     from provision.bundle.read import Bundle
     from tests.journey.conftest import Controller
-    from tests.journey.offline import RpmSystem
-
-    System = Debian | RpmSystem
+    from tests.journey.systems import Case, Machine
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # three driver changes; minutes where nothing else runs
 
 TIMEOUT_S = 900  # of a command, beside whatever else runs
+NAME, COLLECTOR = "offline", "connected"
 BUNDLE = "drivers.bundle"
 OTHER_KERNEL, OTHER_DISTRIBUTION = "6.99.0-other", "ubuntu-24.04"
+VERSIONS = {"trixie": (OLD_VERSION, VERSION), "bookworm": ("535.261.03", OLD_VERSION)}
+DISTRIBUTIONS = {"trixie": "debian-13", "bookworm": "debian-12"}
+PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
+PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-smi")
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {{version: "{version}", companions: []}}
+  runtime: {{enabled: false}}
+"""
+
+
+# How a package manager is cut off, and what it does that needs a network.
+REPOSITORIES = {"rocky9": "/etc/yum.repos.d", "sles15": "/etc/zypp/repos.d"}
+CACHES = {"rocky9": "/var/cache/dnf", "sles15": "/var/cache/zypp"}
+REFRESH = {"rocky9": ["dnf", "-q", "makecache"], "sles15": ["zypper", "-n", "refresh"]}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Debian 12 differs from 13 in the versions of its tools, zypper from dnf in what test_distributions looks at."""
+    """Debian 12 differs in the versions of its tools alone, and takes as long."""
     every = metafunc.config.getoption("--all-systems")
-    chosen = [system for system in SYSTEMS if every or system.name in ALWAYS]
-    metafunc.parametrize("system", chosen, ids=lambda system: system.name)
+    if "suite" in metafunc.fixturenames:
+        metafunc.parametrize("suite", list(VERSIONS) if every else ["trixie"])
+    else:
+        names = list(REPOSITORIES) if every else ["rocky9"]
+        metafunc.parametrize("case", [CASES[name] for name in names], ids=names)
 
 
-def declare(controller: Controller, system: System, version: str) -> None:
-    driver = {"version": version, "companions": [], **system.declared()}
-    spec = {"driver": driver, "runtime": {"enabled": False}}
-    document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": spec}
-    controller.folder.joinpath("grapnel.yaml").write_text(json.dumps(document))
+def declare(controller: Controller, version: str) -> None:
+    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+
+
+def cut_off(node: Node, address: str) -> None:
+    """Leave the node no package source but one that does not answer, and nothing of what it knew of packages."""
+    source = f"deb [trusted=yes] http://{address}:9/ ./\n"
+    script = "umount /srv/bundle && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin && rm -f /etc/apt/sources.list.d/*"
+    node.run(["sh", "-c", f"{script} && cat > /etc/apt/sources.list"], input_text=source)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +90,13 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def node(site: Site, system: System) -> Iterator[Node]:
-    """A node with a kernel, and nothing of a driver, nor of dkms."""
-    made = site.up(system.spec())
-    system.furnish(made)
+def node(site: Site, suite: str) -> Iterator[Node]:
+    """A node with a kernel, and nothing of a driver, nor of dkms.
+
+    It has no initramfs: rebuilding it after each change would take longer than they do.
+    """
+    made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
+    made.run(["sh", "-c", "rm -f /boot/initrd.img-* && dpkg --purge dkms"])
     yield made
     site.remove(NAME)
 
@@ -80,18 +107,12 @@ def operator(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Control
     return replace(controller, timeout_s=TIMEOUT_S)
 
 
-def create(site: Site, operator: Controller, node: Node, system: System) -> Path:
-    """Have the bundle made on another node, which has a network, for the kernel and the GPUs of this one.
-
-    The driver that is installed first is collected last: what was built with for another must not be missing.
-    """
-    site.up(system.collector())
-    kernel = node.kernel_release
-    words = [word for version in reversed(system.versions) for word in ("--version", version)]
-
+def create(site: Site, operator: Controller, node: Node, *words: str) -> Path:
+    """Have the bundle made on another node, which has a network, for the kernel of this one."""
+    site.up(replace(node.spec, name=COLLECTOR, gpus=0, builder=False))
     done = operator.run(
         "grapnel", "bundle", "create", BUNDLE, "-i", "inventory.yaml", "--from", COLLECTOR,
-        "--kernel", kernel, "--flavour", system.flavour, *words, *system.collecting(kernel),
+        "--kernel", node.kernel_release, *words,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -99,31 +120,69 @@ def create(site: Site, operator: Controller, node: Node, system: System) -> Path
     return operator.folder / BUNDLE
 
 
-def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(
-    site: Site, operator: Controller, node: Node, system: System
-) -> None:
-    older, newer = system.versions
-    declare(operator, system, older)
-    bundle = create(site, operator, node, system)
-    system.cut_off(node, site.bridge.host_address)
+def prebuilt(node: Node) -> list[str]:
+    """Return the words by which a bundle has both drivers with modules that exist already."""
+    kernel = node.kernel_release
+    built = {version: modules.archive(version, "proprietary", kernel) for version in VERSIONS[node.spec.suite]}
+    return [word for version, file in built.items() for word in ("--version", version, "--modules", str(file))]
+
+
+def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, operator: Controller, node: Node) -> None:
+    older, newer = VERSIONS[node.spec.suite]
+    declare(operator, older)
+    bundle = create(site, operator, node, "--flavour", "proprietary", *prebuilt(node))
+    cut_off(node, site.bridge.host_address)
 
     with Wire(site.bridge_name, node.address) as wire:
-        if isinstance(system, Debian):  # what is refused is refused by the controller
-            refusals(operator, node, system, bundle)
+        refusals(operator, node, bundle)
         for version in (older, newer, older):
-            apply(operator, node, system, version)
+            apply(operator, node, version)
         assert plan_items(operator) == []
         assert wire.sent() == []
 
-        node.run([*system.asks_sources], check=False)
+        node.run(["apt-get", "-q", "update"], check=False)
         assert wire.sent() != [], "nothing would have been seen"
 
 
-def refusals(operator: Controller, node: Node, system: System, archive: Path) -> None:
+@pytest.fixture
+def machine(case: Case, site: Site, operator: Controller) -> Iterator[Machine]:
+    """A node as bare as it comes, without a repository that answers."""
+    made = add_node(site, case, operator)
+    yield made
+    site.remove(made.node.name)
+
+
+def cut_off_rpm(machine: Machine, address: str) -> None:
+    """Leave the node no repository that answers, and nothing of what it knew of packages."""
+    folder, cache = REPOSITORIES[machine.case.system], CACHES[machine.case.system]
+    machine.say(
+        f"umount {SOURCES} && rm -rf {cache}/* && sed -i 's,file:/*srv/bundle,http://{address}:9,' {folder}/*.repo"
+    )
+
+
+def test_dnf_and_zypper_change_drivers_without_a_network(site: Site, operator: Controller, machine: Machine) -> None:
+    """The driver that comes first is collected last: what the other was built with must not be missing beside it."""
+    case = machine.case
+    machine.declare(case.old)
+    create(
+        site, operator, machine.node, "--flavour", "open", "--version", case.new.version, "--version", case.old.version
+    )
+    cut_off_rpm(machine, site.bridge.host_address)
+    machine.bundle = ("--bundle", BUNDLE)
+
+    with Wire(site.bridge_name, machine.node.address) as wire:
+        change_there_and_back(machine, nullcontext())
+        assert wire.sent() == []
+
+        machine.node.run(REFRESH[case.system], check=False)
+        assert wire.sent() != [], "nothing would have been seen"
+
+
+def refusals(operator: Controller, node: Node, archive: Path) -> None:
     """Each of them is found before anything is touched."""
     before = fingerprint(node)
     unpacked = open_bundle(archive, operator.environment())
-    own, (version, _) = system.distribution, system.versions
+    own, (version, _) = DISTRIBUTIONS[node.spec.suite], VERSIONS[node.spec.suite]
     driver = next(one for one in unpacked.listing.drivers if one.version == version)
     cut = operator.folder / "cut.bundle"
     with archive.open("rb") as whole:
@@ -174,21 +233,24 @@ def alone(bundle: Bundle, driver: Driver, target: Path) -> Path:
     return target
 
 
-def apply(operator: Controller, node: Node, system: System, version: str) -> None:
-    declare(operator, system, version)
+def apply(operator: Controller, node: Node, version: str) -> None:
+    declare(operator, version)
     done = operator.grapnel("apply", "--yes", "--no-cluster", "--bundle", BUNDLE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_has(node, system, version)
+    assert_has(node, version)
 
 
-def assert_has(node: Node, system: System, version: str) -> None:
+def assert_has(node: Node, version: str) -> None:
     """Hold the node to packages, module on disk and module loaded of one version, and nothing that was built."""
-    system.assert_installed(node, version)
-    found = status(node)
-    current = next(one for one in found["staged"] if one["id"] == found["current"])
-    smi = node.run(["nvidia-smi", "-L"]).stdout.splitlines()
-    assert [gpu.uuid in line for gpu, line in zip(node.gpus, smi, strict=True)] == [True] * len(node.gpus)
-    assert version in node.run(["cat", "/proc/driver/nvidia/version"]).stdout.splitlines()[0].split()
+    form = "${db:Status-Abbrev}${source:Upstream-Version}\n"
+    shown = node.run(["dpkg-query", "--show", "--showformat", form, *PACKAGES]).stdout.splitlines()
+    built = node.run(["dkms", "status"]).stdout.splitlines()
+    smi = node.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).stdout.split()
+    status = json.loads(node.run([PROGRAM, "status"]).stdout)
+    current = next(one for one in status["staged"] if one["id"] == status["current"])
+    assert shown == [f"hi {version}"] * len(PACKAGES)
+    assert built == [f"nvidia-current/{version}, {node.kernel_release}, x86_64: installed"]
+    assert smi == [version] * len(node.gpus)
     assert node.run(["cat", "/sys/module/nvidia/version"]).stdout.strip() == version
     assert node.run(["systemctl", "is-active", "grapnel-node"]).stdout.strip() == "active"
     assert current["cost"]["build_s"] == 0

@@ -28,6 +28,7 @@ from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
 from provision.payload import store
+from provision.planner.bundled import declare_carried
 from provision.report import (
     builds_document,
     make_console,
@@ -169,8 +170,11 @@ def build_context(
         offline=args.bundle is not None,
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
-    declarations = Declarations({node.name: node.stack for node in fleet.nodes})
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
+    stacks = {node.name: node.stack for node in fleet.nodes}
+    if bundle is not None:
+        stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
+    declarations = Declarations(stacks)
     asked = args.payload or (None if bundle is None else carried_payload(bundle))
     payload = store.load_payload(payload_folder(asked, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)

@@ -27,9 +27,11 @@ class ActionModule(ControllerAction):
 
     def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the next round, for the hosts of this batch."""
-        batch, all_hosts = task_vars["ansible_play_batch"], task_vars["ansible_play_hosts"]
+        batch, all_hosts = set(task_vars["ansible_play_batch"]), task_vars["ansible_play_hosts"]
         planned = dict(registered(task_vars, all_hosts, arguments["planned"]))
-        plans = {host: planned[host]["plan"] for host in batch if "plan" in planned.get(host, {})}
+        # In the order of the declaration, which is that of names: no node can move itself to the front.
+        hosts = [host for host in arguments["stacks"] if host in batch and "plan" in planned.get(host, {})]
+        plans = {host: planned[host]["plan"] for host in hosts}
         if not any((plan["roles"].get("driver") or {}).get("driver_stage") for plan in plans.values()):
             return {"changed": False, "providers": {}, "tried": [], "handover": {}, "notes": []}
         facts = dict(registered(task_vars, plans, arguments["facts"]))

@@ -136,8 +136,8 @@ class Staging:
         return finding
 
     def forget(self) -> None:
-        """Remove what was staged or handed over, so that nothing of it is used again."""
-        self.node.run(["sh", "-c", f"rm -rf {HOME}/staged/* {HOME}/incoming/*"])
+        """Remove what was staged, so that nothing of it is used again."""
+        self.node.run(["sh", "-c", f"rm -rf {HOME}/staged/*"])
 
     def state(self) -> str:
         return self.node.run(["sh", "-c", STATE], timeout_s=60).stdout

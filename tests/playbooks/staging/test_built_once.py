@@ -7,10 +7,6 @@ the small driver, which no catalogue knows, stands in for what `plan` would say.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +25,7 @@ from provision.driver_change import DriverChange, change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
 from provision.payload.store import load_payload
 from provision.runner import AnsibleRunner
+from tests.playbooks.preparing import kept_archives, prepare_driver
 from tests.playbooks.staging.small_driver import HOME, NEW, OLD, Staging
 from tests.provision.samples import make_stack
 from tests.worker import of_this_worker
@@ -92,47 +89,6 @@ def plan_small_driver(change: DriverChange) -> NodePlan:
     return plan  # type: ignore[return-value] # a planner
 
 
-# In the place of tasks/plan.yml.
-PLAN = """\
-- name: Gather facts
-  grapnel.node.facts:
-  register: grapnel_facts
-
-- name: Plan
-  ansible.builtin.set_fact:
-    grapnel_planned:
-      plan: "{{ (plan_staged if is_staged else plan_unstaged) | combine({'node': inventory_hostname}) }}"
-  vars:
-    staged: "{{ grapnel_facts.facts.driver.staged | selectattr('complete') | map(attribute='id') }}"
-    is_staged: "{{ plan_unstaged.roles.driver.driver_change_id in staged }}"
-"""
-PLAY = """\
-- name: Prepare the driver
-  hosts: all
-  gather_facts: false
-  vars:
-    grapnel_plan: "{{ grapnel_planned.plan }}"
-  tasks:
-    - name: Read the declaration
-      grapnel.node.declaration:
-        file: "{{ inventory_dir }}/grapnel.yaml"
-      run_once: true
-      register: grapnel_declaration
-
-    - name: Gather facts and plan
-      ansible.builtin.import_tasks: tasks/plan.yml
-
-    - name: Prepare the driver
-      ansible.builtin.import_tasks: tasks/prepare.yml
-"""
-DECLARATION = f"""\
-apiVersion: grapnel.dev/v1alpha1
-kind: GpuStack
-spec:
-  driver: {{version: "{OLD}"}}
-"""
-
-
 def test_the_second_node_gets_what_the_first_has_built_and_compiles_nothing(
     nodes: dict[str, Staging], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,72 +113,34 @@ def test_the_second_node_gets_what_the_first_has_built_and_compiles_nothing(
     kernel = first.node.kernel_release
     assert f"n1 builds driver {NEW} (proprietary) for kernel {kernel}, for n2" in said
     assert "module built by n1" in said
-    _require_built_once(nodes, change, tmp_path / "shelf")
+    _require_built_once(nodes, change, list((tmp_path / "shelf").glob("*.tar.gz")))
 
 
-@pytest.mark.parametrize("serial", ["100%", "1"])
-def test_plain_ansible_playbook_has_it_built_once_as_well(
-    nodes: dict[str, Staging], tmp_path: Path, serial: str
-) -> None:
+def test_plain_ansible_playbook_has_it_built_once_as_well(nodes: dict[str, Staging], tmp_path: Path) -> None:
     first = nodes["n1"]
     change = msgspec.json.decode(first.change(OLD), type=DriverChange)
-    for staging in nodes.values():
-        staging.forget()
 
-    said = _play(tmp_path, change, serial)
-
-    assert f"n1 builds driver {OLD} (proprietary) for kernel {first.node.kernel_release}" in said
-    (shelf,) = (tmp_path / "cache/grapnel/built-modules").iterdir()
-    _require_built_once(nodes, change, shelf)
-
-
-def _play(folder: Path, change: DriverChange, serial: str) -> str:
-    """Run the tasks of ``site.yml`` that stage a driver, and return what they say."""
-    shutil.copytree(ROOT / "playbooks/tasks", folder / "tasks")
-    files = {"tasks/plan.yml": PLAN, "play.yml": PLAY, "grapnel.yaml": DECLARATION}
-    for name, text in {**files, "inventory.yaml": _site().inventory_path.read_text()}.items():
-        (folder / name).write_text(text)
-    (folder / "play.yml").write_text(PLAY.replace("hosts: all", f"hosts: all\n  serial: '{serial}'"))
     driver = load_payload(ROOT / "dist" / "payload").driver
-    variables = DriverVariables(
-        driver_version=change.version,
-        driver_archive=driver.path,
-        driver_digest=driver.digest,
-        driver_change=change,
-        driver_change_id=change_id(change),
-        driver_stage=True,
-    )
-    staged = msgspec.structs.replace(variables, driver_stage=False, driver_swap=True)
-    plans = {
-        "plan_unstaged": NodePlan(node="", roles=Roles(driver=variables)),
-        "plan_staged": NodePlan(node="", roles=Roles(driver=staged)),
-    }
-    given = msgspec.json.encode(plans).decode()
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "inventory.yaml", "play.yml", "-e", given],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "XDG_CACHE_HOME": str(folder / "cache")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+
+    inventory = _site().inventory_path.read_text()
+    done = prepare_driver(tmp_path, inventory, change, archive=driver.path, digest=driver.digest)
+
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert f"n1 builds driver {OLD} (proprietary) for kernel {first.node.kernel_release}" in done.stdout
+    _require_built_once(nodes, change, kept_archives(tmp_path))
 
 
-def _require_built_once(nodes: dict[str, Staging], change: DriverChange, shelf: Path) -> None:
+def _require_built_once(nodes: dict[str, Staging], change: DriverChange, kept: list[Path]) -> None:
     """Hold the first node to a build, and the second to the same module without one."""
     first, second = (nodes[name] for name in NODES)
     kernel = first.node.kernel_release
     costs = {name: _cost(staging, change) for name, staging in nodes.items()}
     assert costs["n1"]["build_s"] > 0
     assert (costs["n2"]["build_s"], costs["n2"]["cpu_s"]) == (0, 0)
-    (kept,) = shelf.glob("*.tar.gz")
+    (archive,) = kept
     place = f"{HOME}/staged/{change_id(change)}"
-    archive = second.node.root / place.lstrip("/") / f"modules/{kernel}.tar.gz"
-    assert archive.read_bytes() == kept.read_bytes()
+    handed = second.node.root / place.lstrip("/") / f"modules/{kernel}.tar.gz"
+    assert handed.read_bytes() == archive.read_bytes()
     _require_dkms_takes(second, place, kernel, change.version)
 
 

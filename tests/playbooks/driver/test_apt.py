@@ -65,6 +65,7 @@ def test_a_rehearsal_tells_what_comes_and_what_goes(debian: Machine) -> None:
     _, call = debian.calls
     assert "--simulate install --fix-broken /staged/libcuda1.deb libnvidia-old-" in call
     assert "Dir::Etc::sourcelist=/dev/null" in call
+    assert "-o APT::Ignore-Hold=true" in call
     assert f"Dir::State::lists={SCRATCH}/lists" in call
 
 

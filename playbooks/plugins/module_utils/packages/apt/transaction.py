@@ -125,17 +125,8 @@ def _command(host: Host, transaction: Transaction) -> list[str]:
     host.path(f"{lists}/partial").mkdir(parents=True, exist_ok=True, mode=0o700)
     options = ["--purge"] if transaction.purge else []
     removal = [] if transaction.remove else ["--no-remove"]
-    return [
-        *_SILENT,
-        "apt-get",
-        *_ALLOWED,
-        *_HELD_TOO,
-        *options,
-        *removal,
-        *_ISOLATED,
-        "-o",
-        f"Dir::State::lists={lists}",
-    ]
+    allowed = [*_ALLOWED, *_HELD_TOO, *options, *removal]
+    return [*_SILENT, "apt-get", *allowed, *_ISOLATED, "-o", f"Dir::State::lists={lists}"]
 
 
 def _settle_halves(host: Host, transaction: Transaction) -> Transaction:

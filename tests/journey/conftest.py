@@ -77,9 +77,9 @@ class Controller:
         """Run a verb that changes machines which are in no cluster."""
         return self.grapnel(verb, "--yes", "--no-cluster", *words)
 
-    def plan_items(self, node: str) -> list[dict[str, str]]:
+    def plan_items(self, node: str, *words: str) -> list[dict[str, str]]:
         """Return the items that ``grapnel plan --json`` has for a node."""
-        done = self.grapnel("plan", "--json", "--limit", node)
+        done = self.grapnel("plan", "--json", "--limit", node, *words)
         assert done.returncode == 0, done.stdout + done.stderr
         plans = {plan["node"]: plan for plan in json.loads(done.stdout)["plans"]}
         items: list[dict[str, str]] = plans[node]["items"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,28 @@ def test_the_way_back_of_an_upgrade_comes_from_what_the_node_has_without_a_downl
     assert {f"before/packages/libcuda1_{OLD}.deb", f"before/modules/{KERNEL}.tar.gz"} <= node.files(folder)
     assert json.loads(node.path(f"{folder}/before/holds.json").read_text()) == {"held": ["libcuda1"]}
     assert node.fetched == [f"libcuda1_{NEW}.deb", f"nvidia-dkms_{NEW}.deb"]
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_the_way_back_has_the_module_that_is_installed_and_is_packed_only_where_no_set_has_it(
+    node: Node, *, is_rebuilt: bool
+) -> None:
+    """Compressing it takes longer than all the rest of staging."""
+    old = change_of(OLD)
+    folder = staged(node, old)
+    node.swap(old, change_id(old))
+    with tarfile.open(node.path(f"{folder}/modules/{KERNEL}.tar.gz")) as archive:
+        module = next(each for each in archive if each.name.endswith(".ko"))
+        text = archive.extractfile(module).read().decode()  # type: ignore[union-attr] - a file
+    tree = f"/var/lib/dkms/nvidia-current/{OLD}/{KERNEL}/amd64/module/nvidia-current.ko"
+    node.write(tree, text.replace("DKMS", "Other") if is_rebuilt else text)
+    node.calls.clear()
+
+    kept = node.path(f"{staged(node, change_of(NEW))}/before/modules/{KERNEL}.tar.gz")
+
+    packed = [call for call in node.calls if "mktarball" in call and OLD in call]
+    assert len(packed) == is_rebuilt
+    assert is_rebuilt or kept.read_bytes() == node.path(f"{folder}/modules/{KERNEL}.tar.gz").read_bytes()
 
 
 @pytest.mark.parametrize("place", ["cache", "source"])

@@ -12,7 +12,7 @@ import msgspec
 from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.census import in_order
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.census import in_order
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.spec.model import Entitlement

@@ -74,14 +74,18 @@ class NodeState:
     @property
     def wants_to_begin(self) -> bool:
         """Whether the node has to be taken out of service, or is still out of it since it failed."""
-        if self.has_failed or self.is_in_flight or self.obstacle:
+        if self.has_failed or self.obstacle:
             return False
-        return self.is_disruptive or self.has_failed_before
+        record = self.view.record
+        if record is None or record.phase is Phase.DONE:
+            return self.is_disruptive
+        return record.phase is Phase.FAILED
 
     @property
     def has_failed_before(self) -> bool:
         """Whether an earlier apply left the node failed."""
-        return not self.has_failed and self.record is not None and self.record.phase is Phase.FAILED
+        record = self.view.record
+        return record is not None and record.phase is Phase.FAILED and not self.has_failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 
@@ -73,6 +73,13 @@ def fleet(nodes: int, first: int, make: Callable[[str], NodeState], rest: Callab
     return Snapshot(nodes=tuple(states), began=NOW - HOUR)
 
 
+def in_waves(snapshot: Snapshot, waves: int) -> Snapshot:
+    """Return the fleet in waves of the same size, one after the other."""
+    size = -(-len(snapshot.nodes) // waves)
+    nodes = tuple(replace(node, wave=number // size) for number, node in enumerate(snapshot.nodes))
+    return replace(snapshot, nodes=nodes)
+
+
 def situations(nodes: int) -> Iterator[Situation]:
     """Yield what a rollout of this many nodes meets, and the worst of it."""
     few, quarter = max(1, nodes // 100), max(1, nodes // 4)
@@ -122,6 +129,17 @@ def situations(nodes: int) -> Iterator[Situation]:
     yield Situation("half of those to change not ready", fleet(nodes, nodes // 2, not_ready, waiting), narrow)
     yield Situation(
         "all cordoned by others begin", fleet(nodes, nodes, cordoned, waiting), replace(wide, max_parallel=quarter)
+    )
+    waves = tuple(WavePolicy(title=f"wave {number}", soak=SOAK) for number in range(5))
+    yield Situation(
+        "5 waves, the second in flight",
+        in_waves(fleet(nodes, quarter, busy, waiting), len(waves)),
+        replace(wide, waves=waves),
+    )
+    yield Situation(
+        "5 waves, the second soaking",
+        in_waves(fleet(nodes, 2 * (nodes // len(waves)), soaking, waiting), len(waves)),
+        replace(wide, waves=waves, soak=timedelta(0)),
     )
     yield Situation("stopped by a failure", fleet(nodes, 1, failed, waiting), wide)
     yield Situation("nothing to do", fleet(nodes, nodes, fine, waiting), wide)

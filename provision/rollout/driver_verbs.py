@@ -93,7 +93,7 @@ def plan_verb(
     prepared = Prepared(
         states=tuple(states),
         rollout=tuple(name for name in rollout if name not in settled),
-        policy=strictest([stacks[state.name].rollout for state in states], len(states)),
+        policy=replace(strictest([stacks[state.name].rollout for state in states], len(states)), waves=()),
     )
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: state.target for state in states}, settled=settled

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.census import Census
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.decision.waves import Turn
 
 # A kubelet that was restarted is ready again within seconds; one that is gone for good is noticed after 40 s.
 STILL: Final = timedelta(seconds=60)
@@ -30,11 +31,15 @@ _NOTHING: Final[_Reason] = ("", True)
 class Admission:
     """Hands out what may begin: one decision's count of slots."""
 
-    def __init__(self, census: Census, policy: Policy, now: datetime) -> None:
+    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn) -> None:
         self._policy, self._now, self._total = policy, now, census.total
+        self._turn, self._has_waves = turn, bool(policy.waves)
         self._phases, self._cordoned, self._not_ready = dict(census.phases), set(census.cordoned), census.not_ready
         self._soaking = census.soaking
-        self._out = self._cordoned | self._not_ready | self._phases.keys()
+        # A node that failed, and that maxFailures allows for, leaves the others their budget.
+        failed = {node.name for node in census.failed}
+        self._cordoned -= failed
+        self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
         self._first_out = nsmallest(_NAMED, self._out)
         self._soaks = self._why_soaking()
         self._full: _Reason | None = None  # worked out when it is asked for
@@ -67,7 +72,7 @@ class Admission:
 
         At once where only a person can change it, after a while where it may pass, never while a node soaks.
         """
-        if not self._first_reason or self._is_soaking:
+        if not self._first_reason or self._is_soaking or self._turn.is_soaking:
             return None
         is_over = not self._may_end or (since is not None and self._now - since >= STILL)
         return self._first_reason if is_over else None
@@ -80,6 +85,8 @@ class Admission:
         view = node.view
         if not view.is_ready:
             return f"{node.name} is not ready: bring its kubelet back first", True
+        if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
+            return self._turn.reason, self._turn.may_end
         if len(self._phases) >= self._policy.max_parallel:
             if self._full is None:
                 self._full = self._why_full()

@@ -51,7 +51,7 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
             census.waiting.append(node)
         if view.record is not None:
             _count(census, node, view.record, now, snapshot.began, soak)
-    census.waiting = _retries_first(census.waiting)
+    census.waiting = _sort(census.waiting)
     return census
 
 
@@ -73,10 +73,20 @@ def _count(  # noqa: PLR0913, PLR0917 - called for each node that was ever chang
 
 
 def in_order(nodes: Sequence[NodeState]) -> list[NodeState]:
-    """Return the nodes that are still to begin: those that failed before, then the others as they stand."""
-    return _retries_first([node for node in nodes if node.wants_to_begin])
+    """Return the nodes that are still to begin: those that failed before, then the others wave by wave, as they stand.
+
+    A node that failed is out of service already: no wave is better off for its waiting.
+    """
+    return _sort([node for node in nodes if node.wants_to_begin])
 
 
-def _retries_first(waiting: list[NodeState]) -> list[NodeState]:
+def _sort(waiting: list[NodeState]) -> list[NodeState]:
     again = [node for node in waiting if node.has_failed_before]
-    return again + [node for node in waiting if not node.has_failed_before] if again else waiting
+    fresh = [node for node in waiting if not node.has_failed_before] if again else waiting
+    if fresh and fresh[0].wave is not None:
+        fresh = sorted(fresh, key=_wave)
+    return again + fresh if again else fresh
+
+
+def _wave(node: NodeState) -> int:
+    return node.wave or 0

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
-from provision.rollout.decision.snapshot import Decision, Write
-from provision.rollout.model import Phase
+from provision.rollout.decision.snapshot import Decision
+from provision.rollout.decision.waves import whose_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from provision.rollout.decision.census import Census
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
 
@@ -30,8 +30,9 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     census = take_census(snapshot, policy.soak, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began)
     waiting.update((node.name, node.obstacle) for node in census.unable)
-    stop = _failure(census, actions) or _stuck(census.flying)
-    admission = Admission(census, policy, now)
+    turn = whose_turn(snapshot, policy, now)
+    stop = why_broken(census, actions, policy, turn.canary) or _stuck(census.flying)
+    admission = Admission(census, policy, now, turn)
     if stop:
         waiting.update(dict.fromkeys((node.name for node in census.waiting), f"stopped: {stop}"))
     else:
@@ -39,7 +40,14 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     is_still = not actions and all(node.obstacle and not node.is_busy for node in census.flying)
     stop = stop or (admission.standstill(snapshot.still_since) if is_still else None)
     is_over = is_still and (bool(stop) or not census.waiting)
-    return Decision(actions=tuple(actions), waiting=waiting, stop=stop, is_over=is_over, is_still=is_still)
+    return Decision(
+        actions=tuple(actions),
+        waiting=waiting,
+        stop=stop,
+        is_over=is_over,
+        is_still=is_still,
+        passed=max(snapshot.passed, turn.wave),
+    )
 
 
 def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, waiting: dict[str, str]) -> list[Action]:
@@ -68,16 +76,6 @@ def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple
         if held:
             waiting[node.name] = held
     return actions, waiting
-
-
-def _failure(census: Census, actions: Sequence[Action]) -> str | None:
-    """Return why no further node begins, as soon as one has failed in this process, or does so now."""
-    failed = [(node.name, node.record) for node in census.failed]
-    failed += [(action.node, action.record) for action in actions if isinstance(action, Write)]
-    for name, record in failed:
-        if record is not None and record.phase is Phase.FAILED:
-            return f"{name} failed in {record.failed_in}"
-    return None
 
 
 def _stuck(flying: Sequence[NodeState]) -> str | None:

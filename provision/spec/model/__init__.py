@@ -22,6 +22,7 @@ from provision.spec.model.stack import (
     KIND,
     Engine,
     Entitlement,
+    Gate,
     GpuStack,
     Metadata,
     Node,
@@ -32,6 +33,7 @@ from provision.spec.model.stack import (
     Taint,
     TaintEffect,
     Tenancy,
+    Wave,
 )
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "DriverSource",
     "Engine",
     "Entitlement",
+    "Gate",
     "GpuStack",
     "KernelModule",
     "Metadata",
@@ -59,4 +62,5 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Wave",
 ]

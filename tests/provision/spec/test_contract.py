@@ -47,6 +47,7 @@ BEYOND_SCHEMA = {
     "values-that-contradict",
     "version-and-branch",
     "version-is-missing",
+    "waves-that-contradict",
 }
 
 

@@ -138,6 +138,26 @@ def test_a_module_that_the_kernel_refuses_is_a_quarantine_that_ends_with_the_cau
     node.assert_has(NEW)
 
 
+def test_another_module_that_comes_first_is_named(node: DrivenNode) -> None:
+    """Somebody has put a module where depmod looks first: the change goes back before that is loaded."""
+    identifier, kernel = node.prepare(NEW), node.node.kernel_release
+    place = f"/lib/modules/{kernel}/somebody"
+    node.sh(
+        f"mkdir {place}; cp $(modinfo --field filename nvidia) {place}/; "
+        "echo search somebody extra built-in > /etc/depmod.d/0-somebody.conf"
+    )
+
+    refused = node.swap(identifier)
+    node.sh(f"rm -r {place} /etc/depmod.d/0-somebody.conf; depmod {kernel}")
+    node.assert_has(OLD)
+    after = node.swap(identifier)
+
+    assert refused["state"] == "returned", refused["reason"]
+    assert f"kernel {kernel} lacks the module {NEW} (proprietary) on disk, it has {OLD}" in refused["reason"]
+    assert (after["state"], after["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
 def test_a_library_that_is_upgraded_alone_after_staging_is_completed_by_the_swap(node: DrivenNode) -> None:
     """The classic mismatch: programs find a library of another version than the loaded module."""
     identifier = node.prepare(NEW)

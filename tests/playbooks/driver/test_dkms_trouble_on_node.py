@@ -12,7 +12,7 @@ from tests.playbooks.staging.small_driver import NEW, OLD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]  # several modules are built
 
 CERTIFICATE = "openssl req -new -x509 -newkey rsa:2048 -nodes -days 2 -subj '/CN=Site Operations/' -outform DER"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.playbooks.driver.driven_node import DrivenNode
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(500)]  # the setup boots a node
 
 STATUS = "/var/lib/dpkg/status"
 FILL = "cat /dev/zero > {folder}/somebody.log 2>/dev/null || :"
@@ -51,11 +51,13 @@ def full_disk(node: DrivenNode, folder: str, free_kib: int = 0) -> Iterator[None
         f"mount --bind /srv/full {folder}; {FILL.format(folder=folder)}; "
         f"truncate -s -{free_kib}K {folder}/somebody.log"
     )
-    yield
-    node.sh(
-        f"umount {folder}; rm /srv/full/somebody.log; find {folder} -mindepth 1 -delete; "
-        f"cp -a /srv/full/. {folder}; umount /srv/full"
-    )
+    try:
+        yield
+    finally:
+        node.sh(
+            f"umount {folder}; rm /srv/full/somebody.log; find {folder} -mindepth 1 -delete; "
+            f"cp -a /srv/full/. {folder}; umount /srv/full"
+        )
 
 
 def test_a_disk_that_is_full_when_packages_are_unpacked_leads_back(node: DrivenNode) -> None:

@@ -498,7 +498,7 @@ def test_modules_are_read_again_when_one_of_them_has_changed(machine: Machine, r
     machine.write(file)
     machine.teach("modinfo", lambda: Finished(1, "", "modinfo: ERROR: could not get modinfo from 'nvidia'"))
     assert kernels(machine)[running]["modules"] == []
-    for version in ("550.163.01", "535.309.01"):
+    for version in ("550.163.01", "610.57"):
         machine.write(file, version)
         machine.teach("modinfo", said.format(f"{machine.root}{file}", version))
         machine.calls.clear()

@@ -148,8 +148,12 @@ class Playbooks:
 def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
-    files = [_handed(one) for one in handover.files]
-    return {"grapnel_handover": files, "grapnel_offline": handover.is_complete}
+    return {"grapnel_handover": described_files(handover.files), "grapnel_offline": handover.is_complete}
+
+
+def described_files(files: Iterable[HandedFile]) -> list[dict[str, object]]:
+    """Return files for a node as the module ``handover`` takes them."""
+    return [_handed(one) for one in files]
 
 
 def _handed(file: HandedFile) -> dict[str, object]:

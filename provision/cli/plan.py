@@ -19,6 +19,7 @@ from provision.apply.kinds import foresee_builds
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
@@ -40,6 +41,7 @@ from provision.report import (
     show,
 )
 from provision.rollout.decision.prepare import prepare, runtime_classes
+from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
@@ -181,6 +183,7 @@ def build_context(
         declarations=declarations,
         bundle=bundle,
         shelf=open_shelf(fleet, os.environ),
+        runfiles=Runfiles(RunfileStore(_cache(os.environ) / "runfiles")),
     )
 
 

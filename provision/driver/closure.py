@@ -187,9 +187,7 @@ def _is_member(name: str, package: InstalledPackage, request: PackageRequest) ->
     if request.is_rival(name):
         return True
     version = request.scheme(package.version)
-    return request.members.has(name, package.source, version) or request.members.replaces(
-        name, package.source, version
-    )
+    return request.members.has(name, package.source, version) or request.members.replaces(name, package.source, version)
 
 
 def _loose(versions: Iterable[AvailablePackage], upstream: str, scheme: VersionScheme) -> str | None:

@@ -27,6 +27,7 @@ from provision.printable import printable
 from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -54,7 +55,7 @@ def unpack(path: Path, sha256: str, folder: Path, limits: Limits | None = None) 
     try:
         with path.open("rb") as stream:
             before = _require_regular(path, stream)
-            require_digest(path, stream, sha256)
+            _require_digest(path, stream, sha256)
             offset = _find_archive(path, stream)
             stream.seek(offset)
             with _decompressed(path, stream, offset) as data:
@@ -68,7 +69,7 @@ def unpack(path: Path, sha256: str, folder: Path, limits: Limits | None = None) 
         raise RunfileError(f"{path}: its archive is cut or damaged: {said}", hint=_HINT) from error
 
 
-def require_digest(path: Path, stream: IO[bytes], sha256: str) -> None:
+def _require_digest(path: Path, stream: io.BufferedReader, sha256: str) -> None:
     """Raise `RunfileError` unless an open file has a digest."""
     stream.seek(0)
     found = hashlib.file_digest(stream, "sha256").hexdigest()

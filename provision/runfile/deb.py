@@ -34,7 +34,7 @@ class PackedFile:
     content: bytes = b""
     target: str = ""
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> io.BytesIO | io.BufferedReader:
         """Open what it holds."""
         return io.BytesIO(self.content) if self.source is None else self.source.open("rb")
 

@@ -8,7 +8,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from provision.printable import printable
 from provision.runfile.archive import unusable
@@ -33,16 +33,19 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def download(url: str, sha256: str, folder: Path, opened: Callable[..., object] | None = None) -> Path:
+def _open(url: str) -> IO[bytes]:
+    return cast("IO[bytes]", urllib.request.build_opener(_HttpsOnly).open(url, timeout=TIMEOUT_S))
+
+
+def download(url: str, sha256: str, folder: Path, opened: Callable[[str], IO[bytes]] = _open) -> Path:
     """Return a file with the content of a URL, in a folder; raises `RunfileError` for any other than was declared.
 
     Through the proxy that the environment names, if there is one.
     """
     found, size = hashlib.sha256(), 0
-    opener = opened or urllib.request.build_opener(_HttpsOnly).open
     try:
         with (
-            opener(url, timeout=TIMEOUT_S) as answer,  # type: ignore[attr-defined] # urllib has no type for it
+            opened(url) as answer,
             tempfile.NamedTemporaryFile(dir=folder, prefix="download-", delete=False) as out,
         ):
             while chunk := answer.read(_CHUNK_BYTES):

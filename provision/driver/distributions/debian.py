@@ -64,7 +64,11 @@ def _release(version_id: str, codename: str) -> Distribution:
         codename=codename,
         manager=Manager.APT,
         repository=f"debian{version_id}",
-        offers={DriverSource.DISTRIBUTION: _own, DriverSource.NVIDIA: nvidia_apt.debian, DriverSource.RUNFILE: runfile.offer},
+        offers={
+            DriverSource.DISTRIBUTION: _own,
+            DriverSource.NVIDIA: nvidia_apt.debian,
+            DriverSource.RUNFILE: runfile.offer,
+        },
         # Side branches with package names of their own: nvidia-graphics-drivers-tesla-535.
         other_drivers=(f"{_DRIVER}-*",),
     )

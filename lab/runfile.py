@@ -36,7 +36,7 @@ SCRIPT: Final = """\
 #! /bin/sh
 skip={lines}
 size={size}
-echo "this file is unpacked, never run" >&2
+: > "$0.was-run" # it is unpacked, and never run
 exit 1
 """
 _PERSISTENCED: Final = """\

@@ -43,8 +43,8 @@ class Planner(Protocol):
 class ApplyContext:
     """One apply's runner, planner, playbooks and declarations.
 
-    ``runfiles`` makes packages of declared runfiles. ``shelf`` keeps modules that one node has built for others; without
-    one, every node builds its own. ``built`` are those that are handed over now.
+    ``runfiles`` makes packages of declared runfiles. ``shelf`` keeps modules that one node has built for others;
+    without one, every node builds its own. ``built`` are those that are handed over now.
     """
 
     runner: PlaybookRunner

@@ -126,7 +126,8 @@ def _decompressed(path: Path, stream: IO[bytes], offset: int) -> Iterator[IO[byt
     if magic.startswith(b"\x1f\x8b"):
         yield cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
     elif magic == b"\xfd7zXZ\x00":
-        yield lzma.LZMAFile(stream)
+        with lzma.open(stream) as data:
+            yield data
     elif magic.startswith(b"BZh"):
         yield bz2.BZ2File(stream)
     elif magic.startswith(_ZSTD_MAGIC):

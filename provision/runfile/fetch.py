@@ -16,6 +16,7 @@ from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from http.client import HTTPMessage as Message
 
 MAX_BYTES: Final = 2 * 1024**3  # three times the largest that there is
 TIMEOUT_S: Final = 30.0  # without a byte
@@ -25,8 +26,8 @@ _CHUNK_BYTES: Final = 1024 * 1024
 class _HttpsOnly(urllib.request.HTTPRedirectHandler):
     """Follows a redirection to https alone: a file of another scheme is one of this machine's own."""
 
-    def redirect_request(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - urllib's own, without types
-        self, req, fp, code, msg, headers, newurl
+    def redirect_request(  # noqa: PLR0913, PLR0917 - urllib's own
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
         if not newurl.startswith("https://"):
             raise urllib.error.URLError(f"it leads to {printable(newurl, limit=100)}, which is not https")

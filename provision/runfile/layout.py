@@ -107,7 +107,7 @@ def _user_space(manifest: Manifest) -> Iterator[Placed]:
             yield Placed(path, entry.file, mode, entry.target, entry.line)
 
 
-def _path(manifest: Manifest, entry: Entry, programs: set[str]) -> str | None:  # noqa: PLR0911 - a table of kinds
+def _path(manifest: Manifest, entry: Entry, programs: set[str]) -> str | None:
     """Return where an entry goes, None for one that is left out."""
     kind = entry.kind
     if kind in _LIBRARY_KINDS:
@@ -127,7 +127,7 @@ def _path(manifest: Manifest, entry: Entry, programs: set[str]) -> str | None:  
     if kind == "EXPLICIT_PATH":
         is_known = any(entry.folder == place or entry.folder.startswith(f"{place}/") for place in _OWN_PLACES)
         return _join(entry.folder.lstrip("/"), entry.name) if is_known else None
-    return _LICENSE if kind == "DOCUMENTATION" and entry.name == "LICENSE" else None
+    return _LICENSE if kind == "DOCUMENTATION" and entry.file == "LICENSE" else None
 
 
 def _sources(manifest: Manifest, flavour: Flavour, folder: str, sha256: str) -> Iterator[Placed]:

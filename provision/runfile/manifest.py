@@ -30,7 +30,7 @@ _MODULE: Final = re.compile(r"nvidia(-[a-z0-9]+)*")
 _DEPTH: Final = re.compile(r"INHERIT_PATH_DEPTH:([0-9])")
 # A name as it may stand in a package: plain parts, no "..", nothing that a shell or a package manager reads otherwise.
 _PLAIN: Final = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]{1,200}(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@-]{1,200})*")
-_MODE: Final = re.compile(r"[0-7]{4}")
+_MODE: Final = re.compile(r"0?[0-7]{4}")
 _HINT: Final = "take the file from its maker again; only its own checksum makes a runfile the right one"
 
 

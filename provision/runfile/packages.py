@@ -14,7 +14,6 @@ from provision.driver.distributions.runfile import (
     dkms_name,
     package_version,
 )
-from provision.driver.terms import Flavour
 from provision.runfile.deb import DebPackage, PackedFile
 from provision.runfile.errors import RunfileError
 from provision.runfile.layout import source_tree
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from provision.driver.terms import Flavour
     from provision.runfile.layout import Layout, Placed
     from provision.runfile.manifest import Manifest
 
@@ -94,9 +94,9 @@ def _persistenced(manifest: Manifest, layout: Layout, sha256: str, folder: Path)
     fields = _fields(PERSISTENCED, manifest, sha256, rivals, "the persistence daemon")
     stop = f"[ ! -d /run/systemd/system ] || systemctl disable --now {PERSISTENCED_UNIT} || :\n"
     scripts = {
-        "postinst": f'#!/bin/sh\nset -e\n[ "$1" = configure ] || exit 0\nsystemd-sysusers nvidia-runfile.conf\n{_RELOAD}',
-        "prerm": f'#!/bin/sh\nset -e\n[ "$1" = remove ] || exit 0\n{stop}',
-        "postrm": f'#!/bin/sh\nset -e\n[ "$1" = remove ] || exit 0\nuserdel nvidia-persistenced 2>/dev/null || :\n{_RELOAD}',
+        "postinst": _script("configure", f"systemd-sysusers nvidia-runfile.conf\n{_RELOAD}"),
+        "prerm": _script("remove", stop),
+        "postrm": _script("remove", f"userdel nvidia-persistenced 2>/dev/null || :\n{_RELOAD}"),
     }
     return DebPackage(fields, files, scripts)
 
@@ -113,11 +113,16 @@ def _module(manifest: Manifest, layout: Layout, flavour: Flavour, sha256: str, f
     fields = _fields(MODULES[flavour], manifest, sha256, (*_MODULE_RIVALS, *others), words)
     common = f'/usr/lib/dkms/common.postinst {name} {manifest.version} /usr/share/{name} "" "$2"\n'
     scripts = {
-        "postinst": f'#!/bin/sh\nset -e\n[ "$1" = configure ] || exit 0\n{common}',
+        "postinst": _script("configure", common),
         # The tree of another file has another name in DKMS, so that of this one goes in an upgrade, too.
         "prerm": f"#!/bin/sh\nset -e\ndkms remove -m {name} -v {manifest.version} --all || :\n",
     }
     return DebPackage(fields, files, scripts)
+
+
+def _script(action: str, lines: str) -> str:
+    """Return a package's script that does something for one action alone (deb-postinst(5))."""
+    return f'#!/bin/sh\nset -e\n[ "$1" = {action} ] || exit 0\n{lines}'
 
 
 def _fields(  # noqa: PLR0913, PLR0917 - the fields of one package
@@ -134,7 +139,8 @@ def _fields(  # noqa: PLR0913, PLR0917 - the fields of one package
         fields["Provides"] = provided
     fields["Conflicts"] = fields["Replaces"] = ", ".join(sorted(rivals))
     fields["Description"] = (
-        f"NVIDIA driver {manifest.version}: {words}\n made by grapnel of an installer file of NVIDIA's\n sha256 {sha256}"
+        f"NVIDIA driver {manifest.version}: {words}\n"
+        f" made by grapnel of NVIDIA's installer file with the SHA-256 digest\n {sha256}"
     )
     return fields
 

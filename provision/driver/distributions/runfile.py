@@ -1,4 +1,4 @@
-"""Names the packages that grapnel makes of one of NVIDIA's installer files (``provision.runfile``), on apt's systems."""
+"""Names the packages that grapnel makes of NVIDIA's installer files (``provision.runfile``), on systems with apt."""
 
 from __future__ import annotations
 

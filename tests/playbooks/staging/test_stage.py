@@ -11,6 +11,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import still_fits
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord, write_run
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.check import check_set
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import file_digest
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, Packages, change_of
 
@@ -192,8 +193,6 @@ def test_a_failed_build_shows_the_compiler_and_leaves_no_set(node: Node) -> None
 
 def hand_over(node: Node, change: DriverChange, **values: str) -> None:
     """Hand a module over as the controller does."""
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import file_digest  # noqa: PLC0415
-
     place = f"{HOME}/incoming/{change_id(change)}"
     name = f"modules/{KERNEL}.tar.gz"
     node.write_archive(f"{place}/{name}", KERNEL, change.version, **values)
@@ -483,6 +482,20 @@ def test_offline_takes_packages_from_what_was_handed_over(node: Node) -> None:
     assert (result.complete, node.fetched) == (True, []), result.findings
     files = node.host.names(f"{HOME}/staged/{result.id}/packages")
     assert files == ["glx_1.2.deb", f"libcuda1_{NEW}.deb", "libpci_3.2.deb", f"nvidia-dkms_{NEW}.deb"]
+
+
+def test_packages_that_were_handed_over_stand_beside_the_package_sources(node: Node) -> None:
+    change = change_of()
+    place = f"{HOME}/incoming/{change_id(change)}"
+    file = node.write(f"{place}/packages/libcuda1_{NEW}.deb", f"libcuda1 {NEW}")
+    node.write(f"{place}/list.json", json.dumps({f"packages/{file.name}": file_digest(file)}))
+    del node.offered["libcuda1"]
+
+    result = node.stage(change)
+
+    assert result.complete, result.findings
+    assert f"libcuda1_{NEW}.deb" in node.host.names(f"{HOME}/staged/{result.id}/packages")
+    assert f"nvidia-dkms_{NEW}.deb" in node.fetched
 
 
 def test_offline_names_what_is_missing(node: Node) -> None:

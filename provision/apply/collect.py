@@ -13,7 +13,7 @@ import msgspec
 
 from provision.apply.follow import follow
 from provision.apply.gather import facts_in
-from provision.apply.playbooks import described_files
+from provision.apply.playbooks import handed_files
 from provision.bundle.errors import BundleError
 from provision.bundle.model import is_place
 from provision.bundle.sets import StagedSet
@@ -102,7 +102,7 @@ class Collector:
             "change": None if change is None else msgspec.to_builtins(change),
             "id": "" if change is None else change_id(change),
             "modules": with_modules,
-            "files": described_files(files),
+            "files": handed_files(files),
             "target": str(target or ""),
         }
         request = self.context.playbooks.collect(self.node, collection)

@@ -148,11 +148,11 @@ class Playbooks:
 def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
-    return {"grapnel_handover": described_files(handover.files), "grapnel_offline": handover.is_complete}
+    return {"grapnel_handover": handed_files(handover.files), "grapnel_offline": handover.is_complete}
 
 
-def described_files(files: Iterable[HandedFile]) -> list[dict[str, object]]:
-    """Return files for a node as the module ``handover`` takes them."""
+def handed_files(files: Iterable[HandedFile]) -> list[dict[str, object]]:
+    """Return the files of a handover as the collection's module of that name takes them."""
     return [_handed(one) for one in files]
 
 

@@ -151,9 +151,8 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def folder(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
+def folder(site: Site, tmp_path: Path) -> Controller:
     """An operator's folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     tmp_path.joinpath("inventory.yaml").symlink_to(site.inventory_path)
     return Controller(tmp_path, timeout_s=TIMEOUT_S)
 

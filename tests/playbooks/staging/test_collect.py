@@ -141,6 +141,31 @@ def test_a_manager_that_downloads_nothing_it_has_is_told(node: Node) -> None:
     assert f"libcuda1 {NEW}" in finding.message
 
 
+def test_what_was_installed_to_build_with_is_collected_for_the_next_driver_too(node: Node) -> None:
+    """A manager that downloads nothing it has left dkms out of every driver after the first."""
+
+    class Lazy(Source):
+        def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
+            return self
+
+        def resolve(self, host: Any, request: Request) -> Any:  # noqa: ANN401 - of the protocol
+            found = super().resolve(host, request)
+            installed = {f"{name}_{version}.deb" for name, version in node.installed.items()}
+            left = (one for one in found.downloads if request.again or one.name not in installed)
+            return replace(found, downloads=tuple(left))
+
+    node.installed |= {"dkms": "3.2", "gcc": "14"}
+    node.offered |= {"dkms": ["3.2"], "gcc": ["14"]}
+    node.write("/var/lib/grapnel/driver/tools.json", '["dkms"]')
+    change = change_of()
+
+    result = collect(node, change, Lazy(node))
+
+    assert result.findings == ()
+    packages = {name for name in members(node, change) if name.startswith("packages/")}
+    assert packages == {f"packages/{name}.deb" for name in (f"libcuda1_{NEW}", f"nvidia-dkms_{NEW}", "dkms_3.2")}
+
+
 STATUS = """\
 Package: libc6
 Status: install ok installed

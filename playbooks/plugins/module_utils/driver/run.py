@@ -46,14 +46,14 @@ SWAP, BACK, REMOVE = "swap", "back", "remove"
 RUN, REPAIR, CHECK, ADOPT, INITRAMFS, FINISH = "run", "repair", "check", "adopt", "initramfs", "finish"
 BACKWARD_PREFIX = "back-"
 REBOOT = "reboot"
-OUT_OF_SERVICE, UNLOAD, LOAD, IN_SERVICE = "stop-services", "unload", "load", "verify"
+OUT_OF_SERVICE, UNLOAD, PACKAGES, LOAD, IN_SERVICE = "stop-services", "unload", "packages", "load", "verify"
 
 # In this order, on the way forward and on the way back.
 STEPS: tuple[tuple[str, Step], ...] = (
     ("mark", steps.mark),
     (OUT_OF_SERVICE, steps.stop_services),
     (UNLOAD, steps.unload),
-    ("packages", steps.install_packages),
+    (PACKAGES, steps.install_packages),
     ("files", steps.write_files),
     ("hold", steps.hold),
     (LOAD, steps.load),
@@ -132,7 +132,7 @@ class _Run:
             if problem:
                 state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
                 return self._end(state, name, problem)
-        step, problem = self._bring_to(self.work.target, "")
+        step, problem = self._bring_to(replace(self.work.target, undone=None), "")
         if self.awaited and not problem:
             return self._wait_for_reboot()
         if not problem:
@@ -187,6 +187,8 @@ class _Run:
             target = self.work.back()
         except (StoreError, HostError) as error:
             return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
+        if not self._was_cut_at_packages():
+            target = replace(target, undone=None)
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:
             reason = f"{self.record.reason}; going back failed at {step}: {problem}"
@@ -278,6 +280,11 @@ class _Run:
         with contextlib.suppress(OSError):
             reserve.release(self.node.host)
         return self.record
+
+    def _was_cut_at_packages(self) -> bool:
+        """Tell whether the way forward was killed in the middle of its transaction, and none back has begun since."""
+        events = [event for event in read_journal(self.node.host, self.record.run) if event["step"].endswith(PACKAGES)]
+        return bool(events) and (events[-1]["step"], events[-1]["state"]) == (PACKAGES, BEGIN)
 
     def _has_begun(self) -> bool:
         """Tell whether a part of this run, before a kill perhaps, may have disturbed something."""

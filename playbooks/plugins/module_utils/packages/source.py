@@ -30,11 +30,13 @@ class SourceError(Exception):
 class Request:
     """Packages at exact versions, with everything they depend on that the machine lacks, and names to be removed.
 
-    A version "" is whichever the package manager would choose.
+    A version "" is whichever the package manager would choose. ``again``: they are installed at these
+    versions, and come once more.
     """
 
     packages: Mapping[str, str]
     remove: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final, TypeAlias, cast
 
 from provision.printable import printable
 from provision.runfile.archive import unusable
@@ -23,7 +23,10 @@ TIMEOUT_S: Final = 30.0  # without a byte
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-class _HttpsOnly(urllib.request.HTTPRedirectHandler):
+Opener: TypeAlias = "Callable[[str], IO[bytes]]"
+
+
+class HttpsOnly(urllib.request.HTTPRedirectHandler):
     """Follows a redirection to https alone: a file of another scheme is one of this machine's own."""
 
     def redirect_request(  # noqa: PLR0913, PLR0917 - urllib's own
@@ -34,15 +37,13 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _open(url: str) -> IO[bytes]:
-    return cast("IO[bytes]", urllib.request.build_opener(_HttpsOnly).open(url, timeout=TIMEOUT_S))
+def open_url(url: str) -> IO[bytes]:
+    """Open a URL, through the proxy that the environment names, if there is one."""
+    return cast("IO[bytes]", urllib.request.build_opener(HttpsOnly).open(url, timeout=TIMEOUT_S))
 
 
-def download(url: str, sha256: str, folder: Path, opened: Callable[[str], IO[bytes]] = _open) -> Path:
-    """Return a file with the content of a URL, in a folder; raises `RunfileError` for any other than was declared.
-
-    Through the proxy that the environment names, if there is one.
-    """
+def download(url: str, sha256: str, folder: Path, opened: Opener, limit_bytes: int = MAX_BYTES) -> Path:
+    """Return a file with the content of a URL, in a folder; raises `RunfileError` for any other than was declared."""
     found, size = hashlib.sha256(), 0
     try:
         with (
@@ -51,8 +52,10 @@ def download(url: str, sha256: str, folder: Path, opened: Callable[[str], IO[byt
         ):
             while chunk := answer.read(_CHUNK_BYTES):
                 size += len(chunk)
-                if size > MAX_BYTES:
-                    raise RunfileError(f"{url} is larger than {MAX_BYTES} bytes", hint="is it the driver's .run file?")
+                if size > limit_bytes:
+                    raise RunfileError(
+                        f"{url} is larger than {limit_bytes} bytes", hint="is it the driver's .run file?"
+                    )
                 found.update(chunk)
                 out.write(chunk)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:

@@ -25,7 +25,7 @@ from provision.runfile import manifest as manifests
 from provision.runfile.archive import unpack, unusable
 from provision.runfile.deb import write_deb
 from provision.runfile.errors import RunfileError
-from provision.runfile.fetch import download
+from provision.runfile.fetch import download, open_url
 from provision.runfile.layout import lay_out
 from provision.runfile.packages import describe_packages
 from provision.strict_json import MalformedError, decode
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.driver.terms import Flavour
+    from provision.runfile.fetch import Opener
     from provision.spec.model import Runfile
 
 KEPT: Final = 8  # conversions; the one that was used longest ago goes first
@@ -80,10 +81,10 @@ class Converted:
 
 
 class RunfileStore:
-    """The conversions in a folder, which is made when there is something to keep."""
+    """The conversions in a folder, which is made when there is something to keep; ``opened`` opens a URL."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, opened: Opener = open_url) -> None:
+        self._folder, self._opened = folder, opened
 
     def convert(self, declared: Runfile) -> Converted:
         """Return the packages of a declared runfile, made if they are not there yet; raises `RunfileError`."""
@@ -141,7 +142,7 @@ class RunfileStore:
             try:
                 source = Path(declared.path) if declared.path is not None else None
                 if source is None:
-                    source = download(str(declared.url), declared.sha256, partial)
+                    source = download(str(declared.url), declared.sha256, partial, self._opened)
                 _convert(source, declared.sha256, partial)
                 shutil.rmtree(target, ignore_errors=True)
                 (partial / "packages").rename(target)

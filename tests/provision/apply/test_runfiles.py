@@ -12,6 +12,7 @@ import pytest
 from lab.runfile import SmallDriver
 from provision.apply.declarations import Declarations
 from provision.apply.model import Assessment
+from provision.apply.rounds import Round, next_round
 from provision.apply.runfiles import Runfiles
 from provision.driver_change import PackageVersion
 from provision.node_plan import NodePlan
@@ -121,3 +122,17 @@ def test_a_file_without_the_persistence_daemon_says_what_to_declare(operator: Op
     judged = operator.context().judged(operator.plan(*PACKAGES, "nvidia-runfile-persistenced"), facts_of("n1"))
 
     assert judged.problems[0].hint == "declare driver.companions without persistenced"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_playbook_s_round_hands_the_packages_over_or_says_why_not(operator: Operator, *, is_there: bool) -> None:
+    if not is_there:
+        operator.file.unlink()
+    answers = {"n1": Assessment(facts_of("n1"), operator.plan())}
+
+    found = next_round(operator.context(), answers, Round(), expects_more=False)
+
+    assert set(found.handover) == ({"n1"} if is_there else set())
+    assert set(found.refused) == (set() if is_there else {"n1"})
+    if not is_there:
+        assert "no such file or directory" in found.refused["n1"]

@@ -78,7 +78,6 @@ def node(site: Site) -> Node:
 @pytest.fixture
 def operator(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     tmp_path.joinpath("inventory.yaml").symlink_to(site.inventory_path)
     return Controller(tmp_path, timeout_s=600)
 

@@ -84,6 +84,17 @@ def test_files_that_the_node_was_given_are_one_more_source(machine: Machine) -> 
             id="a version that no source has",
         ),
         pytest.param(
+            Finished(
+                100,
+                "",
+                "E: Malformed 2nd word in the Status line\nE: Problem with MergeList /var/lib/dpkg/status\n"
+                "E: The package lists or status file could not be parsed or opened.\n",
+            ),
+            "packages-unreadable",
+            "Problem with MergeList /var/lib/dpkg/status",
+            id="a damaged database",
+        ),
+        pytest.param(
             Finished(100, "", "E: Unable to locate package libcuda9\n"), "package-not-found", "libcuda9", id="a name"
         ),
         pytest.param(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
+from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
@@ -98,6 +99,10 @@ def read_state(host: Host) -> dict[str, Any]:
 
 def read_available(host: Host) -> dict[str, Any]:
     """Return the facts ``available``: all versions of the packages that the planner decides about, newest last."""
+    return remembered(host, lambda: _ask(host))
+
+
+def _ask(host: Host) -> dict[str, Any]:
     found = [each for each in _parse(_query(host)) if each[0].is_of_interest]
     providers = capabilities.providers((rpm.name, provided) for rpm, _, provided in found)
     of_stream = streams.streams_of_packages(host) if found else {}

@@ -113,8 +113,10 @@ class _Run:
     def _continued(self, former: RunRecord) -> RunRecord:
         """Return the record of a run that goes on; one that is told to go back does so from here on.
 
-        A run asks for one reboot in each direction, whoever rebooted the node then.
+        A run asks for one reboot in each direction, whoever rebooted the node then. What it had changed before it was
+        killed is known from its journal alone.
         """
+        former = replace(former, changed=former.changed or _may_have_changed(self.node, former.run))
         if former.asked_in:
             reboots = former.reboots + (former.asked_in != boot_id(self.node.host))
             former = replace(former, state=record_of.RUNNING, reboot="", asked_in="", reboots=reboots)
@@ -309,6 +311,19 @@ _LOOKS = frozenset(
         for name in (CHECK, "mark", "start-services", "inventory", IN_SERVICE, ADOPT, INITRAMFS)
     }
 )
+
+
+_NO_STEPS = frozenset({RUN, REBOOT, FINISH})
+
+
+def _may_have_changed(node: Node, run: str) -> bool:
+    """Tell whether a run that was cut short has changed the node; the step that it was killed in counts as well."""
+    left: dict[str, str] = {}
+    for event in read_journal(node.host, run):
+        step, state = str(event["step"]), str(event["state"])
+        if step not in _LOOKS | _NO_STEPS and left.get(step) not in (DONE, FAILED):
+            left[step] = state
+    return any(state != SKIPPED for state in left.values())
 
 
 def _new_name(node: Node, subject: str) -> str:

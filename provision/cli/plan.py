@@ -19,6 +19,7 @@ from provision.apply.kinds import foresee_builds
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
@@ -28,6 +29,7 @@ from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
 from provision.payload import store
+from provision.planner.bundled import declare_carried
 from provision.report import (
     builds_document,
     make_console,
@@ -40,12 +42,13 @@ from provision.report import (
     show,
 )
 from provision.rollout.decision.prepare import prepare, runtime_classes
+from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
     import argparse
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import Console
 
@@ -169,8 +172,11 @@ def build_context(
         offline=args.bundle is not None,
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
-    declarations = Declarations({node.name: node.stack for node in fleet.nodes})
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
+    stacks = {node.name: node.stack for node in fleet.nodes}
+    if bundle is not None:
+        stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
+    declarations = Declarations(stacks)
     asked = args.payload or (None if bundle is None else carried_payload(bundle))
     payload = store.load_payload(payload_folder(asked, os.environ, args.file))
     planner = BoundedPlanner(declarations, payload)
@@ -180,13 +186,19 @@ def build_context(
         playbooks=playbooks,
         declarations=declarations,
         bundle=bundle,
-        shelf=open_shelf(fleet, os.environ),
+        shelf=open_shelf(fleet.inventories, os.environ),
+        runfiles=open_runfiles(os.environ),
     )
 
 
-def open_shelf(fleet: Fleet, environment: Mapping[str, str]) -> Shelf:
-    """Return where modules are kept that a node of the fleet's inventory has built for others."""
-    return Shelf(_cache(environment) / "built-modules" / inventory_key(fleet.inventories, Path.cwd()))
+def open_shelf(inventories: Iterable[str], environment: Mapping[str, str]) -> Shelf:
+    """Return where modules are kept that a node of an inventory has built for others."""
+    return Shelf(_cache(environment) / "built-modules" / inventory_key(inventories, Path.cwd()))
+
+
+def open_runfiles(environment: Mapping[str, str]) -> Runfiles:
+    """Return what makes packages of declared runfiles."""
+    return Runfiles(RunfileStore(_cache(environment) / "runfiles"))
 
 
 def _cache(environment: Mapping[str, str]) -> Path:

@@ -12,6 +12,7 @@ from provision.bundle.offer import describe_drivers, distribution_in
 from provision.driver.preflight.codes import BUILD_TOOLS_MISSING, HEADERS_MISSING
 from provision.node_plan import NodePlan, Problem, Roles
 from provision.spec.excerpt import few
+from provision.spec.model import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from provision.bundle.read import Bundle
     from provision.driver_change import DriverChange
     from provision.fleet.facts import NodeFacts
+    from provision.spec.model import StackSpec
 
 # Problems of a node whose package sources lack something: with a bundle, that is the source.
 _OF_SOURCES: Final = frozenset(
@@ -27,6 +29,17 @@ _OF_SOURCES: Final = frozenset(
 )
 _OF_ENGINES: Final = "package-not-available"
 _OF_BUILDS: Final = frozenset({HEADERS_MISSING.name, BUILD_TOOLS_MISSING.name})
+
+
+def declare_carried(stack: StackSpec, bundle: Bundle) -> StackSpec:
+    """Return a declaration whose driver comes from the bundle, without the repository that others get it from.
+
+    A node that got the file of a repository out of its reach could use dnf or zypper for nothing any more.
+    """
+    if stack.driver.repository is None:
+        return stack
+    driver = msgspec.structs.replace(stack.driver, repository=Repository(folder=str(bundle.folder)))
+    return msgspec.structs.replace(stack, driver=driver)
 
 
 def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover | None:

@@ -1,12 +1,13 @@
 """Drivers for a node without a network: collected on another node, carried as one file, changed there and back.
 
-What is simulated is the kernel that loads the modules, which are built beforehand by the same dkms (``lab.modules``).
+What is simulated is the kernel that loads the modules. Those of Debian are built beforehand by the same dkms
+(``lab.modules``), those of systems with dnf by the collecting node; zypper's are packages.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
+from tests.journey.test_driver_dkms import TRIM
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from provision.bundle.model import Driver
     from provision.bundle.read import Bundle
     from tests.journey.conftest import Controller
+    from tests.journey.systems import Case, Machine
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # three driver changes; minutes where nothing else runs
 
@@ -50,9 +54,20 @@ spec:
 """
 
 
+# How a package manager is cut off, and what it does that needs a network.
+REPOSITORIES = {"rocky9": "/etc/yum.repos.d", "sles15": "/etc/zypp/repos.d"}
+CACHES = {"rocky9": "/var/cache/dnf", "sles15": "/var/cache/zypp"}
+REFRESH = {"rocky9": ["dnf", "-q", "makecache"], "sles15": ["zypper", "-n", "refresh"]}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Debian 12 differs in the versions of its tools alone, and takes as long."""
-    metafunc.parametrize("suite", list(VERSIONS) if metafunc.config.getoption("--all-systems") else ["trixie"])
+    every = metafunc.config.getoption("--all-systems")
+    if "suite" in metafunc.fixturenames:
+        metafunc.parametrize("suite", list(VERSIONS) if every else ["trixie"])
+    else:
+        names = list(REPOSITORIES) if every else ["rocky9"]
+        metafunc.parametrize("case", [CASES[name] for name in names], ids=names)
 
 
 def declare(controller: Controller, version: str) -> None:
@@ -77,12 +92,10 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def node(site: Site, suite: str) -> Iterator[Node]:
-    """A node with a kernel, and nothing of a driver, nor of dkms.
-
-    It has no initramfs: rebuilding it after each change would take longer than they do.
-    """
+    """A node with a kernel, and nothing of a driver, nor of dkms."""
     made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
-    made.run(["sh", "-c", "rm -f /boot/initrd.img-* && dpkg --purge dkms"])
+    for script in (TRIM, "dpkg --purge dkms"):
+        made.run(["sh", "-e", "-c", script])
     yield made
     site.remove(NAME)
 
@@ -93,16 +106,12 @@ def operator(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> Control
     return replace(controller, timeout_s=TIMEOUT_S)
 
 
-def create(site: Site, operator: Controller, node: Node) -> Path:
-    """Have the bundle made on another node, which has a network, for the kernel and the GPUs of this one."""
-    site.up(NodeSpec(COLLECTOR, suite=node.spec.suite, gpus=0))
-    kernel = node.kernel_release
-    built = {version: modules.archive(version, "proprietary", kernel) for version in VERSIONS[node.spec.suite]}
-    words = [word for version, file in built.items() for word in ("--version", version, "--modules", str(file))]
-
+def create(site: Site, operator: Controller, node: Node, *words: str) -> Path:
+    """Have the bundle made on another node, which has a network, for the kernel of this one."""
+    site.up(replace(node.spec, name=COLLECTOR, gpus=0, builder=False))
     done = operator.run(
         "grapnel", "bundle", "create", BUNDLE, "-i", "inventory.yaml", "--from", COLLECTOR,
-        "--kernel", kernel, "--flavour", "proprietary", *words,
+        "--kernel", node.kernel_release, *words,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,10 +119,17 @@ def create(site: Site, operator: Controller, node: Node) -> Path:
     return operator.folder / BUNDLE
 
 
+def prebuilt(node: Node) -> list[str]:
+    """Return the words by which a bundle has both drivers with modules that exist already."""
+    kernel = node.kernel_release
+    built = {version: modules.archive(version, "proprietary", kernel) for version in VERSIONS[node.spec.suite]}
+    return [word for version, file in built.items() for word in ("--version", version, "--modules", str(file))]
+
+
 def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, operator: Controller, node: Node) -> None:
     older, newer = VERSIONS[node.spec.suite]
     declare(operator, older)
-    bundle = create(site, operator, node)
+    bundle = create(site, operator, node, "--flavour", "proprietary", *prebuilt(node))
     cut_off(node, site.bridge.host_address)
 
     with Wire(site.bridge_name, node.address) as wire:
@@ -124,6 +140,40 @@ def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, ope
         assert wire.sent() == []
 
         node.run(["apt-get", "-q", "update"], check=False)
+        assert wire.sent() != [], "nothing would have been seen"
+
+
+@pytest.fixture
+def machine(case: Case, site: Site, operator: Controller) -> Iterator[Machine]:
+    """A node as bare as it comes, without a repository that answers."""
+    made = add_node(site, case, operator)
+    yield made
+    site.remove(made.node.name)
+
+
+def cut_off_rpm(machine: Machine, address: str) -> None:
+    """Leave the node no repository that answers, and nothing of what it knew of packages."""
+    folder, cache = REPOSITORIES[machine.case.system], CACHES[machine.case.system]
+    machine.say(
+        f"umount {SOURCES} && rm -rf {cache}/* && sed -i 's,file:/*srv/bundle,http://{address}:9,' {folder}/*.repo"
+    )
+
+
+def test_dnf_and_zypper_change_drivers_without_a_network(site: Site, operator: Controller, machine: Machine) -> None:
+    """The driver that comes first is collected last: what the other was built with must not be missing beside it."""
+    case = machine.case
+    machine.declare(case.old)
+    create(
+        site, operator, machine.node, "--flavour", "open", "--version", case.new.version, "--version", case.old.version
+    )
+    cut_off_rpm(machine, site.bridge.host_address)
+    machine.bundle = ("--bundle", BUNDLE)
+
+    with Wire(site.bridge_name, machine.node.address) as wire:
+        change_there_and_back(machine, nullcontext())
+        assert wire.sent() == []
+
+        machine.node.run(REFRESH[case.system], check=False)
         assert wire.sent() != [], "nothing would have been seen"
 
 

@@ -13,12 +13,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run import (
     ADOPT,
     BACKWARD_PREFIX,
     CHECK,
-    FINISH,
     INITRAMFS,
     REPAIR,
-    RUN,
     STEPS,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import FINISH, RUN
 
 from tests.playbooks.driver.driven_node import PackagedNode, driven_node
 from tests.playbooks.staging.small_driver import NEW, OLD

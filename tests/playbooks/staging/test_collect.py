@@ -26,9 +26,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work imp
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Offered,
+    Request,
+    SourceError,
+    file_digest,
+)
 
-from tests.playbooks.staging.node import KERNEL, Node, Packages, Source, change_of
+from tests.playbooks.staging.node import HOME, KERNEL, Node, Packages, Source, change_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +62,20 @@ def collect(node: Node, change: DriverChange, source: Source | None = None, **op
 def members(node: Node, change: DriverChange) -> dict[str, bytes]:
     with tarfile.open(node.path(collected_archive(change_id(change)))) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr] - all are files
+
+
+def test_packages_that_were_handed_over_are_collected_with_the_others(node: Node) -> None:
+    change = change_of()
+    place = f"{HOME}/incoming/{change_id(change)}"
+    file = node.write(f"{place}/packages/libcuda1_{NEW}.deb", f"libcuda1 {NEW}")
+    node.write(f"{place}/list.json", json.dumps({f"packages/{file.name}": file_digest(file)}))
+    del node.offered["libcuda1"]
+
+    result = collect(node, change)
+
+    assert result.complete, result.findings
+    assert {f"packages/libcuda1_{NEW}.deb", "packages/glx_1.2.deb"} <= set(members(node, change))
+    assert not node.path(place).exists()
 
 
 def test_the_archive_has_what_other_machines_lack_though_this_one_has_it(node: Node) -> None:
@@ -139,6 +158,31 @@ def test_a_manager_that_downloads_nothing_it_has_is_told(node: Node) -> None:
     (finding,) = result.findings
     assert finding.code == "installed-here"
     assert f"libcuda1 {NEW}" in finding.message
+
+
+def test_what_was_installed_to_build_with_is_collected_for_the_next_driver_too(node: Node) -> None:
+    """A manager that downloads nothing it has left dkms out of every driver after the first."""
+
+    class Lazy(Source):
+        def for_any_machine(self, host: object, scratch: str) -> Source:  # noqa: ARG002 - of the protocol
+            return self
+
+        def resolve(self, host: Any, request: Request) -> Any:  # noqa: ANN401 - of the protocol
+            found = super().resolve(host, request)
+            installed = {f"{name}_{version}.deb" for name, version in node.installed.items()}
+            left = (one for one in found.downloads if request.again or one.name not in installed)
+            return replace(found, downloads=tuple(left))
+
+    node.installed |= {"dkms": "3.2", "gcc": "14"}
+    node.offered |= {"dkms": ["3.2"], "gcc": ["14"]}
+    node.write("/var/lib/grapnel/driver/tools.json", '["dkms"]')
+    change = change_of()
+
+    result = collect(node, change, Lazy(node))
+
+    assert result.findings == ()
+    packages = {name for name in members(node, change) if name.startswith("packages/")}
+    assert packages == {f"packages/{name}.deb" for name in (f"libcuda1_{NEW}", f"nvidia-dkms_{NEW}", "dkms_3.2")}
 
 
 STATUS = """\

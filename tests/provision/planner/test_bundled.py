@@ -14,7 +14,7 @@ from provision.driver_change import DriverChange
 from provision.fleet.driver_facts import BuildTools, Kernel, StagedChange
 from provision.fleet.facts import InstalledPackage
 from provision.node_plan import Problem
-from provision.planner.bundled import compare_with_bundle
+from provision.planner.bundled import compare_with_bundle, declare_carried
 from provision.planner.collection import choose_collected
 from tests.provision.samples import GPU, available, make_facts, make_stack, plan, replace
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DEBIAN, KERNEL, OTHER = "debian-13", "6.12.107+deb13-amd64", "6.12.200+deb13-amd64"
 NEW, OLD = "550.163.01", "535.309.01"
 STACK = make_stack(driver={"kernelModule": "auto", "companions": []}, runtime={"enabled": False})
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAA\n-----END PGP PUBLIC KEY BLOCK-----\n"
 TOOLS = BuildTools(dkms="3.2.2", gcc=True, make=True)
 
 
@@ -126,6 +127,21 @@ def test_what_is_installed_stays_known(tmp_path: Path) -> None:
         (f"{OLD}-0+deb12u1", False),
         (f"{NEW}-2", True),
     }
+
+
+def test_a_repository_that_the_node_cannot_reach_is_not_written_on_it(tmp_path: Path) -> None:
+    """With one that does not answer, dnf and zypper fail whatever they are asked for."""
+    repository = {"url": "https://mirror.example/cuda/debian13/", "key": KEY}
+    stack = make_stack(driver={"version": NEW, "source": "nvidia", "repository": repository})
+    bundle = bundle_with(collected(), tmp_path)
+
+    carried = declare_carried(stack, bundle)
+
+    assert "/etc/apt/sources.list.d/grapnel-nvidia.sources" in {one.target for one in plan(bare(), stack).items}
+    made = plan(with_offer(cut_off(), bundle.listing), carried)
+    assert not [item for item in made.items if "/etc/apt" in item.target and "preferences" not in item.target]
+    assert made.roles.driver is None or made.roles.driver.driver_sources == ()
+    assert "repository-key-missing" not in {one.code for one in made.problems}
 
 
 def test_lists_that_could_not_be_refreshed_are_of_no_interest(tmp_path: Path) -> None:

@@ -30,11 +30,13 @@ class SourceError(Exception):
 class Request:
     """Packages at exact versions, with everything they depend on that the machine lacks, and names to be removed.
 
-    A version "" is whichever the package manager would choose.
+    A version "" is whichever the package manager would choose. ``again``: they are installed at these
+    versions, and come once more.
     """
 
     packages: Mapping[str, str]
     remove: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class PackageSource(Protocol):
 
     def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
         """Return what package files say of themselves; raises `SourceError`."""
+
+    def with_files(self, files: Sequence[str]) -> PackageSource:
+        """Return this source with package files that the machine was given besides; raises `SourceError`."""
 
     def for_any_machine(self, host: Host, scratch: str) -> PackageSource:
         """Return this source as machines see it that have less than this one, as far as the package manager can."""

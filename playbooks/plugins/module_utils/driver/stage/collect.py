@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.durable import sync_folder
 from ansible_collections.grapnel.node.plugins.module_utils.driver.seal import seal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import folder as sets
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage import packages, tools
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import (
     Cost,
     Finding,
@@ -26,7 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model im
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.stage import alone, provide_modules
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, SourceError
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
@@ -80,6 +80,7 @@ def _collect(host: Host, system: PackageSystem, change: DriverChange, options: S
     packages.require_space(host, COLLECTED, size_bytes, options.reserve_bytes)
     _pack(host, work.folder, collected_archive(change_id(change)))
     sets.remove(host.path(work.folder))
+    sets.remove(host.path(f"{sets.INCOMING}/{change_id(change)}"))
     return Cost(download_s, build_s, size_bytes, cpu_s)
 
 
@@ -94,13 +95,16 @@ def _begin(host: Host, system: PackageSystem, change: DriverChange, options: Sta
 def _download(work: Work) -> tuple[str, ...]:
     """Download as for a machine that has nothing of it; returns the files."""
     host, change = work.host, work.change
+    given = packages.handed_packages(host, change_id(change))
     try:
-        source = work.source.for_any_machine(host, work.scratch)
+        source = packages.with_given(work.system, given).source.for_any_machine(host, work.scratch)
     except SourceError as error:
         raise packages.failed(error) from error
     request = replace(packages.request_of(change), remove=())
     aside = replace(work, system=PackageSystem(work.manager, source))
     packages.download(aside, request, work.packages)
+    if source is work.source:
+        _add_tools(work)
     files = work.package_files()
     there = packages.versions_of(host, work.manager, files)
     missing = [f"{one.name} {one.version}" for one in change.packages if (one.name, one.version) not in there]
@@ -111,6 +115,15 @@ def _download(work: Work) -> tuple[str, ...]:
             "collect on a machine of the same distribution without this driver",
         )
     return files
+
+
+def _add_tools(work: Work) -> None:
+    """Download what was installed here to build modules with: the driver needs it elsewhere, and counts it as there."""
+    brought = work.manager.installed(work.host, tools.remembered(work.host))
+    there = {name for name, _ in packages.versions_of(work.host, work.manager, work.package_files())}
+    missing = {name: one.version for name, one in sorted(brought.items()) if name not in there}
+    if missing:
+        packages.download(work, Request(missing, again=True), work.packages)
 
 
 def _pack(host: Host, folder: str, archive: str) -> None:

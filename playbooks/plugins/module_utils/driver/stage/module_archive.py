@@ -5,6 +5,7 @@ The archive of a kernel must hold the modules of that kernel and of no other: dk
 
 from __future__ import annotations
 
+import filecmp
 import re
 import shutil
 import tarfile
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import failure
+from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError, failure
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import (
     find_forgery,
     read_certificate,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.dkms_status import BuiltModule
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.module_signature import Certificate
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -35,6 +36,7 @@ _MAX_MEMBERS = 10_000
 _MAX_NAME_BYTES = 256
 _MODULE_PARTS = 5  # tree, kernel, architecture, "module", name
 _TREE = "dkms_main_tree"
+_DKMS_TREE = "/var/lib/dkms"
 _BINARIES = "dkms_binaries_only"
 _MODULE = re.compile(r"\.ko(?:\.gz|\.xz|\.zst)?$")
 _FIELD = re.compile(r"^(version|license|vermagic|signer): +(.*)$", re.MULTILINE)
@@ -117,6 +119,25 @@ def read_modules(  # noqa: PLR0913 - where to work, beside what is asked for
         modules = [replace(module, forgery=why) for module, why in zip(modules, forgeries)]
     shutil.rmtree(place)
     return modules
+
+
+def has_modules_of(host: Host, archive: str, built: BuiltModule, scratch: str) -> bool:
+    """Tell whether an archive has the modules in DKMS's tree and no others, byte for byte.
+
+    The list of their symbols beside them is for building other modules.
+    """
+    tree = f"{_DKMS_TREE}/{built.module}/{built.version}/{built.kernel}/{built.architecture}/module"
+    place, names = host.path(f"{scratch}/look"), sorted(name for name in host.names(tree) if _MODULE.search(name))
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        with tarfile.open(host.path(archive)) as opened:
+            packed = _unpack_modules(opened, place, archive, built.module, built.kernel)
+        return packed == names == filecmp.cmpfiles(place, host.path(tree), names, shallow=False)[0]
+    except (StageError, tarfile.TarError, OSError, EOFError):
+        return False
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _unpack_modules(opened: tarfile.TarFile, place: Path, archive: str, dkms: str, kernel: str) -> list[str]:

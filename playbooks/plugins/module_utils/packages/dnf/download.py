@@ -126,6 +126,8 @@ def installed_versions(host: Host, names: Sequence[str]) -> dict[str, str]:
 def _words(request: Request) -> list[str]:
     """Return what dnf is told to do: an exact version is part of its name of a package."""
     wanted = [f"{name}-{version}" if version else name for name, version in request.packages.items()]
+    if request.again:
+        return ["reinstall", *wanted]
     return ["install", "--allowerasing", *wanted] if request.remove else ["install", *wanted]
 
 

@@ -137,6 +137,7 @@ def _words(request: Request, mode: str) -> list[str]:
     """Names with a minus in front are removed in the same transaction."""
     wanted = [f"{name}={version}" if version else name for name, version in request.packages.items()]
     options = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses", mode]
+    options += ["--force"] if request.again else []
     return ["install", *options, *wanted, *(f"-{name}" for name in request.remove)]
 
 

@@ -1,0 +1,115 @@
+"""Holds what nodes may be handed to stage drivers from: a bundle's files, packages of a runfile, built modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from provision.apply.model import Assessment
+from provision.builds.needs import needed_builds
+from provision.bundle.errors import BundleError
+from provision.bundle.handover import HandedFile, Handover
+from provision.bundle.offer import with_offer
+from provision.node_plan import Roles
+from provision.planner.bundled import compare_with_bundle, find_handover
+from provision.planner.runfile import as_problem
+from provision.runfile.errors import RunfileError
+from provision.spec.model import DriverSource
+
+if TYPE_CHECKING:
+    from provision.apply.declarations import Declarations
+    from provision.apply.runfiles import Runfiles
+    from provision.builds.model import BuiltModule, ModuleBuild
+    from provision.builds.shelf import Shelf
+    from provision.bundle.read import Bundle
+    from provision.fleet.facts import NodeFacts
+    from provision.node_plan import NodePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """A bundle, and what nodes have built for others, with the declarations that say who may have it.
+
+    ``runfiles`` makes packages of declared runfiles. ``shelf`` keeps modules that one node has built for others;
+    without one, every node builds its own. ``built`` are those that are handed over now.
+    """
+
+    declarations: Declarations
+    bundle: Bundle | None = None
+    runfiles: Runfiles | None = None
+    shelf: Shelf | None = None
+    built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
+
+    def builds(self, assessment: Assessment) -> tuple[ModuleBuild, ...]:
+        """Return the modules that a node needs for its change and may be handed; none that a bundle has for it."""
+        driver, stack = assessment.plan.roles.driver, self.declarations.stacks.get(assessment.plan.node)
+        if driver is None or stack is None or self.shelf is None:
+            return ()
+        needed = needed_builds(assessment.facts, driver.driver_change, stack.driver)
+        carried = {file.place for file in self._carried(assessment)} if needed else set()
+        return tuple(build for build in needed if build.place not in carried)
+
+    def _carried(self, assessment: Assessment) -> tuple[HandedFile, ...]:
+        try:
+            handover = self._from_bundle(assessment)
+        except BundleError:  # it is the node's failure when it is staged
+            return ()
+        return () if handover is None else handover.files
+
+    def handover(self, assessment: Assessment) -> Handover | None:
+        """Return what a node is handed to stage its driver from, None where that is nothing.
+
+        Raises BundleError, RunfileError.
+        """
+        driver = assessment.plan.roles.driver
+        if driver is None or not driver.driver_stage:
+            return None
+        carried = self._from_bundle(assessment) or self._from_runfile(assessment.plan)
+        modules = tuple(
+            HandedFile(module.path, build.place, module.sha256)
+            for build in self.builds(assessment)
+            if (module := self.built.get(build)) is not None
+        )
+        if carried is None:
+            return Handover(modules, is_complete=False) if modules else None
+        return replace(carried, files=(*carried.files, *modules))
+
+    def _from_bundle(self, assessment: Assessment) -> Handover | None:
+        """Return what the bundle has for a node's change, None without a bundle or a change; raises BundleError."""
+        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
+
+    def _from_runfile(self, plan: NodePlan) -> Handover | None:
+        """Return the packages that are made of a node's runfile; with a bundle, they are in that."""
+        driver, stack = plan.roles.driver, self.declarations.stacks.get(plan.node)
+        if self.bundle is not None or self.runfiles is None or stack is None or driver is None:
+            return None
+        if stack.driver.source is not DriverSource.RUNFILE or driver.driver_change is None or not driver.driver_stage:
+            return None
+        files = self.runfiles.files(driver.driver_change, stack.driver)
+        return Handover(files, is_complete=False) if files else None
+
+    def known(self, facts: NodeFacts) -> NodeFacts:
+        """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
+        return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
+
+    def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
+        """Return a plan with what the bundle, or the node's runfile, lacks for it, if there is one."""
+        if self.bundle is None:
+            return self._judged_by_runfile(plan)
+        builds = self.builds(Assessment(facts, plan))
+        return compare_with_bundle(
+            plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
+        )
+
+    def _judged_by_runfile(self, plan: NodePlan) -> NodePlan:
+        try:
+            self._from_runfile(plan)
+        except RunfileError as error:
+            return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
+        return plan
+
+    def _has(self, build: ModuleBuild) -> bool:
+        """Tell whether a module is there that some node has built; raises `BuildsError`."""
+        return build in self.built or (self.shelf is not None and self.shelf.find(build) is not None)

@@ -7,7 +7,8 @@ Both change between two drivers, alternately, from the same files: grapnel's pro
 disk already. ``dkms``: Debian's DKMS packages with a built module handed to both, so that neither compiles; with
 ``--unstaged`` also the bare commands without one, which compile: minutes. There is no initramfs: grapnel rebuilds it
 when the GPUs are in service again, the bare commands before. Processor seconds are those of the whole node meanwhile,
-for a machine that does something else as well. Needs root, and nodes.
+for a machine that does something else as well. What the node daemon adds on the node (release, verify, resume) is
+beside the same number of commands that do nothing; the connection's part is in both. Needs root, nodes, the payload.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.stage import daemon_verbs
 from bench.stage.by_hand import MODULES
+from bench.stage.daemon_verbs import Verbs
 from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, make_change
 from bench.stage.figures import Spread
 from lab import modules
@@ -50,6 +53,7 @@ TIMEOUT_S = 900
 COMPILE_TIMEOUT_S = 3600
 LIMITS = {"loaded": 2.0, "dkms": 1.3}  # times the bare commands
 LIMIT_OF_UNSTAGED = 1 / 6
+LIMIT_OF_VERBS_S = 2.0
 STAGED = "/var/lib/grapnel/driver/staged"
 UNITS = {"loaded": "module on the disk already", "dkms": "DKMS, module built beforehand"}
 
@@ -68,10 +72,11 @@ class Took:
 
 @dataclass(frozen=True)
 class Pair:
-    """One change by the program, and the same by the bare commands."""
+    """One change by the program with the daemon's verbs around it, and the same by the bare commands."""
 
     ours: Took
     bare: Took
+    verbs: Verbs
 
 
 @dataclass(frozen=True)
@@ -122,16 +127,28 @@ def main() -> int:
 def measure(bench: Bench, rounds: int) -> Iterator[Pair]:
     """Change between the drivers, in each direction once by the program and once by hand; ends with the older one."""
     for _ in range(rounds):
-        ours = by_program(bench, NEW)
+        ours, verbs = between_verbs(bench, NEW)
         bare_back = by_hand(bench, OLD)
         bare = by_hand(bench, NEW)
-        ours_back = by_program(bench, OLD)
-        yield Pair(ours, bare)
-        yield Pair(ours_back, bare_back)
+        ours_back, verbs_back = between_verbs(bench, OLD)
+        yield Pair(ours, bare, verbs)
+        yield Pair(ours_back, bare_back, verbs_back)
+
+
+def between_verbs(bench: Bench, version: str) -> tuple[Took, Verbs]:
+    """Swap as an upgrade does: released before, verified and resumed after; leaves the node released, as by hand."""
+    node = bench.node
+    daemon_verbs.resume(node)
+    released_s = daemon_verbs.release(node)
+    took = by_program(bench, version)
+    verbs = Verbs(released_s, daemon_verbs.verify(node, version), daemon_verbs.resume(node), daemon_verbs.nothing(node))
+    print(f"  daemon {version}: {verbs}; three commands that do nothing {verbs.nothing_s:.2f}", flush=True)
+    daemon_verbs.release(node)
+    return took, verbs
 
 
 def prepare(site: Site, kind: str) -> Bench:
-    """Boot a node, install the program and the older driver, and stage both changes."""
+    """Boot a node, install the daemon, the program and the older driver, and stage both changes."""
     is_builder = kind == "dkms"
     module = "" if is_builder else OLD
     node = site.up(NodeSpec(f"b-{kind}", suite="trixie", gpus=4, driver_module=module, builder=is_builder))
@@ -142,6 +159,8 @@ def prepare(site: Site, kind: str) -> Bench:
         home.mkdir(parents=True)
         subprocess.run(["tar", "-xf", str(archive), "-C", str(home)], check=True)
     node.run(["sh", "-c", "apt-get -q update; rm -f /boot/initrd.img-*"])
+    daemon_verbs.install_daemon(site, node)
+    daemon_verbs.release(node)  # it waits for a driver, and would hold the GPUs of whoever changes one by hand
     stage(bench, OLD)
     by_program(bench, OLD)
     for version in (NEW, OLD):
@@ -255,6 +274,12 @@ def show(kind: str, pairs: list[Pair], unstaged: Took | None) -> None:
     if unstaged is not None:
         show_row("unstaged: the bare commands, compiling", str(unstaged))
         show_ratio("grapnel's median, of unstaged", ours.mid / unstaged.wall_s, LIMIT_OF_UNSTAGED)
+    verbs = Spread.of(one.verbs.total_s for one in pairs)
+    show_row("release, verify and resume, together", verbs.show(2))
+    show_row("floor: three commands that do nothing", Spread.of(one.verbs.nothing_s for one in pairs).show(2))
+    show_limit(
+        "their median", f"{verbs.mid:.2f} s, at most {LIMIT_OF_VERBS_S:.0f} s", is_kept=verbs.mid <= LIMIT_OF_VERBS_S
+    )
     show_row("processor, grapnel, check included", Spread.of(one.ours.cpu_s for one in pairs).show(1))
     show_row("processor, the bare commands", Spread.of(one.bare.cpu_s for one in pairs).show(1))
 
@@ -264,7 +289,11 @@ def show_row(name: str, value: str) -> None:
 
 
 def show_ratio(name: str, ratio: float, limit: float) -> None:
-    show_row(name, f"{ratio:.2f}, at most {limit:.2f}: {'kept' if ratio <= limit else 'EXCEEDED'}")
+    show_limit(name, f"{ratio:.2f}, at most {limit:.2f}", is_kept=ratio <= limit)
+
+
+def show_limit(name: str, value: str, *, is_kept: bool) -> None:
+    show_row(name, f"{value}: {'kept' if is_kept else 'EXCEEDED'}")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ class NodeSpec:
 
     ``system`` is a name of ``lab.sources``: the node says it is that distribution and has its package manager, above
     the tree of ``BASE_SUITE``.
+
+    ``last_model`` is the model of the last GPU, where it is another one than that of the others.
     """
 
     name: str
@@ -42,14 +44,18 @@ class NodeSpec:
     binds: tuple[tuple[str, str], ...] = ()
     builder: bool = False
     system: str = ""
+    last_model: str = ""
 
     def __post_init__(self) -> None:
         check_name("node", self.name)
         find_suite(self.suite)
         if not 0 <= self.gpus <= MAX_GPUS:
             raise SiteError(f"node {self.name}: {self.gpus} GPUs", hint=f"0 to {MAX_GPUS} can be simulated")
-        if self.model not in models.MODELS:
-            raise SiteError(f"node {self.name}: no model {self.model!r}", hint=f"models: {', '.join(models.MODELS)}")
+        for model in filter(None, (self.model, self.last_model)):
+            if model not in models.MODELS:
+                raise SiteError(f"node {self.name}: no model {model!r}", hint=f"models: {', '.join(models.MODELS)}")
+        if self.last_model and not self.gpus:
+            raise SiteError(f"node {self.name}: last_model without a GPU", hint="say how many GPUs there are")
         if self.builder and self.driver_module:
             hint = "install nvidia-kernel-dkms on it, or put lab.modules.archive() in place"
             raise SiteError(f"node {self.name}: a builder has no simulated module files", hint=hint)
@@ -72,7 +78,7 @@ class NodeSpec:
 
         The library checks the node it runs on: whether the driver is loaded and devices may be opened.
         """
-        built = models.machine(self.model, self.gpus, seed=f"{site}/{self.name}")
+        built = models.machine(self.model, self.gpus, seed=f"{site}/{self.name}", last=self.last_model)
         return replace(built, module=Check.CHECK, devices=Check.CHECK)
 
     def to_json(self) -> dict[str, Any]:

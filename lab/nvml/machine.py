@@ -39,6 +39,7 @@ class Brand(IntEnum):
 class Architecture(IntEnum):
     """NVML_DEVICE_ARCH_*."""
 
+    VOLTA = 5
     TURING = 6
     AMPERE = 7
     ADA = 8

@@ -130,6 +130,33 @@ MODELS = {
             performance_state=8,
         )
     ),
+    # The last generation without the open kernel module.
+    "v100-32gb": Model(
+        Gpu(
+            name="Tesla V100-SXM2-32GB",
+            pci_device_id=0x1DB510DE,
+            pci_subsystem_id=0x124910DE,
+            vbios="88.00.80.00.04",
+            brand=Brand.TESLA,
+            architecture=Architecture.VOLTA,
+            compute_major=7,
+            cores=5120,
+            pcie_generation=3,
+            memory_total=32 * GIB,
+            bar1_total=32 * GIB,
+            power_usage_mw=43_000,
+            power_limit_mw=300_000,
+            power_limit_default_mw=300_000,
+            power_limit_min_mw=150_000,
+            power_limit_max_mw=300_000,
+            clock_sm=135,
+            clock_memory=877,
+            clock_sm_max=1530,
+            clock_memory_max=877,
+        ),
+        links=6,
+        link_version=2,
+    ),
 }
 
 
@@ -138,11 +165,18 @@ def gpu_uuid(seed: str, index: int) -> str:
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{seed}/{index}')}"
 
 
-def machine(model: str = "a100-40gb", count: int = 1, *, seed: str = "lab") -> Machine:
-    """Return a machine with `count` GPUs of one model. Raises KeyError for a model that is not in MODELS."""
-    chosen = MODELS[model]
-    gpus = tuple(_place(chosen.gpu, index, count, seed) for index in range(count))
-    return Machine(gpus=tuple(replace(gpu, links=_links(chosen, gpu, gpus)) for gpu in gpus))
+def machine(model: str = "a100-40gb", count: int = 1, *, seed: str = "lab", last: str = "") -> Machine:
+    """Return a machine with `count` GPUs of one model; `last` is the model of the last one, where it is another.
+
+    Raises KeyError for a model that is not in MODELS.
+    """
+    chosen = [MODELS[model]] * count
+    if last:
+        chosen[-1] = MODELS[last]
+    gpus = tuple(_place(each.gpu, index, count, seed) for index, each in enumerate(chosen))
+    if last:  # GPUs of two models have no links with one another
+        return Machine(gpus=gpus)
+    return Machine(gpus=tuple(replace(gpu, links=_links(MODELS[model], gpu, gpus)) for gpu in gpus))
 
 
 def _place(gpu: Gpu, index: int, count: int, seed: str) -> Gpu:

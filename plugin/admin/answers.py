@@ -134,6 +134,8 @@ class Answers:
         problems = [message for _, message in observation.inventory.findings]
         if observation.waiting_for:
             problems.insert(0, observation.waiting_for)
-        elif not await _within(min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=1)):
+        elif self._offering.lacks_kubelet or not await _within(
+            min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=1)
+        ):
             problems.append("no kubelet watches the list: it gets it when it registers")
         return problems

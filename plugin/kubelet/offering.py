@@ -72,6 +72,11 @@ class Offering:
         """How many devices a pod could be given."""
         return sum(offer.is_healthy for link in self._links.values() for offer in link.publisher.current.offers)
 
+    @property
+    def lacks_kubelet(self) -> bool:
+        """Whether there is something to show and no kubelet to show it to."""
+        return bool(self._links) and all(link.lacks_kubelet for link in self._links.values())
+
     def show(self, config: NodeConfig, inventory: Inventory) -> None:
         """Offer this inventory from now on; nothing is registered before there is a device.
 

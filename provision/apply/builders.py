@@ -24,7 +24,7 @@ from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.kinds import Kinds
@@ -42,17 +42,17 @@ class _Provided:
 
 
 def provide_modules(
-    kinds: Kinds, observe: Observer, *, parallel: int, cancel: threading.Event
+    context: ApplyContext, kinds: Kinds, observe: Observer, *, parallel: int, cancel: threading.Event
 ) -> dict[str, Assessment | Failure]:
     """Have built what several nodes need, and keep it ready to be handed to them, in the context's ``built``.
 
     Returns what became of the nodes that were staged for this. ``observe`` is called on this thread only.
     """
-    context, changed = kinds.context, dict[str, Assessment | Failure]()
+    changed = dict[str, Assessment | Failure]()
     if context.shelf is None or context.playbooks.check:
         return changed
     context.shelf.prune(time.time())
-    changed |= _learn_sources(kinds, observe, parallel=parallel, cancel=cancel)
+    changed |= _learn_sources(context, kinds, observe, parallel=parallel, cancel=cancel)
     for module, handing in kinds.kept(kinds.situation(())):
         context.built[module.build] = module
         observe(Note(module.node, str(handing)))
@@ -68,18 +68,19 @@ def provide_modules(
             changed[node] = kinds.answers[node] = provided.answer
             _take_in(kinds, node, chosen[node], provided, observe)
     if not cancel.is_set():
-        _tell_left_alone(kinds, observe)
+        for text in describe_left_alone(kinds):
+            observe(Note("", text))
     return changed
 
 
 def _learn_sources(
-    kinds: Kinds, observe: Observer, *, parallel: int, cancel: threading.Event
+    context: ApplyContext, kinds: Kinds, observe: Observer, *, parallel: int, cancel: threading.Event
 ) -> dict[str, Assessment | Failure]:
     """Write the package sources of nodes that lack them: only then is it known which of them are of one kind."""
     todo = {
-        node: partial(stage_once, kinds.context, node, answer)
+        node: partial(stage_once, context, node, answer)
         for node, answer in kinds.answers.items()
-        if node in kinds.staging and isinstance(answer, Assessment) and learns_sources(kinds.context, answer)
+        if node in kinds.staging and isinstance(answer, Assessment) and learns_sources(context, answer)
     }
     if len(todo) <= 1:
         return {}
@@ -90,7 +91,7 @@ def _learn_sources(
 
 def _take_in(kinds: Kinds, node: str, builds: tuple[ModuleBuild, ...], provided: _Provided, observe: Observer) -> None:
     """Note what a node gave, and what it did not."""
-    built = kinds.context.built
+    built = kinds.supply.built
     for module in provided.modules:
         others = len(kinds.situation(()).receivers(module.build, node))
         built[module.build] = module
@@ -114,9 +115,9 @@ def _cost(answer: Assessment | Failure, others: int) -> str:
     return f", {found[0].cpu_s:.0f} s of CPU once instead of {others + 1} times" if found and found[0].build_s else ""
 
 
-def _tell_left_alone(kinds: Kinds, observe: Observer) -> None:
+def describe_left_alone(kinds: Kinds) -> Iterator[str]:
     """Say who builds for itself although it should not have to, and why."""
-    for build, nodes in left_alone(kinds.situation(kinds.context.built)).items():
+    for build, nodes in left_alone(kinds.situation(kinds.supply.built)).items():
         others = [node for node in nodes if node != build.builder]
         if tried := kinds.tried.get(build):
             why = f"{few(sorted(tried))} did not provide it"
@@ -125,7 +126,7 @@ def _tell_left_alone(kinds: Kinds, observe: Observer) -> None:
         else:
             continue
         if others:
-            observe(Note("", f"{few(others)}: to build {build} for itself, since {why}"))
+            yield f"{few(others)}: to build {build} for itself, since {why}"
 
 
 @dataclass(frozen=True, slots=True)

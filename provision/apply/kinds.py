@@ -16,7 +16,7 @@ from provision.spec.model import Build
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from provision.apply.context import ApplyContext
+    from provision.apply.supply import Supply
     from provision.builds.model import BuiltModule, ModuleBuild
 
 BUILDS, HAS_BUILT, KEPT = "builds", "has built", "built earlier"
@@ -32,26 +32,28 @@ class Handing:
     how: str
 
     def __str__(self) -> str:
-        return f"{self.how} {self.build}, for {few(self.receivers)}"
+        return f"{self.how} {self.build}, for {few(self.receivers) or 'later nodes'}"
 
 
 @dataclass(slots=True)
 class Kinds:
     """A fleet while modules are provided to its nodes; ``staging`` are the nodes that may be staged now.
 
-    ``answers`` are replaced as nodes are staged, ``tried`` is who has failed at a build.
+    ``answers`` are replaced as nodes are staged, ``tried`` is who has failed at a build. ``expects_more``: nodes that
+    have not been asked yet may need the same modules.
     """
 
-    context: ApplyContext
+    supply: Supply
     answers: dict[str, Assessment | Failure]
     staging: frozenset[str]
     tried: dict[ModuleBuild, frozenset[str]] = field(default_factory=dict)
+    expects_more: bool = False
 
     def situation(self, there: Collection[ModuleBuild]) -> Situation:
         """Return what the next round is decided from; ``there`` is what need not be built any more."""
         usable = dict(self._usable())
         needs = {
-            node: self.context.builds(answer)
+            node: self.supply.builds(answer)
             for node, answer in usable.items()
             if node in self.staging and is_to_stage(answer)
         }
@@ -59,7 +61,9 @@ class Kinds:
             build: tuple(node for node, answer in usable.items() if self._can_provide(node, answer, build))
             for build in {build for needed in needs.values() for build in needed}
         }
-        return Situation(needs=needs, able=able, tried=self.tried, there=frozenset(there))
+        return Situation(
+            needs=needs, able=able, tried=self.tried, there=frozenset(there), expects_more=self.expects_more
+        )
 
     def handing(self, node: str, build: ModuleBuild, situation: Situation) -> Handing:
         """Return what a node does for the others in a round."""
@@ -75,7 +79,7 @@ class Kinds:
 
     def _find(self, build: ModuleBuild) -> BuiltModule | None:
         try:
-            return None if self.context.shelf is None else self.context.shelf.find(build)
+            return None if self.supply.shelf is None else self.supply.shelf.find(build)
         except BuildsError:  # it is told when something is to be kept there
             return None
 
@@ -86,33 +90,33 @@ class Kinds:
 
     def _can_provide(self, node: str, answer: Assessment, build: ModuleBuild) -> bool:
         """Tell whether a node has a build or could make it, and may: the declared builder alone where there is one."""
-        driver, stack = answer.plan.roles.driver, self.context.declarations.stacks.get(node)
+        driver, stack = answer.plan.roles.driver, self.supply.declarations.stacks.get(node)
         if build.builder:
             may, change = node == build.builder, None if driver is None else driver.driver_change
             makes = any(_makes_same(one, build) for one in builds_of(answer.facts, change))
         else:
             may = stack is not None and stack.driver.build is Build.ONCE and stack.driver.builder is None
-            makes = build in self.context.builds(answer)
+            makes = build in self.supply.builds(answer)
         makes = makes and (node in self.staging or not is_to_stage(answer))
         return may and (makes or has_built(answer.facts, build))
 
 
 def sharing_nodes(
-    context: ApplyContext, answers: Mapping[str, Assessment | Failure], nodes: Collection[str]
+    supply: Supply, answers: Mapping[str, Assessment | Failure], nodes: Collection[str]
 ) -> tuple[str, ...]:
     """Return the nodes whose modules may come from others, or that do not know yet which modules they need."""
     return tuple(
         node
         for node in nodes
         if isinstance(answer := answers[node], Assessment)
-        and ((is_to_stage(answer) and context.builds(answer)) or learns_sources(context, answer))
+        and ((is_to_stage(answer) and supply.builds(answer)) or learns_sources(supply, answer))
     )
 
 
-def learns_sources(context: ApplyContext, answer: Assessment) -> bool:
+def learns_sources(supply: Supply, answer: Assessment) -> bool:
     """Tell whether a node has to be given its package sources before it can be known which modules it needs."""
-    driver, stack = answer.plan.roles.driver, context.declarations.stacks.get(answer.plan.node)
-    may_share = context.shelf is not None and stack is not None and stack.driver.build is Build.ONCE
+    driver, stack = answer.plan.roles.driver, supply.declarations.stacks.get(answer.plan.node)
+    may_share = supply.shelf is not None and stack is not None and stack.driver.build is Build.ONCE
     return may_share and driver is not None and driver.driver_change is None and bool(driver.driver_sources)
 
 
@@ -129,10 +133,10 @@ def _makes_same(one: ModuleBuild, other: ModuleBuild) -> bool:
 
 
 def foresee_builds(
-    context: ApplyContext, answers: Mapping[str, Assessment | Failure], staging: Collection[str]
+    supply: Supply, answers: Mapping[str, Assessment | Failure], staging: Collection[str]
 ) -> tuple[Handing, ...]:
     """Return who would provide which modules for whom, as far as the plans show it; changes nothing."""
-    kinds = Kinds(context, dict(answers), frozenset(staging))
+    kinds = Kinds(supply, dict(answers), frozenset(staging))
     kept = tuple(handing for _, handing in kinds.kept(kinds.situation(())))
     situation = kinds.situation({one.build for one in kept})
     chosen = choose_providers(situation)

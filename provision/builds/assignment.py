@@ -24,12 +24,14 @@ class Situation:
 
     ``needs`` is what each node that is to be staged needs, in the nodes' order; ``able`` who has a build or could make
     it, in that order; ``tried`` who has failed at it; ``there`` what need not be built any more.
+    ``expects_more``: nodes that are not here yet may need the same.
     """
 
     needs: Mapping[str, Sequence[ModuleBuild]]
     able: Mapping[ModuleBuild, Sequence[str]]
     tried: Mapping[ModuleBuild, frozenset[str]] = field(default_factory=dict)
     there: frozenset[ModuleBuild] = frozenset()
+    expects_more: bool = False
 
     def receivers(self, build: ModuleBuild, provider: str = "") -> tuple[str, ...]:
         """Return the nodes that need a build, other than the one that provides it."""
@@ -41,7 +43,8 @@ class Situation:
         if build in self.there or len(tried) >= MAX_BUILDERS:
             return None
         left = next((node for node in self.able.get(build, ()) if node not in tried), None)
-        return left if left is not None and self.receivers(build, left) else None
+        is_wanted = left is not None and (self.expects_more or self.receivers(build, left))
+        return left if is_wanted else None
 
 
 def choose_providers(situation: Situation) -> dict[str, tuple[ModuleBuild, ...]]:

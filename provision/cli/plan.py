@@ -46,7 +46,7 @@ from provision.runner import AnsibleRunner, find_collection
 if TYPE_CHECKING:
     import argparse
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import Console
 
@@ -184,13 +184,13 @@ def build_context(
         playbooks=playbooks,
         declarations=declarations,
         bundle=bundle,
-        shelf=open_shelf(fleet, os.environ),
+        shelf=open_shelf(fleet.inventories, os.environ),
     )
 
 
-def open_shelf(fleet: Fleet, environment: Mapping[str, str]) -> Shelf:
-    """Return where modules are kept that a node of the fleet's inventory has built for others."""
-    return Shelf(_cache(environment) / "built-modules" / inventory_key(fleet.inventories, Path.cwd()))
+def open_shelf(inventories: Iterable[str], environment: Mapping[str, str]) -> Shelf:
+    """Return where modules are kept that a node of an inventory has built for others."""
+    return Shelf(_cache(environment) / "built-modules" / inventory_key(inventories, Path.cwd()))
 
 
 def _cache(environment: Mapping[str, str]) -> Path:

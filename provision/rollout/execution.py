@@ -121,7 +121,7 @@ def stage_nodes(
 def _share(job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event) -> Job:
     """Have modules built once that several nodes need; return the job with what those nodes are then."""
     kinds = Kinds(job.context, dict(job.answers), frozenset(nodes))
-    answers = provide_modules(kinds, observe, parallel=parallel, cancel=cancel)
+    answers = provide_modules(job.context, kinds, observe, parallel=parallel, cancel=cancel)
     return replace(job, answers={**job.answers, **answers})
 
 

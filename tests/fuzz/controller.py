@@ -22,6 +22,8 @@ from provision.apply.planning.errors import PlanningError
 from provision.apply.planning.wire import decode_answer
 from provision.builds.archive import rewrite_archive
 from provision.builds.errors import ArchiveError
+from provision.bundle.errors import BundleError
+from provision.bundle.module_archive import read_module_archive
 from provision.cluster.errors import RecordError, StateFileError
 from provision.cluster.record import decode_record, encode_record
 from provision.cluster.state_file import read_state
@@ -125,10 +127,14 @@ def state_file(data: bytes) -> None:
 
 
 def built_modules(data: bytes) -> None:
-    """An archive of a node that is taken, unpacked here, becomes one with modules of the wanted kernel alone."""
+    """An archive of a node that is taken, unpacked here, becomes one with modules of the wanted kernel alone.
+
+    A bundle takes or refuses it too, and says why in printable words.
+    """
     given, written = (os.memfd_create(name) for name in ("given", "written"))
     try:
         os.write(given, gzip.compress(data, 0))
+        _read_for_a_bundle(Path(f"/proc/self/fd/{given}"))
         rewrite_archive(Path(f"/proc/self/fd/{given}"), Path(f"/proc/self/fd/{written}"), BUILD)
         with tarfile.open(f"/proc/self/fd/{written}") as tar:
             assert all(one.isreg() and BUILT.fullmatch(one.name) for one in tar)
@@ -137,6 +143,13 @@ def built_modules(data: bytes) -> None:
     finally:
         os.close(given)
         os.close(written)
+
+
+def _read_for_a_bundle(given: Path) -> None:
+    try:
+        read_module_archive(given)
+    except BundleError as refusal:
+        _assert_tidy(refusal)
 
 
 def documents(data: bytes) -> None:

@@ -53,7 +53,8 @@ class Controller:
         payload = str(ROOT / "dist" / "payload")
         nobody = {"HOME": str(self.folder), "KUBECONFIG": ""}
         own = {"PATH": path, "GRAPNEL_PAYLOAD": payload, "NO_COLOR": "1", "COLUMNS": "140"}
-        return {**os.environ, **nobody, **own}
+        state = {"XDG_STATE_HOME": str(self.folder / "state")}
+        return {**os.environ, **nobody, **own, **state}
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder to its end."""
@@ -71,6 +72,10 @@ class Controller:
     def grapnel(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run ``grapnel`` on the inventory of the folder."""
         return self.run("grapnel", argv[0], "-i", "inventory.yaml", *argv[1:])
+
+    def call(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb that changes machines which are in no cluster."""
+        return self.grapnel(verb, "--yes", "--no-cluster", *words)
 
     def plan_items(self, node: str, *words: str) -> list[dict[str, str]]:
         """Return the items that ``grapnel plan --json`` has for a node."""
@@ -115,6 +120,14 @@ def gpu_node(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Node:
     controller.declare()
     controller.converge("n1")
     return node
+
+
+@pytest.fixture(scope="module")
+def node(site: Site, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A Debian 13 node with the NAME of the file: its kernel has the older module, and it has no driver's packages."""
+    name = request.module.NAME
+    yield site.up(NodeSpec(name, suite="trixie", gpus=2, driver_module=OLD_VERSION))
+    site.remove(name)
 
 
 def fingerprint(node: Node) -> str:

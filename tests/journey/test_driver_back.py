@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.nodes import NodeSpec
 from tests.journey.conftest import OLD_VERSION, ROOT, VERSION
 from tests.journey.test_driver_swap import is_there, works_with
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-
-    from lab.nodes import Node, Site
+    from lab.nodes import Node
     from tests.journey.conftest import Controller
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # four changes of a driver with real packages
@@ -26,27 +22,10 @@ PIN = "/etc/apt/preferences.d/00-grapnel-nvidia"
 PLAYBOOK = ROOT / "playbooks" / "driver.yml"
 
 
-@pytest.fixture(scope="module")
-def node(site: Site) -> Iterator[Node]:
-    """A Debian 13 node whose kernel has the older module, and no driver of user space."""
-    yield site.up(NodeSpec(NAME, suite="trixie", gpus=2, driver_module=OLD_VERSION))
-    site.remove(NAME)
-
-
-@pytest.fixture(autouse=True)
-def state(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the state file in the test's own folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
-
-
-def call(controller: Controller, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return controller.run("grapnel", verb, "-i", "inventory.yaml", "--yes", "--no-cluster", *words)
-
-
 def apply(controller: Controller, node: Node, version: str) -> None:
     controller.declare(version)
     node.install_module(version)
-    done = call(controller, "apply", "--limit", NAME)
+    done = controller.call("apply", "--limit", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, version)
 
@@ -62,7 +41,7 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     apply(controller, node, VERSION)
     node.install_module(OLD_VERSION)  # as the packages of a managed module do
 
-    returned = call(controller, "rollback", NAME)
+    returned = controller.call("rollback", NAME)
 
     said = " ".join(returned.stdout.split())
     assert returned.returncode == 0, returned.stdout + returned.stderr
@@ -72,7 +51,7 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert works_with(node, OLD_VERSION)
     assert f"Pin: version {OLD_VERSION}" in node.run(["cat", PIN]).stdout
 
-    removed = call(controller, "remove", "--driver", "--limit", NAME)
+    removed = controller.call("remove", "--driver", "--limit", NAME)
 
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert "1 node: 1 removed" in removed.stdout
@@ -81,7 +60,7 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     assert not any(is_there(node, path) for path in (PROGRAM, HOME, PIN))
     assert node.run(["apt-mark", "showhold"]).stdout == ""
 
-    again = call(controller, "remove", "--driver", "--limit", NAME)
+    again = controller.call("remove", "--driver", "--limit", NAME)
 
     assert again.returncode == 0, again.stdout + again.stderr
     assert "1 node: 1 unchanged" in again.stdout

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.nodes import NodeSpec
 from tests.journey.conftest import OLD_VERSION, VERSION
 from tests.journey.test_driver_swap import works_with
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-
-    from lab.nodes import Node, Site
+    from lab.nodes import Node
     from tests.journey.conftest import Controller
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]  # three changes of a driver, and two reboots
@@ -27,23 +23,6 @@ NAME = "rebooted"
 PROGRAM = "/usr/lib/grapnel/driver/grapnel-driver"
 RESTORE = "/var/lib/grapnel/driver/restore.json"
 PINNED = "nvidia is in use once by something without a device node open or mapped"
-
-
-@pytest.fixture(scope="module")
-def node(site: Site) -> Iterator[Node]:
-    """A Debian 13 node whose kernel has the older module, and no driver of user space."""
-    yield site.up(NodeSpec(NAME, suite="trixie", gpus=2, driver_module=OLD_VERSION))
-    site.remove(NAME)
-
-
-@pytest.fixture(autouse=True)
-def state(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the state file in the test's own folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
-
-
-def call(controller: Controller, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return controller.run("grapnel", verb, "-i", "inventory.yaml", "--yes", "--no-cluster", *words)
 
 
 def allow_reboots(controller: Controller) -> None:
@@ -75,7 +54,7 @@ def test_a_pinned_module_is_exchanged_with_a_reboot_there_and_back(controller: C
 
 def installed(controller: Controller) -> None:
     controller.declare(OLD_VERSION)
-    done = call(controller, "apply", "--limit", NAME)
+    done = controller.call("apply", "--limit", NAME)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -105,7 +84,7 @@ def refused_without_leave(controller: Controller, node: Node) -> None:
     pin(node)
     boot = boot_id(node)
 
-    done = call(controller, "apply", "--limit", NAME)
+    done = controller.call("apply", "--limit", NAME)
 
     said = " ".join(done.stdout.split())
     assert done.returncode == 1, said
@@ -122,7 +101,7 @@ def exchanged_with_a_reboot(controller: Controller, node: Node) -> None:
     allow_reboots(controller)
     boot = boot_id(node)
 
-    done = call(controller, "apply", "--limit", NAME)
+    done = controller.call("apply", "--limit", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, VERSION)
@@ -139,7 +118,7 @@ def returned_with_a_reboot(controller: Controller, node: Node) -> None:
     pin(node)
     boot = boot_id(node)
 
-    done = call(controller, "rollback", NAME)
+    done = controller.call("rollback", NAME)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert works_with(node, OLD_VERSION)

@@ -20,8 +20,8 @@ from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.dkms import TRIM
 from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
-from tests.journey.test_driver_dkms import TRIM
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 

@@ -8,36 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.nodes import NodeSpec
 from tests.journey.conftest import OLD_VERSION, VERSION
 from tests.journey.test_driver_swap import works_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lab.nodes import Node, Site
+    from lab.nodes import Node
     from tests.journey.conftest import Controller
 
 pytestmark = pytest.mark.nodes
 
 NAME = "upgrade"
 APPLY = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", "--limit", NAME]
-
-
-@pytest.fixture(scope="module")
-def node(site: Site) -> Iterator[Node]:
-    yield site.up(NodeSpec(NAME, suite="trixie", gpus=2, driver_module=OLD_VERSION))
-    site.remove(NAME)
-
-
-@pytest.fixture(autouse=True)
-def state(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the state file in the test's own folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
-
-
-def apply(controller: Controller) -> subprocess.CompletedProcess[str]:
-    return controller.run(*APPLY)
 
 
 def until(lines: Iterable[str], words: str) -> Iterator[str]:
@@ -56,7 +39,7 @@ def record(controller: Controller) -> dict[str, str]:
 
 def test_work_is_waited_for_and_then_the_driver_is_exchanged(controller: Controller, node: Node) -> None:
     controller.declare(OLD_VERSION)
-    done = apply(controller)
+    done = controller.run(*APPLY)
     assert done.returncode == 0, done.stdout + done.stderr
     controller.declare(VERSION)
     node.install_module(VERSION)
@@ -76,6 +59,6 @@ def test_work_is_waited_for_and_then_the_driver_is_exchanged(controller: Control
     assert f"{NAME}  done: in service again" in output
     assert works_with(node, VERSION)
     assert (record(controller)["phase"], record(controller)["target"]) == ("done", VERSION)
-    again = apply(controller)
+    again = controller.run(*APPLY)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "1 node: 1 unchanged" in again.stdout

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
@@ -21,6 +22,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.built_module import (
 )
 
 from tests.playbooks.staging.node import HOME, KERNEL, Node, change_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
 VERSION = "550.163.01"
@@ -125,27 +129,33 @@ class Got:
 def got(tmp_path_factory: pytest.TempPathFactory) -> Got:
     """Ask an honest node and all liars, in one run."""
     folder = tmp_path_factory.mktemp("got")
+    wanted = {"kernel": KERNEL, "dkms": "nvidia", "version": VERSION, "flavour": "open", "limit_bytes": LIMIT}
+    variables = {"grapnel_built": {**wanted, "destination": f"{folder}/{{{{ inventory_hostname }}}}"}}
+    nodes = {"honest": Liar(LARGE, (PIECE_BYTES, 1000)), **LIARS}
+    return Got(run_on(nodes, folder, ROOT / "playbooks" / "built_module.yml", variables), folder)
+
+
+def run_on(nodes: Mapping[str, Liar], folder: Path, playbook: Path, variables: Mapping[str, object]) -> str:
+    """Run a playbook on nodes that answer as they are told, and return what it says."""
     hosts = []
-    for name, liar in {"honest": Liar(LARGE, (PIECE_BYTES, 1000)), **LIARS}.items():
+    for name, liar in nodes.items():
         python = folder / f"python-{name}"
         python.write_text(liar.python())
         python.chmod(0o755)
         hosts.append(f"{name} ansible_connection=local ansible_python3_interpreter={python}\n")
     (folder / "hosts").write_text("".join(hosts))
-    wanted = {"kernel": KERNEL, "dkms": "nvidia", "version": VERSION, "flavour": "open", "limit_bytes": LIMIT}
-    variables = {"grapnel_built": {**wanted, "destination": f"{folder}/{{{{ inventory_hostname }}}}"}}
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
-    argv = ["ansible-playbook", "-i", str(folder / "hosts"), str(ROOT / "playbooks" / "built_module.yml")]
+    argv = ["ansible-playbook", "-i", str(folder / "hosts"), str(playbook)]
     done = subprocess.run(
         [*argv, "--forks", "4", "-e", json.dumps(variables)],
-        env={**environment, "ANSIBLE_HOME": str(folder / "ansible")},
+        env={**environment, "ANSIBLE_HOME": str(folder / "ansible"), "XDG_CACHE_HOME": str(folder / "cache")},
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    return Got(done.stdout + done.stderr, folder)
+    return done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -160,3 +170,25 @@ def test_a_node_that_lies_about_its_archive_leaves_no_file(got: Got, name: str) 
     (said,) = [line for line in got.said.splitlines() if line.startswith(f"fatal: [{name}]")]
     assert LIARS[name].words in said
     assert not (got.folder / name).exists()
+
+
+KEEPING = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - grapnel.node.built_module:
+        keep_as: "{{ build }}"
+"""
+
+
+@pytest.mark.slow
+def test_what_is_to_be_kept_for_others_is_looked_into_first(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(KEEPING)
+    build = {"distribution": "debian-13", "architecture": "x86_64", "kernel": KERNEL, "dkms": "nvidia"}
+    variables = {"build": {**build, "version": VERSION, "flavour": "open"}}
+
+    said = run_on({"n1": Liar(10, (10,))}, tmp_path, tmp_path / "play.yml", variables)
+
+    assert "its archive of built modules was refused" in said
+    (shelf,) = (tmp_path / "cache/grapnel/built-modules").iterdir()
+    assert list(shelf.iterdir()) == []

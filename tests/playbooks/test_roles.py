@@ -73,6 +73,7 @@ def test_the_units_that_are_linked_travel_in_the_hooks_archive() -> None:
 # What runs on the controller alone, or says what runs next.
 ON_THE_CONTROLLER = {
     "ansible.builtin.assert",
+    "ansible.builtin.debug",
     "ansible.builtin.fail",
     "ansible.builtin.import_role",
     "ansible.builtin.import_tasks",
@@ -112,4 +113,4 @@ def is_checked(module: str) -> bool:
     name = module.removeprefix("grapnel.node.")
     action = PLAYBOOKS / "plugins" / "action" / f"{name}.py"
     text = action.read_text() if action.is_file() else ""
-    return "(CheckedAction)" in text or "_requires_connection = False" in text
+    return "(CheckedAction)" in text or "(ControllerAction)" in text

@@ -1,4 +1,7 @@
-"""Runs the module `built_module`: gets an archive piece by piece, never more of it than the limit, and checks it."""
+"""Runs the module `built_module`: gets an archive piece by piece, never more of it than the limit, and checks it.
+
+To be kept for other nodes it is looked into as well, by the code that `grapnel apply` does that with.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.grapnel.node.plugins.module_utils.built_module import PIECE_BYTES
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import CheckedAction
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, plain, require_grapnel
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -21,8 +25,37 @@ class ActionModule(CheckedAction):
     RETURNS: ClassVar = {"size_bytes": int, "sha256": str, "piece": str}
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Get the archive into its destination, or keep it for other hosts."""
+        arguments = {**self._task.args, "destination": "", "keep_as": {}}
+        if self._task.args.get("keep_as"):
+            return self._keep(arguments, plain(self._task.args["keep_as"]), task_vars)
+        return self._get(str(self._task.args["destination"]), arguments, task_vars)
+
+    def _keep(self, arguments: dict[str, Any], build: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Get the archive of a build, and keep the modules in it; what is anything else is refused."""
+        require_grapnel()
+        import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+
+        from provision.builds.archive import MAX_BYTES  # noqa: PLC0415 - see above
+        from provision.builds.errors import BuildsError  # noqa: PLC0415 - see above
+        from provision.builds.model import ModuleBuild  # noqa: PLC0415 - see above
+        from provision.cli.plan import open_shelf  # noqa: PLC0415 - see above
+
+        arguments |= {name: build[name] for name in ("kernel", "dkms", "version", "flavour")}
+        arguments["limit_bytes"] = MAX_BYTES
+        shelf = open_shelf(task_vars.get("ansible_inventory_sources") or [], os.environ)
+        try:
+            with shelf.partial_folder() as folder:
+                given = folder / "given"
+                answer = self._get(str(given), arguments, task_vars)
+                if given.exists():
+                    shelf.keep(msgspec.convert(build, ModuleBuild), str(task_vars["inventory_hostname"]), given)
+        except BuildsError as error:
+            return failure(error)
+        return answer
+
+    def _get(self, destination: str, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Ask how large the archive is, and get that much of it; a node that gives anything else is refused."""
-        arguments = {**self._task.args, "destination": ""}
         answer = self.execute(self._task.action, arguments, task_vars)
         if answer.get("failed") or self._task.check_mode:
             return answer
@@ -30,7 +63,6 @@ class ActionModule(CheckedAction):
         limit = int(arguments.get("limit_bytes", 0))
         if not 0 < size <= limit or not _DIGEST.fullmatch(digest):
             raise AnsibleActionFail(f"the node says that its archive has {size} bytes: the limit is {limit}")
-        destination = str(self._task.args["destination"])
         descriptor = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as out:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import ControllerAction, failure
 
 _MINIMAL = "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\n"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
-    TRANSFERS_FILES = False
-    _requires_connection = False
+class ActionModule(ControllerAction):
+    ARGUMENTS: ClassVar = {"file": {"type": "str", "default": ""}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the effective declaration of every node, or every finding."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec({"file": {"type": "str", "default": ""}})
-        require_grapnel()
-        sources = list((task_vars or {}).get("ansible_inventory_sources") or [])
-        directory = Path(self._loader.get_basedir())
-        return {**result, **_read(arguments["file"], sources, directory)}
+        sources = list(task_vars.get("ansible_inventory_sources") or [])
+        return _read(arguments["file"], sources, Path(self._loader.get_basedir()))
 
 
 def _read(file: str, sources: list[str], directory: Path) -> dict[str, Any]:

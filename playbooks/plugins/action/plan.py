@@ -5,39 +5,28 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
-
-from ansible.plugins.action import ActionBase
+from typing import Any, ClassVar
 
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import refuse_planted_facts
-from ansible_collections.grapnel.node.plugins.plugin_utils.controller import failure, require_grapnel
-
-_ARGUMENTS = {
-    "facts": {"type": "dict", "required": True},
-    "stack": {"type": "dict", "required": True},
-    "version": {"type": "dict", "default": {}},
-    "version_problem": {"type": "str", "default": ""},
-    "payload": {"type": "str", "default": ""},
-    "stack_file": {"type": "str", "default": ""},
-}
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import ControllerAction, failure
 
 
-class ActionModule(ActionBase):  # type: ignore[misc] # Ansible ships no types
-    TRANSFERS_FILES = False
-    _requires_connection = False
+class ActionModule(ControllerAction):
+    ARGUMENTS: ClassVar = {
+        "facts": {"type": "dict", "required": True},
+        "stack": {"type": "dict", "required": True},
+        "version": {"type": "dict", "default": {}},
+        "version_problem": {"type": "str", "default": ""},
+        "payload": {"type": "str", "default": ""},
+        "stack_file": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the plan; fail with every problem."""
-        task_vars = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _, arguments = self.validate_argument_spec(_ARGUMENTS)
         refuse_planted_facts(task_vars)
-        require_grapnel()
-        plain = json.loads(json.dumps(arguments))  # Ansible's strings carry their origin, which no parser expects
-        name = str(task_vars["inventory_hostname"])
-        if plain["version_problem"]:
-            return {**result, "failed": True, "msg": plain["version_problem"]}
-        return {**result, **_plan_within_limits(name, plain)}
+        if arguments["version_problem"]:
+            return {"failed": True, "msg": arguments["version_problem"]}
+        return _plan_within_limits(str(task_vars["inventory_hostname"]), arguments)
 
 
 def _plan_within_limits(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

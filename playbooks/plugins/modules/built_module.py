@@ -11,7 +11,8 @@ version_added: 0.1.0
 description:
   - Copies the archive that M(grapnel.node.driver) has staged on the node to the controller, in pieces, and checks its
     size and digest. Nothing is changed on the node.
-  - The archive is what the node says it is. Whoever hands it to other nodes has to check that first.
+  - What is in the archive is what the node says. With O(keep_as) that is checked too, by the Python package
+    C(provision) of grapnel; otherwise whoever hands it to other nodes has to do that first.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -36,6 +37,12 @@ options:
     description: File on the controller, which must not be there yet. Used by the action.
     type: path
     default: ""
+  keep_as:
+    description:
+      - A build of M(grapnel.node.module_builders). The modules are kept as that in the controller's cache, to be handed
+        to others, and the four options above are taken from it. Used by the action.
+    type: dict
+    default: {}
   limit_bytes:
     description: Size that the archive may have. Used by the action.
     type: int
@@ -97,6 +104,7 @@ def main() -> None:
             "version": {"type": "str", "required": True},
             "flavour": {"type": "str", "required": True, "choices": ["open", "proprietary"]},
             "destination": {"type": "path", "default": ""},
+            "keep_as": {"type": "dict", "default": {}},
             "limit_bytes": {"type": "int", "default": 268_435_456},
             "offset": {"type": "int", "default": -1},
         },

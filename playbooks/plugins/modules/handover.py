@@ -1,16 +1,17 @@
 #!/usr/bin/python3
-"""Hands package files and built modules of a bundle over to a node."""
+"""Hands package files and built modules over to a node."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: handover
-short_description: Hand files of a bundle over to a node, for a driver change that is staged without a network
+short_description: Hand package files and built kernel modules over to a node, for a driver change to be staged
 version_added: 0.1.0
 description:
-  - Sends what the node does not have yet to C(/var/lib/grapnel/driver/incoming), checks it by its digest there, and
-    writes the list that makes it count last. M(grapnel.node.driver) stages from it.
+  - Sends files of a bundle, or modules that another node has built, to C(/var/lib/grapnel/driver/incoming), as far as
+    the node lacks them. They are checked by their digests there, and count once their list is written, which is last.
+    M(grapnel.node.driver) stages from them.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -39,7 +40,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Hand the files of a bundle over
+- name: Hand over what another node has built
   grapnel.node.handover:
     id: "{{ driver_change_id }}"
     files: "{{ grapnel_handover }}"

@@ -99,6 +99,14 @@ class Link:
         self._is_stopping = False
         self._wake = self.publisher.stream_ended
 
+    @property
+    def lacks_kubelet(self) -> bool:
+        """Whether no kubelet is there that could be shown anything, nor one that is about to be there."""
+        if self.publisher.open_streams or socket_identity(self.folder / KUBELET_SOCKET) is not None:
+            return False
+        may_start = self.folder.is_dir() and self._clock() - self._kubelet_changed_at < self._timing.hidden_s
+        return not may_start and not self._methods.can_reach_kubelet(has_socket=False)
+
     def publish(self, offers: tuple[Offer, ...], table: AllocationTable) -> None:
         """Show another device list."""
         self.publisher.publish(Publication(offers, table))

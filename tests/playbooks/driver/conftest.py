@@ -13,10 +13,10 @@ from tests.playbooks.driver.machines import (
     KERNEL,
     LIBRARIES,
     MODULES,
+    OTHER_KERNEL,
     REVISION,
     SERVICE,
     FakeMachine,
-    Killer,
     Package,
 )
 
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import RunRecord
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
 
+    from tests.playbooks.driver.killing import Killer
+
 OLD, NEW = "535.309.01", "550.163.01"
 NAMES = ("libcuda1", "nvidia-kernel-dkms", "nvidia-persistenced")
 MIG = {"GPU-0": ["9@0", "14@4"]}  # instances of a node that has a driver
 SETTINGS = "/etc/modprobe.d/grapnel.conf"
+NOT_ALLOWED = "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true"
 
 
 def make_change(version: str, **changes: object) -> DriverChange:
@@ -205,3 +208,37 @@ def upgrade(fake: FakeMachine) -> Staged:
 def first(fake: FakeMachine) -> Staged:
     """A node without a driver, and one staged."""
     return stage(fake, make_change(NEW))
+
+
+def former() -> DriverChange:
+    """Return the change to the driver that the nodes have before."""
+    return make_change(OLD, files=(), services=())
+
+
+def pin(machine: FakeMachine, *, again: bool = False) -> None:
+    """Have the kernel count a use that no process stands for."""
+    machine.pinned, machine.pins_again = {"nvidia"}, again
+    machine.show()
+
+
+@pytest.fixture
+def allowed(fake: FakeMachine) -> Staged:
+    """A node with the older driver, which may be rebooted for the newer one that is staged."""
+    put_driver(fake, OLD)
+    return stage(fake, make_change(NEW, reboot=True), former())
+
+
+def hold_a_gpu(machine: FakeMachine) -> None:
+    """Have a process keep a GPU open."""
+    machine.write("proc/4711/comm", "train\n")
+    machine.write("proc/4711/cgroup", "0::/system.slice/job.service\n")
+    machine.write("proc/4711/maps")
+    (machine.root / "proc/4711/fd").mkdir()
+    (machine.root / "proc/4711/fd/3").symlink_to("/dev/nvidia0")
+
+
+def boots_next(machine: FakeMachine, kernel: str) -> None:
+    """Have the boot loader start a kernel."""
+    for each in (KERNEL, OTHER_KERNEL):
+        machine.write(f"boot/vmlinuz-{each}")
+    machine.write("boot/grub/grub.cfg", f"linux /boot/vmlinuz-{kernel} root=/dev/sda1\n")

@@ -1,7 +1,6 @@
-"""A fake machine with dpkg, dkms, modules, services and GPUs, and processes on it that can be killed anywhere.
+"""A fake machine with dpkg, dkms, modules, services and GPUs, on which processes can be killed anywhere.
 
-What commands do is done to the machine's state, so it outlives a process that is killed. A killed process can neither
-run a command nor reach a file: not even in its ``finally`` clauses, as it would be with SIGKILL.
+What commands do is done to the machine's state, so it outlives a process that is killed.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.playbooks.driver.killing import Killer, MortalRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,38 +28,7 @@ MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 NEEDS = {"nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
 REVISION = "-2"
 LAUNCH = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver"
-_LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname")
-
-
-class KilledError(BaseException):
-    """The process ends here."""
-
-
-class Killer:
-    """Counts the moments in which a process could be killed, and kills it at one of them.
-
-    Commands and events of the journal are moments; with ``files`` every use of a file is one, too.
-    """
-
-    def __init__(self, at: int = -1, *, files: bool = False) -> None:
-        self.at, self.count, self.files = at, 0, files
-
-    def moment(self) -> None:
-        """Be killed here, or go on; who was killed stays so."""
-        if self.count == self.at:
-            raise KilledError
-        self.count += 1
-
-
-class MortalRoot(type(Path())):  # type: ignore[misc] # the concrete class depends on the system
-    """A root whose every use is a moment; ``killer`` is set after it was made."""
-
-    killer: Killer
-
-    def __truediv__(self, other: str) -> Path:
-        if self.killer.files or self.killer.count == self.killer.at:
-            self.killer.moment()
-        return Path(str(self), other)
+_LOOKS = ("modprobe --show", "modinfo", "systemctl show", "dkms status", "/usr/bin/nvidia-smi", "uname", "dpkg-query")
 
 
 @dataclass
@@ -291,6 +261,9 @@ class FakeMachine:
         assert "--configure" in words
         self.interrupted = False
         return self._configure("", moment)
+
+    def _do_dpkg_query(self, words: list[str], moment: Callable[[], None]) -> Finished:  # noqa: ARG002 - as the others
+        return finished(0, f"{words[-1]}\t1.22.18\n")
 
     def _do_apt_mark(self, words: list[str], moment: Callable[[], None]) -> Finished:
         for name in words[1:]:

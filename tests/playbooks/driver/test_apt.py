@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,6 +51,7 @@ def debian(machine: Machine) -> Machine:
     machine.write("/var/lib/dpkg/status", STATUS)
     machine.teach("env")
     machine.teach("unshare")
+    machine.teach("dpkg-query", "dpkg\t1.22.18\n")
     return machine
 
 
@@ -60,9 +62,10 @@ def test_a_rehearsal_tells_what_comes_and_what_goes(debian: Machine) -> None:
 
     assert found.install == {"nvidia-smi": "550.163.01-2", "libpci3": "1:3.13.0-2"}
     assert found.remove == ("libnvidia-old",)
-    (call,) = debian.calls
+    _, call = debian.calls
     assert "--simulate install --fix-broken /staged/libcuda1.deb libnvidia-old-" in call
     assert "Dir::Etc::sourcelist=/dev/null" in call
+    assert "-o APT::Ignore-Hold=true" in call
     assert f"Dir::State::lists={SCRATCH}/lists" in call
 
 
@@ -80,6 +83,39 @@ def test_the_database_tells_versions_holds_and_halves_of_the_own_architecture(de
         "nvidia-smi": ("550.163.01-2", False, False),
     }
     assert Apt().is_interrupted(debian.host)
+
+
+def test_a_database_that_dpkg_cannot_read_is_found_before_anything_begins(debian: Machine) -> None:
+    error = (
+        "dpkg-query: error: parsing file '/var/lib/dpkg/status' near line 7:\n field name must be followed by colon\n"
+    )
+    debian.teach("dpkg-query", return_code=2, stderr=error)
+
+    with pytest.raises(PackageError, match=r"^/var/lib/dpkg/status is damaged: .*near line 7.*/var/backups") as raised:
+        Apt().rehearse(debian.host, TRANSACTION)
+
+    assert raised.value.is_unchanged
+    assert len(debian.calls) == 1
+
+
+@pytest.mark.parametrize("lost", ["libnvidia-ml1.list", "libnvidia-ml1:amd64.list", "dpkg.list"])
+def test_a_package_that_the_database_has_lost_is_not_one_that_was_never_there(lost: str, debian: Machine) -> None:
+    for name in ("libcuda1:amd64.list", "nvidia-old.list", lost):
+        debian.write(f"/var/lib/dpkg/info/{name}", "/.\n")
+
+    with pytest.raises(
+        PackageError, match=rf"is damaged: it has no entry for {re.split('[.:]', lost)[0]}, whose"
+    ) as raised:
+        Apt().installed(debian.host, {"libcuda1", "libnvidia-ml1", "nvidia-old"})
+
+    assert raised.value.is_unchanged
+
+
+def test_what_dpkg_wrote_down_last_before_it_was_killed_is_no_damage(debian: Machine) -> None:
+    debian.write("/var/lib/dpkg/info/libnvidia-ml1.list", "/.\n")
+    debian.write("/var/lib/dpkg/updates/0007", "Package: libnvidia-ml1\n")
+
+    assert Apt().installed(debian.host, {"libnvidia-ml1"}) == {}
 
 
 ERRORS: dict[str, tuple[str, str, str, bool]] = {

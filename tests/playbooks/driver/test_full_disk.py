@@ -13,7 +13,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
 from tests.playbooks.driver.conftest import NEW, OLD, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
+from tests.playbooks.driver.killing import KilledError, Killer
+from tests.playbooks.driver.machines import FakeMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

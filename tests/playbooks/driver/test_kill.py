@@ -13,7 +13,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
 from tests.playbooks.driver.conftest import NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
+from tests.playbooks.driver.killing import KilledError, Killer
+from tests.playbooks.driver.machines import FakeMachine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,6 +213,24 @@ def test_a_swap_that_was_cut_short_can_be_gone_back_from() -> None:
 
             assert record.state == "returned", f"killed at {at}: {record.reason}"
             staged.assert_has(OLD, held=False)
+
+
+def test_a_transaction_that_was_cut_short_is_finished_before_it_is_undone() -> None:
+    """Which files came with a package that dpkg was killed at is not in its database yet."""
+    for at in count():
+        with a_node() as staged:
+            assert not kill(staged, "swap", at)
+            if not staged.machine.interrupted:
+                continue
+            staged.machine.calls.clear()
+
+            record = staged.run("back")
+
+            taken = [call.split("--fix-broken ")[1] for call in staged.machine.calls if call.startswith("apt-get")]
+            assert record.state == "returned", record.reason
+            assert [f"/{staged.id}/before/" in files for files in taken] == [False, True]
+            staged.assert_has(OLD, held=False)
+            return
 
 
 def test_another_change_waits_until_the_first_is_whole() -> None:

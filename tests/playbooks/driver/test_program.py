@@ -12,7 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import UN
 from ansible_collections.grapnel.node.plugins.module_utils.host import Finished, Host
 
 from tests.playbooks.driver.conftest import NEW, OLD, make_change, put_driver, stage
-from tests.playbooks.driver.machines import FakeMachine, KilledError, Killer
+from tests.playbooks.driver.killing import KilledError, Killer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
 
     from tests.playbooks.driver.conftest import Staged
+    from tests.playbooks.driver.machines import FakeMachine
 
 
 class Systemd:

@@ -1,44 +1,23 @@
-"""A module that nothing but a reboot frees, and a module for another kernel than the one that runs."""
+"""A module that nothing but a reboot frees is exchanged with one, where that is allowed."""
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.driver import reboot as reboots
-from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import read_run
-from ansible_collections.grapnel.node.plugins.module_utils.driver.status import read_status
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 
-from tests.playbooks.driver.conftest import NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
-from tests.playbooks.driver.machines import KERNEL, OTHER_KERNEL, SERVICE, FakeMachine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
+from tests.playbooks.driver.conftest import (
+    NEW,
+    NOT_ALLOWED,
+    OLD,
+    SETTINGS,
+    Staged,
+    hold_a_gpu,
+    pin,
+)
+from tests.playbooks.driver.machines import KERNEL, SERVICE, FakeMachine
 
 PINNED = "nvidia is in use once by something without a device node open or mapped"
-NOT_ALLOWED = "only a reboot helps, and the declaration does not allow one: declare driver.reboot: true"
-
-
-def former() -> DriverChange:
-    return make_change(OLD, files=(), services=())
-
-
-def pin(machine: FakeMachine, *, again: bool = False) -> None:
-    """Have the kernel count a use that no process stands for."""
-    machine.pinned, machine.pins_again = {"nvidia"}, again
-    machine.show()
-
-
-@pytest.fixture
-def allowed(fake: FakeMachine) -> Staged:
-    """A node with the older driver, which may be rebooted for the newer one that is staged."""
-    put_driver(fake, OLD)
-    return stage(fake, make_change(NEW, reboot=True), former())
 
 
 def test_a_module_that_nobody_uses_by_name_is_exchanged_with_a_reboot(allowed: Staged) -> None:
@@ -115,14 +94,6 @@ def hide_the_pin_behind_the_service(machine: FakeMachine) -> None:
     (machine.root / "proc/77/fd").mkdir()
     (machine.root / "proc/77/fd/3").symlink_to("/dev/nvidia0")
     machine.ends_with_service = machine.root / "proc/77"
-
-
-def hold_a_gpu(machine: FakeMachine) -> None:
-    machine.write("proc/4711/comm", "train\n")
-    machine.write("proc/4711/cgroup", "0::/system.slice/job.service\n")
-    machine.write("proc/4711/maps")
-    (machine.root / "proc/4711/fd").mkdir()
-    (machine.root / "proc/4711/fd/3").symlink_to("/dev/nvidia0")
 
 
 def test_no_node_is_rebooted_while_a_process_holds_a_gpu(allowed: Staged) -> None:
@@ -229,177 +200,3 @@ def test_going_back_and_removing_may_need_a_reboot_too(allowed: Staged, verb: st
 
     assert (record.state, record.verb, record.reboots) == ("done", verb, 1)
     assert set(allowed.machine.loaded.values()) == ({OLD} if verb == "back" else set())
-
-
-@pytest.fixture
-def other_kernel(fake: FakeMachine) -> Staged:
-    """A node whose next boot starts another kernel, which alone the staged driver has a module for."""
-    put_driver(fake, OLD)
-    fake.on_disk[OTHER_KERNEL] = (OLD, "proprietary")
-    fake.kernel = KERNEL
-    boots_next(fake, OTHER_KERNEL)
-    return stage(
-        fake,
-        make_change(NEW, reboot=True, kernels=(OTHER_KERNEL,)),
-        make_change(OLD, files=(), services=(), kernels=(KERNEL, OTHER_KERNEL)),
-    )
-
-
-def boots_next(machine: FakeMachine, kernel: str) -> None:
-    for each in (KERNEL, OTHER_KERNEL):
-        machine.write(f"boot/vmlinuz-{each}")
-    machine.write("boot/grub/grub.cfg", f"linux /boot/vmlinuz-{kernel} root=/dev/sda1\n")
-
-
-def test_a_module_for_the_kernel_that_boots_next_is_loaded_after_a_reboot(other_kernel: Staged) -> None:
-    machine = other_kernel.machine
-
-    asked = other_kernel.run("swap")
-
-    assert asked.reboot == f"kernel {KERNEL} runs, and the module is for {OTHER_KERNEL}"
-    machine.kernel = OTHER_KERNEL
-    machine.reboot()
-    record = other_kernel.run("swap")
-
-    assert (record.state, record.reason) == ("done", "")
-    assert set(machine.loaded.values()) == {NEW}
-
-
-def test_a_node_that_boots_another_kernel_than_was_staged_for_goes_back(other_kernel: Staged) -> None:
-    machine = other_kernel.machine
-    other_kernel.run("swap")
-    machine.reboot()
-
-    record = other_kernel.run("swap")
-
-    assert record.state == "returned", record.reason
-    assert record.reason == (
-        f"unload: kernel {KERNEL} runs, and the module is for {OTHER_KERNEL}; the node was rebooted for that already"
-    )
-    other_kernel.assert_has(OLD, held=False)
-
-
-def test_no_reboot_into_a_kernel_without_a_module(allowed: Staged) -> None:
-    boots_next(allowed.machine, OTHER_KERNEL)
-    allowed = stage(allowed.machine, make_change(NEW, reboot=True), former())
-    allowed.machine.running.clear()
-    pin(allowed.machine)
-
-    record = allowed.run("swap")
-
-    assert record.state == "failed"
-    assert record.reason.endswith(
-        f"a reboot would not help: it starts kernel {OTHER_KERNEL}, for which there is no module"
-    )
-    assert allowed.machine.changes() == []
-
-
-def test_a_change_of_the_kernel_without_leave_to_reboot_changes_nothing(fake: FakeMachine) -> None:
-    put_driver(fake, OLD)
-    boots_next(fake, OTHER_KERNEL)
-    staged = stage(fake, make_change(NEW, kernels=(OTHER_KERNEL,)), former())
-
-    record = staged.run("swap")
-
-    assert (record.state, record.reason) == (
-        "failed",
-        f"kernel {KERNEL} runs, and the module is for {OTHER_KERNEL}; {NOT_ALLOWED}",
-    )
-    assert fake.changes() == []
-
-
-def test_a_way_back_to_a_driver_without_a_module_for_the_running_kernel_changes_nothing(upgrade: Staged) -> None:
-    upgrade.run("swap")
-    upgrade.machine.kernel = OTHER_KERNEL
-    upgrade.machine.on_disk[OTHER_KERNEL] = (NEW, "proprietary")
-    before = upgrade.machine.changes()
-
-    record = upgrade.run("back")
-
-    assert (record.state, record.reason) == (
-        "failed",
-        f"kernel {OTHER_KERNEL} runs, and the module is for {KERNEL}; {NOT_ALLOWED}",
-    )
-    assert upgrade.machine.changes() == before
-
-
-def test_the_node_is_rebooted_for_a_change_that_waits_for_it(allowed: Staged) -> None:
-    pin(allowed.machine)
-    record = allowed.run("swap")
-
-    reason = reboots.reboot(allowed.machine.host())
-
-    assert reason == record.reboot
-    assert allowed.machine.calls[-1] == "systemctl --no-block reboot"
-
-
-def in_service(machine: FakeMachine) -> None:
-    machine.write("usr/lib/grapnel/node/grapnel-node")
-
-
-def rebooted(machine: FakeMachine) -> None:
-    machine.reboot()
-
-
-REFUSALS: dict[str, tuple[Callable[[FakeMachine], None], str]] = {
-    "the GPUs are in service": (in_service, "not rebooted: the GPUs are in service; .*grapnel-node release"),
-    "a process holds a GPU": (hold_a_gpu, r"not rebooted: the driver is in use: train \(pid 4711, job.service\)"),
-    "it was rebooted already": (rebooted, "the node was rebooted already: run `swap [0-9a-f]{12}`"),
-}
-
-
-@pytest.mark.parametrize(("happens", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_the_node_is_not_rebooted(allowed: Staged, happens: Callable[[FakeMachine], None], words: str) -> None:
-    pin(allowed.machine)
-    allowed.run("swap")
-    happens(allowed.machine)
-
-    with pytest.raises(StoreError, match=words):
-        reboots.reboot(allowed.machine.host())
-    assert "systemctl --no-block reboot" not in allowed.machine.calls
-
-
-def test_released_gpus_may_be_rebooted(allowed: Staged) -> None:
-    pin(allowed.machine)
-    allowed.run("swap")
-    in_service(allowed.machine)
-    allowed.machine.write("var/lib/grapnel/node/released.json", "{}")
-
-    assert reboots.reboot(allowed.machine.host())
-
-
-def test_no_node_is_rebooted_without_a_change_that_waits(upgrade: Staged) -> None:
-    upgrade.run("swap")
-
-    with pytest.raises(StoreError, match="no driver change waits for a reboot of this node"):
-        reboots.reboot(upgrade.machine.host())
-
-
-def test_the_status_tells_whether_the_reboot_is_still_to_come(allowed: Staged) -> None:
-    host = allowed.machine.host()
-    pin(allowed.machine)
-    allowed.run("swap")
-
-    waiting = read_status(host)
-    allowed.machine.reboot()
-    after = read_status(host)
-    allowed.run("swap")
-
-    assert (waiting["reboot_due"], waiting["run"]["step"]) == (True, "reboot")
-    assert (after["reboot_due"], after["run"]["state"]) == (False, "needs-reboot")
-    assert read_status(host)["reboot_due"] is False
-
-
-def test_a_record_of_an_older_program_is_read(allowed: Staged) -> None:
-    allowed.run("swap")
-    host = allowed.machine.host()
-    place = allowed.machine.root / "var/lib/grapnel/driver/run.json"
-    record = json.loads(place.read_text())
-    for key in ("reboot", "asked_in", "reboots"):
-        del record[key]
-    place.write_text(json.dumps(record))
-
-    read = read_run(host)
-
-    assert read is not None
-    assert (read.state, read.reboots) == ("done", 0)

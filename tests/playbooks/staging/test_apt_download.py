@@ -68,6 +68,17 @@ def test_a_resolution_tells_what_to_fetch_and_what_changes(machine: Machine) -> 
             id="a version that no source has",
         ),
         pytest.param(
+            Finished(
+                100,
+                "",
+                "E: Malformed 2nd word in the Status line\nE: Problem with MergeList /var/lib/dpkg/status\n"
+                "E: The package lists or status file could not be parsed or opened.\n",
+            ),
+            "packages-unreadable",
+            "Problem with MergeList /var/lib/dpkg/status",
+            id="a damaged database",
+        ),
+        pytest.param(
             Finished(100, "", "E: Unable to locate package libcuda9\n"), "package-not-found", "libcuda9", id="a name"
         ),
         pytest.param(

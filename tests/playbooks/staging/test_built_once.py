@@ -1,4 +1,8 @@
-"""Two booted nodes of one kind: the first compiles the module with real dkms, the second gets it and has no gcc."""
+"""Two booted nodes of one kind: the first compiles the module with real dkms, the second gets it and has no gcc.
+
+Under the command line, and under plain ansible-playbook: there with the tasks of ``site.yml``, except that a plan of
+the small driver, which no catalogue knows, stands in for what `plan` would say.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,8 @@ from provision.driver_change import DriverChange, change_id
 from provision.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Role, Roles
 from provision.payload.store import load_payload
 from provision.runner import AnsibleRunner
-from tests.playbooks.staging.small_driver import HOME, NEW, Staging
+from tests.playbooks.preparing import kept_archives, prepare_driver
+from tests.playbooks.staging.small_driver import HOME, NEW, OLD, Staging
 from tests.provision.samples import make_stack
 from tests.worker import of_this_worker
 
@@ -39,9 +44,13 @@ NODES = ("n1", "n2")
 NO_COMPILER = "rm -f /usr/bin/*gcc* /usr/bin/*cpp* /usr/bin/cc /usr/libexec/gcc/*/*/cc1 && ! command -v gcc"
 
 
+def _site() -> Site:
+    return Site(of_this_worker("built-once"))
+
+
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[dict[str, Staging]]:
-    site = Site(of_this_worker("built-once"))
+    site = _site()
     site.destroy()
     try:
         made = {name: Staging(site.up(NodeSpec(name, gpus=1, builder=True))) for name in NODES}
@@ -83,10 +92,10 @@ def plan_small_driver(change: DriverChange) -> NodePlan:
 def test_the_second_node_gets_what_the_first_has_built_and_compiles_nothing(
     nodes: dict[str, Staging], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = (nodes[name] for name in NODES)
+    first = nodes["n1"]
     change = msgspec.json.decode(first.change(NEW), type=DriverChange)
     stacks = {name: make_stack(driver={"version": NEW}) for name in NODES}
-    site = Site(of_this_worker("built-once"))
+    site = _site()
     context = ApplyContext(
         runner=AnsibleRunner(ROOT / "playbooks"),
         plan=plan_small_driver(change),
@@ -104,14 +113,35 @@ def test_the_second_node_gets_what_the_first_has_built_and_compiles_nothing(
     kernel = first.node.kernel_release
     assert f"n1 builds driver {NEW} (proprietary) for kernel {kernel}, for n2" in said
     assert "module built by n1" in said
+    _require_built_once(nodes, change, list((tmp_path / "shelf").glob("*.tar.gz")))
+
+
+def test_plain_ansible_playbook_has_it_built_once_as_well(nodes: dict[str, Staging], tmp_path: Path) -> None:
+    first = nodes["n1"]
+    change = msgspec.json.decode(first.change(OLD), type=DriverChange)
+
+    driver = load_payload(ROOT / "dist" / "payload").driver
+
+    inventory = _site().inventory_path.read_text()
+    done = prepare_driver(tmp_path, inventory, change, archive=driver.path, digest=driver.digest)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"n1 builds driver {OLD} (proprietary) for kernel {first.node.kernel_release}" in done.stdout
+    _require_built_once(nodes, change, kept_archives(tmp_path))
+
+
+def _require_built_once(nodes: dict[str, Staging], change: DriverChange, kept: list[Path]) -> None:
+    """Hold the first node to a build, and the second to the same module without one."""
+    first, second = (nodes[name] for name in NODES)
+    kernel = first.node.kernel_release
     costs = {name: _cost(staging, change) for name, staging in nodes.items()}
     assert costs["n1"]["build_s"] > 0
     assert (costs["n2"]["build_s"], costs["n2"]["cpu_s"]) == (0, 0)
-    (kept,) = (tmp_path / "shelf").glob("*.tar.gz")
+    (archive,) = kept
     place = f"{HOME}/staged/{change_id(change)}"
-    archive = second.node.root / place.lstrip("/") / f"modules/{kernel}.tar.gz"
-    assert archive.read_bytes() == kept.read_bytes()
-    _require_dkms_takes(second, place, kernel)
+    handed = second.node.root / place.lstrip("/") / f"modules/{kernel}.tar.gz"
+    assert handed.read_bytes() == archive.read_bytes()
+    _require_dkms_takes(second, place, kernel, change.version)
 
 
 def _cost(staging: Staging, change: DriverChange) -> dict[str, float]:
@@ -120,12 +150,12 @@ def _cost(staging: Staging, change: DriverChange) -> dict[str, float]:
     return found
 
 
-def _require_dkms_takes(staging: Staging, place: str, kernel: str) -> None:
+def _require_dkms_takes(staging: Staging, place: str, kernel: str, version: str) -> None:
     """Load the archive as a swap does: dkms takes the module for built, and modinfo finds it in the kernel's folder."""
     node = staging.node
-    node.run(["dpkg-deb", "--extract", f"{place}/packages/nvidia-lab-dkms_{NEW}_amd64.deb", "/"])
+    node.run(["dpkg-deb", "--extract", f"{place}/packages/nvidia-lab-dkms_{version}_amd64.deb", "/"])
     node.run(["dkms", "ldtarball", "--force", "--archive", f"{place}/modules/{kernel}.tar.gz"])
-    name = ["-m", "nvidia-lab", "-v", NEW, "-k", kernel]
-    assert f"nvidia-lab/{NEW}, {kernel}, x86_64: built" in node.run(["dkms", "status", *name]).stdout
+    name = ["-m", "nvidia-lab", "-v", version, "-k", kernel]
+    assert f"nvidia-lab/{version}, {kernel}, x86_64: built" in node.run(["dkms", "status", *name]).stdout
     node.run(["dkms", "install", "--force", *name], timeout_s=240)
-    assert node.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"]).stdout.strip() == NEW
+    assert node.run(["modinfo", "-k", kernel, "-F", "version", "nvidia"]).stdout.strip() == version

@@ -345,7 +345,7 @@ def test_a_run_that_is_canceled_while_a_node_builds_begins_with_no_other(tmp_pat
     answers = assess(context, fleet.nodes, watcher, threading.Event())
 
     kinds = Kinds(context, dict(answers), frozenset(fleet.nodes))
-    changed = provide_modules(kinds, watcher, parallel=2, cancel=cancel)
+    changed = provide_modules(context, kinds, watcher, parallel=2, cancel=cancel)
 
     (failure,) = changed.values()
     assert isinstance(failure, Failure)

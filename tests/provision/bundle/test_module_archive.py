@@ -14,6 +14,7 @@ import pytest
 from provision.bundle.errors import BundleError
 from provision.bundle.module_archive import BuiltModules, read_module_archive
 from provision.bundle.sets import Contents
+from tests.provision.builds.samples import member, write_archive
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
 
 if TYPE_CHECKING:
@@ -89,6 +90,31 @@ def test_a_wrong_archive_is_refused_with_the_reason(tmp_path: Path, modules: dic
     assert words in raised.value.message
     assert str(path) in raised.value.message
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "size", "words"),
+    [
+        pytest.param(f"{MODULES}/evil.ko", tarfile.SYMTYPE, 0, "neither a file nor a folder", id="symlink"),
+        pytest.param(f"{MODULES}/evil.ko", tarfile.GNUTYPE_SPARSE, 0, "neither a file nor a folder", id="sparse file"),
+        pytest.param(f"{MODULES}/../../../../evil.ko", tarfile.REGTYPE, 0, "leads elsewhere", id="parent folder"),
+        pytest.param("./dkms_source_tree/x.ko", tarfile.REGTYPE, 0, "does not belong to built modules", id="sources"),
+        pytest.param("./dkms_main_tree/\x1b[2J/x86_64/module/x.ko", tarfile.REGTYPE, 0, "\\x1b", id="terminal"),
+        pytest.param(f"{MODULES}/giant.ko", tarfile.REGTYPE, 1 << 40, "unpacks to more", id="a giant file"),
+        pytest.param("././@LongLink", tarfile.GNUTYPE_LONGNAME, 1 << 33, "a name that is too long", id="a giant name"),
+    ],
+)
+def test_an_archive_that_somebody_hostile_wrote_is_refused(
+    tmp_path: Path, name: str, kind: bytes, size: int, words: str
+) -> None:
+    header = member(name, kind)
+    header.size = size
+
+    with pytest.raises(BundleError) as raised:
+        read_module_archive(write_archive(tmp_path / "a.tar.gz", {}, header))
+
+    assert words in raised.value.message
+    assert "\x1b" not in raised.value.message
 
 
 def test_a_file_that_is_no_archive_or_cut_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ In what order, what is written down about them and what follows a failure is dec
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable
@@ -124,7 +125,7 @@ def unload(node: Node, target: Target) -> str:
 
 def install_packages(node: Node, target: Target) -> str:
     """Carry out the transaction, and see that every kernel has its module then."""
-    done = [repair(node)]
+    done = [repair(node), _finish_undone(node, target)]
     transaction = transaction_of(node, target)
     if transaction is not None:
         _exchange_packages(node, target, transaction)
@@ -142,6 +143,20 @@ def _exchange_packages(node: Node, target: Target, transaction: Transaction) -> 
         node.manager.apply(node.host, transaction, node.clock)
     finally:
         allow_builds(node.host)
+
+
+def _finish_undone(node: Node, target: Target) -> str:
+    """Finish the transaction that was cut short and is to be undone now; one that fails is undone as it is.
+
+    A package manager learns which files came with a package when all of them are there: from a package that it was
+    killed at, the way back would leave libraries that belong to nobody.
+    """
+    transaction = transaction_of(node, target.undone) if target.undone else None
+    if target.undone is None or transaction is None:
+        return ""
+    with contextlib.suppress(PackageError):
+        _exchange_packages(node, target.undone, transaction)
+    return "finished what is undone now"
 
 
 def write_files(node: Node, target: Target) -> str:

@@ -24,7 +24,8 @@ class Target:
     """A change with everything that carrying it out needs from the node's own disk.
 
     ``former`` and ``held`` belong to a way back: files as they were, and exactly those packages of ``known`` that are
-    held. Without ``held`` the change says whether its packages are.
+    held. Without ``held`` the change says whether its packages are. ``undone`` is what it leads back from; its
+    packages are finished first if they were cut short.
     """
 
     change: DriverChange
@@ -34,6 +35,7 @@ class Target:
     former: tuple[FormerFile, ...] = ()
     held: frozenset[str] | None = None
     known: tuple[str, ...] = ()
+    undone: Target | None = None
 
     @property
     def is_way_back(self) -> bool:
@@ -58,4 +60,5 @@ def way_back_target(host: Host, folder: str, suffix: str) -> Target:
         tuple(read_files(host, before)),
         read_holds(host, before),
         tuple(dict.fromkeys((*change.names, *forward.names, *forward.remove))),
+        forward_target(host, folder, forward, suffix),
     )

@@ -92,6 +92,7 @@ def _stage(work: Work, identifier: str) -> None:
     host, folder, clock = work.host, work.folder, work.clock
     handed = packages.handed_over(host, identifier)
     store.write_change(host, folder, work.change)
+    _found(work, {*work.change.names})  # what seems not to be installed in a damaged database is not to be downloaded
     start = clock.monotonic()
     files, resolution = _get_packages(work, handed)
     packages.write_headers(work, files)

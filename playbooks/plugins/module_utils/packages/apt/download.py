@@ -72,6 +72,11 @@ _REFRESH = (
     "refresh the package lists (apt-get update) and run `grapnel plan` again; a version that the sources no longer "
     "have comes in a bundle"
 )
+_UNREADABLE = "status file could not be parsed"
+_RESTORE = (
+    "restore /var/lib/dpkg/status from /var/backups where that is the file that is named; a list of packages is "
+    "removed, and fetched again by apt-get update"
+)
 _REACH = "see that the node reaches its package sources (apt-config dump Acquire shows the proxy), or use a bundle"
 
 
@@ -231,6 +236,8 @@ def _failure(host: Host, done: Finished, timeout_s: float, uris: Sequence[str] =
         return SourceError("download-timeout", said, _REACH)
     if is_out_of_space(done.stderr):
         return SourceError("no-space", f"the disk is full: {done.complaints}", NO_SPACE_REMEDY)
+    if _UNREADABLE in done.stderr:
+        return SourceError("packages-unreadable", f"apt cannot read the database: {done.complaints}", _RESTORE)
     missing = _NOT_FOUND.search(done.stderr)
     if missing:
         name, version = missing[1] or missing[3], missing[2] or ""

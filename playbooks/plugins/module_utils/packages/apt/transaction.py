@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database import (
+    half_installed,
     is_interrupted,
     read_packages,
+    require_readable,
     wait_for_lock,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
@@ -34,8 +37,11 @@ _SILENT = (
     "env", "DEBIAN_PRIORITY=critical", "APT_LISTCHANGES_FRONTEND=none", "APT_LISTBUGS_FRONTEND=none",
     "NEEDRESTART_SUSPEND=1", "NEEDRESTART_MODE=l",
 )  # fmt: skip
+# Where half of the driver was upgraded alone, apt's way out of what does not go together is through the held half.
+_HELD_TOO = ("-o", "APT::Ignore-Hold=true")
 _ALLOWED = ("--yes", "--quiet", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
-_DPKG = ("-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+_DPKG = ("dpkg", "--force-confdef", "--force-confold")
+_APT_DPKG = ("-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 # apt's own preferences could keep a version out that was chosen; the files are root's alone, so apt reads them as root.
 _ISOLATED = (
     "-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=/dev/null",
@@ -78,11 +84,10 @@ class Apt:
     def repair(self, host: Host, clock: Clock) -> None:
         """Configure what is unpacked; packages of two versions that do not go together are left to the transaction."""
         wait_for_lock(host, LOCK_WAIT_S, clock)
-        host.run(
-            [*_SILENT, "dpkg", "--force-confdef", "--force-confold", "--configure", "--pending"], _REPAIR_TIMEOUT_S
-        )
+        host.run([*_SILENT, *_DPKG, "--configure", "--pending"], _REPAIR_TIMEOUT_S)
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
+        require_readable(host)
         done = host.run([*_command(host, transaction), "--simulate", *_words(transaction)], _QUERY_TIMEOUT_S)
         if done.return_code:
             raise PackageError(_reason(done, transaction), is_unchanged=True)
@@ -91,7 +96,8 @@ class Apt:
 
     def apply(self, host: Host, transaction: Transaction, clock: Clock) -> None:
         wait_for_lock(host, LOCK_WAIT_S, clock)
-        command = [*_command(host, transaction), *_DPKG, "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S:g}"]
+        transaction = _settle_halves(host, transaction)
+        command = [*_command(host, transaction), *_APT_DPKG, "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S:g}"]
         done = _run_without_initramfs(host, transaction.scratch, [*command, *_words(transaction)])
         if done.return_code:
             raise PackageError(_reason(done, transaction), is_unchanged=not _BEGAN.search(done.stdout))
@@ -119,7 +125,29 @@ def _command(host: Host, transaction: Transaction) -> list[str]:
     host.path(f"{lists}/partial").mkdir(parents=True, exist_ok=True, mode=0o700)
     options = ["--purge"] if transaction.purge else []
     removal = [] if transaction.remove else ["--no-remove"]
-    return [*_SILENT, "apt-get", *_ALLOWED, *options, *removal, *_ISOLATED, "-o", f"Dir::State::lists={lists}"]
+    allowed = [*_ALLOWED, *_HELD_TOO, *options, *removal]
+    return [*_SILENT, "apt-get", *allowed, *_ISOLATED, "-o", f"Dir::State::lists={lists}"]
+
+
+def _settle_halves(host: Host, transaction: Transaction) -> Transaction:
+    """Have dpkg unpack or remove what it was killed at, as the transaction has it; returns what is left for apt.
+
+    apt keeps a half-installed package at the version that dpkg has noted if that is the wanted one, and gives up on one
+    that is to go or to become older.
+    """
+    halves = half_installed(host)
+    if not halves:
+        return transaction
+    files = [file for file in transaction.files if _describe(host, file)[0] in halves]
+    if files:
+        host.run([*_SILENT, *_DPKG, "--force-depends", "--unpack", *files], _TRANSACTION_TIMEOUT_S)
+    names = sorted(halves.intersection(transaction.remove))
+    if names:
+        verb = "--purge" if transaction.purge else "--remove"
+        forced = ("--force-depends", "--force-remove-reinstreq")
+        host.run([*_SILENT, *_DPKG, *forced, verb, *names], _TRANSACTION_TIMEOUT_S)
+    left = read_packages(host, transaction.remove)
+    return replace(transaction, remove=tuple(name for name in transaction.remove if name in left))
 
 
 def _words(transaction: Transaction) -> list[str]:
@@ -157,6 +185,8 @@ def _reason(done: Finished, transaction: Transaction) -> str:
         return f"the disk is full: {said}; make room, the files are staged already"
     if _LOCKED.search(words):
         return f"somebody else uses the package database: {said}"
+    if "needs to be reinstalled" in words:
+        return f"dpkg was killed at a package that is no part of this driver: {said}; reinstall or remove that first"
     if "unmet dependencies" in done.stdout:
         return f"the staged packages do not fit the installed ones: {said}; stage the driver again"
     return f"apt-get failed with {len(transaction.files)} packages: {said}"

@@ -1,0 +1,72 @@
+"""Decides, on the controller, which hosts of the play build kernel modules for others, as `grapnel apply` does."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ansible_collections.grapnel.node.plugins.plugin_utils.controller import (
+    ControllerAction,
+    parsed_facts,
+    plain,
+    registered,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionModule(ControllerAction):
+    ARGUMENTS: ClassVar = {
+        "stacks": {"type": "dict", "required": True},
+        "facts": {"type": "str", "required": True},
+        "planned": {"type": "str", "required": True},
+        "before": {"type": "dict", "default": {}},
+    }
+
+    def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the next round, for the hosts of this batch."""
+        batch, all_hosts = set(task_vars["ansible_play_batch"]), task_vars["ansible_play_hosts"]
+        planned = dict(registered(task_vars, all_hosts, arguments["planned"]))
+        # In the order of the declaration, which is that of names: no node can move itself to the front.
+        hosts = [host for host in arguments["stacks"] if host in batch and "plan" in planned.get(host, {})]
+        drivers = {host: plain(planned[host]["plan"]["roles"].get("driver")) for host in hosts}
+        if not any(driver and driver["driver_stage"] for driver in drivers.values()):
+            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "notes": []}
+        facts = dict(registered(task_vars, hosts, arguments["facts"]))
+        expects_more = any(host not in planned for host in all_hosts)
+        sources = task_vars.get("ansible_inventory_sources") or []
+        decided = _decide(arguments, facts, drivers, sources, expects_more=expects_more)
+        return {"changed": False, **decided}
+
+
+def _decide(
+    arguments: Mapping[str, Any],
+    facts: Mapping[str, dict[str, Any]],
+    drivers: Mapping[str, Any],
+    inventories: list[str],
+    *,
+    expects_more: bool,
+) -> dict[str, Any]:
+    import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
+
+    from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
+    from provision.apply.model import Assessment  # noqa: PLC0415 - see above
+    from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
+    from provision.apply.supply import Supply  # noqa: PLC0415 - see above
+    from provision.cli.plan import open_shelf  # noqa: PLC0415 - see above
+    from provision.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
+    from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
+
+    stacks = {host: msgspec.convert(stack, StackSpec) for host, stack in arguments["stacks"].items()}
+    shelf = open_shelf(inventories, os.environ)
+    shelf.prune(time.time())
+    answers = {}
+    for host, found in parsed_facts(facts):
+        driver = msgspec.convert(drivers[host], DriverVariables) if drivers[host] else None
+        answers[host] = Assessment(found, NodePlan(node=host, roles=Roles(driver=driver)))
+    supply = Supply(declarations=Declarations(stacks), shelf=shelf)
+    before = msgspec.convert(arguments["before"], Round)
+    decided: dict[str, Any] = msgspec.to_builtins(next_round(supply, answers, before, expects_more=expects_more))
+    return decided

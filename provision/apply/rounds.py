@@ -1,0 +1,76 @@
+"""Has modules built once for all nodes of a kind, a round at a time, for playbooks that carry the rounds out.
+
+The playbook stages the nodes of a round, gets what they have built onto the shelf, and asks for the next round, until
+none is left. `provision.apply.builders` does the same in one go, with the same decisions and the same checks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from provision.apply.builders import describe_left_alone
+from provision.apply.kinds import Kinds, is_to_stage
+from provision.apply.playbooks import handed_files
+from provision.builds.assignment import choose_providers
+from provision.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from provision.apply.model import Assessment
+    from provision.apply.supply import Supply
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that did not provide a build when it was their turn."""
+
+    build: ModuleBuild
+    nodes: tuple[str, ...]
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One round: ``providers`` are staged, and give their builds. None are left in the last one.
+
+    ``handover`` is what each node that is to be staged can be handed now, as the module of that name takes it.
+    ``notes`` are for people.
+    """
+
+    providers: dict[str, tuple[ModuleBuild, ...]] = {}
+    tried: tuple[Tried, ...] = ()
+    handover: dict[str, list[dict[str, Any]]] = {}
+    notes: tuple[str, ...] = ()
+
+
+def next_round(supply: Supply, answers: Mapping[str, Assessment], before: Round, *, expects_more: bool) -> Round:
+    """Return the round after ``before``, from what the nodes are now and what the shelf has."""
+    kinds = Kinds(supply, dict(answers), frozenset(answers), dict(_tried(before)), expects_more=expects_more)
+    kept = list(kinds.kept(kinds.situation(())))
+    supply.built.update({module.build: module for module, _ in kept})
+    for node, builds in before.providers.items():
+        for build in builds:
+            if build not in supply.built:
+                kinds.tried[build] = kinds.tried.get(build, frozenset()) | {node}
+    situation = kinds.situation(supply.built)
+    chosen = choose_providers(situation)
+    handings = [kinds.handing(node, build, situation) for node, builds in chosen.items() for build in builds]
+    told = [*(() if before.providers else (handing for _, handing in kept)), *handings]
+    return Round(
+        providers=chosen,
+        tried=tuple(Tried(build=build, nodes=tuple(sorted(nodes))) for build, nodes in kinds.tried.items()),
+        handover=dict(_handovers(supply, answers)),
+        notes=(*(f"{one.node} {one}" for one in told), *(() if chosen else describe_left_alone(kinds))),
+    )
+
+
+def _tried(before: Round) -> Iterator[tuple[ModuleBuild, frozenset[str]]]:
+    for one in before.tried:
+        yield one.build, frozenset(one.nodes)
+
+
+def _handovers(supply: Supply, answers: Mapping[str, Assessment]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for node, answer in answers.items():
+        handover = supply.handover(answer) if is_to_stage(answer) else None
+        if handover is not None:
+            yield node, handed_files(handover)

@@ -1,0 +1,251 @@
+"""Trouble on a booted node: full disks, a damaged database, packages that somebody changed or holds, another kernel.
+
+Each test begins with the older driver in service, and ends with either driver, verified, once the cause is gone.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.playbooks.driver.driven_node import HOME, PROGRAM, SETTINGS, TIMEOUT_S, PackagedNode, driven_node
+from tests.playbooks.staging.small_driver import NEW, OLD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.playbooks.driver.driven_node import DrivenNode
+
+pytestmark = pytest.mark.nodes
+
+STATUS = "/var/lib/dpkg/status"
+FILL = "cat /dev/zero > {folder}/somebody.log 2>/dev/null || :"
+UPGRADE_LIBRARY = f"dpkg --force-depends --install /srv/extra/liblab_{NEW}_amd64.deb 2>/dev/null"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenNode]:
+    with driven_node(PackagedNode, "trouble", tmp_path_factory.mktemp("driver")) as made:
+        yield made
+
+
+@pytest.fixture
+def node(installed: DrivenNode) -> Iterator[DrivenNode]:
+    """The node with the older driver in service, before the test and after it."""
+    installed.assert_has(OLD)
+    yield installed
+    installed.sh("rm -rf /run/gpusim/fail /usr/bin/nvidia-smi")
+    record = installed.swap(installed.prepare(OLD))
+    assert (record["state"], record["reason"]) == ("done", "")
+    installed.assert_has(OLD)
+
+
+@contextmanager
+def full_disk(node: DrivenNode, folder: str, free_kib: int = 0) -> Iterator[None]:
+    """Put a folder on a file system of its own, with little room; whatever becomes of the folder stays."""
+    node.sh(
+        f"mkdir -p /srv/full; size=$(($(du -sk {folder} | cut -f1) + 4096)); mode=$(stat -c %a {folder}); "
+        f"mount -t tmpfs -o size=${{size}}k,mode=$mode tmpfs /srv/full; cp -a {folder}/. /srv/full; "
+        f"mount --bind /srv/full {folder}; {FILL.format(folder=folder)}; "
+        f"truncate -s -{free_kib}K {folder}/somebody.log"
+    )
+    yield
+    node.sh(
+        f"umount {folder}; rm /srv/full/somebody.log; find {folder} -mindepth 1 -delete; "
+        f"cp -a /srv/full/. {folder}; umount /srv/full"
+    )
+
+
+def test_a_disk_that_is_full_when_packages_are_unpacked_leads_back(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    with full_disk(node, "/usr/lib/lab"):
+        record = node.swap(identifier)
+        node.assert_has(OLD)
+    again = node.swap(identifier)
+
+    assert record["state"] == "returned", record["reason"]
+    assert record["reason"].startswith("packages: the disk is full: ")
+    assert "No space left on device" in record["reason"]
+    assert (again["state"], again["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_full_disk_of_the_package_database_changes_nothing(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    with full_disk(node, "/var/lib/dpkg"):
+        record = node.swap(identifier)
+        node.assert_has(OLD)
+    again = node.swap(identifier)
+
+    assert record["state"] == "returned", record["reason"]
+    assert "the disk is full" in record["reason"]
+    assert (again["state"], again["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+@pytest.mark.parametrize("free_kib", [16, 96, 192])
+def test_a_disk_that_becomes_full_while_dpkg_notes_what_it_does_is_no_end(node: DrivenNode, free_kib: int) -> None:
+    """How far dpkg comes, and back, is a matter of what it has to note: the node has what the record says."""
+    identifier = node.prepare(NEW)
+    with full_disk(node, "/var/lib/dpkg", free_kib):
+        record = node.swap(identifier)
+        if record["state"] == "quarantined":
+            assert "the disk is full" in record["reason"]
+        else:
+            assert record["state"] in ("done", "returned"), record["reason"]
+            node.assert_has({"done": NEW, "returned": OLD}[record["state"]])
+    again = node.swap(identifier)
+
+    assert (again["state"], again["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_full_disk_of_settings_leads_back(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW, files=[{"path": SETTINGS, "content": "# more\n" * 9000, "mode": "0644"}])
+    with full_disk(node, "/etc/modprobe.d"):
+        record = node.swap(identifier)
+        node.assert_has(OLD)
+
+    assert record["state"] == "returned", record["reason"]
+    assert record["reason"].startswith("files: "), record
+    assert "No space left on device" in record["reason"]
+
+
+def test_a_full_disk_of_the_store_is_refused_before_anything_is_disturbed(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    with full_disk(node, HOME):
+        done = node.node.run([PROGRAM, "swap", identifier], check=False, timeout_s=TIMEOUT_S)
+        node.assert_has(OLD)
+
+    assert done.returncode == 1
+    assert f"no-space: {HOME} has no room" in done.stderr
+
+
+def test_a_module_that_the_kernel_refuses_is_a_quarantine_that_ends_with_the_cause(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    node.sh("mkdir -p /run/gpusim/fail; echo 129 > /run/gpusim/fail/nvidia")
+
+    refused = node.swap(identifier)
+    node.sh("rm -r /run/gpusim/fail")
+    after = node.swap(identifier)
+
+    assert refused["state"] == "quarantined", refused["reason"]
+    assert "Key was rejected by service (the kernel does not have the certificate" in refused["reason"]
+    assert "going back failed at back-load" in refused["reason"]
+    assert (after["state"], after["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_library_that_is_upgraded_alone_after_staging_is_completed_by_the_swap(node: DrivenNode) -> None:
+    """The classic mismatch: programs find a library of another version than the loaded module."""
+    identifier = node.prepare(NEW)
+    node.sh(UPGRADE_LIBRARY)
+    mixed = node.call("verify")["differences"]
+
+    record = node.swap(identifier)
+
+    assert f"libcuda.so.1 is {NEW}, not {OLD}" in mixed
+    assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_library_that_is_upgraded_alone_is_put_back_by_the_way_back(node: DrivenNode) -> None:
+    """The set was staged before, so it leads back to what was whole."""
+    identifier = node.prepare(NEW)
+    node.sh(UPGRADE_LIBRARY)
+    node.break_smi()
+
+    record = node.swap(identifier)
+
+    assert record["state"] == "returned", record["reason"]
+    node.assert_has(OLD)
+
+
+@pytest.mark.parametrize("wanted", [OLD, NEW])
+def test_a_library_that_was_upgraded_alone_before_staging_is_made_good(node: DrivenNode, wanted: str) -> None:
+    node.sh(UPGRADE_LIBRARY)
+
+    record = node.swap(node.prepare(wanted))
+
+    assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(wanted)
+
+
+def test_a_package_that_somebody_holds_changes_and_stays_held(node: DrivenNode) -> None:
+    """Without `hold` the change leaves holds as they are: half of the driver is held, and still changes as a whole."""
+    node.sh("apt-mark unhold nvidia-lab-modules")
+    identifier = node.prepare(NEW, hold=False)
+
+    record = node.swap(identifier)
+    held = node.sh("apt-mark showhold").split()
+    versions = node.sh("dpkg-query -W -f '${Version} ' liblab nvidia-lab-modules").split()
+    back = node.back()
+    held_back = node.sh("apt-mark showhold").split()
+    node.sh("apt-mark hold nvidia-lab-modules")
+
+    assert (record["state"], record["reason"], back["state"], back["reason"]) == ("done", "", "done", "")
+    assert versions == [NEW, NEW]
+    assert (held, held_back) == (["liblab"], ["liblab"])
+    node.assert_has(OLD)
+
+
+def test_half_of_a_driver_that_was_held_back_by_an_upgrade_is_found_and_made_whole(node: DrivenNode) -> None:
+    """An upgrade of everything by hand changes what is not held: libraries and module are of two versions then."""
+    node.sh("apt-mark unhold liblab")
+    refused = node.node.run(["apt-get", "-y", "--no-remove", "install", f"liblab={NEW}"], check=False).returncode
+    node.sh(UPGRADE_LIBRARY)
+    broken = node.call("verify")["differences"]
+
+    record = node.swap(node.prepare(NEW))
+
+    assert refused, "apt takes the library alone, although the module's package needs the older one"
+    assert f"package liblab is {NEW}, not {OLD}" in broken
+    assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+DAMAGES = {
+    "emptied": f"truncate -s 0 {STATUS}",
+    "cut off in the middle": f"truncate -s $(($(stat -c %s {STATUS}) / 2)) {STATUS}",
+    "a block of zeros": f"dd if=/dev/zero of={STATUS} bs=4096 seek=8 count=1 conv=notrunc 2>/dev/null",
+    "garbage": f"sed -i s/^Package:/Pack:age/ {STATUS}",
+    "gone": f"rm {STATUS}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_database_is_refused_and_nothing_is_disturbed(node: DrivenNode, damage: str) -> None:
+    identifier, loaded = node.prepare(NEW), "stat -c %Z /sys/module/nvidia/version; systemctl show -p MainPID {service}"
+    before = node.sh(loaded.format(service="nvidia-persistenced"))
+    node.sh(f"cp -a {STATUS} /srv/status; {damage}")
+
+    refused = node.swap(identifier)
+    staged = node.call("stage", given=node.change(NEW, hold=False))
+    after = node.sh(loaded.format(service="nvidia-persistenced"))
+    node.sh(f"cp -a /srv/status {STATUS}")
+    node.assert_has(OLD)
+    again = node.swap(identifier)
+
+    assert refused["state"] == "failed", refused["reason"]
+    assert "damaged" in refused["reason"], refused
+    assert not staged["complete"], staged
+    assert [one["code"] for one in staged["findings"]] == ["packages-unreadable"], staged
+    assert after == before
+    assert (again["state"], again["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_kernel_that_was_installed_meanwhile_is_refused(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    node.sh("mkdir -p /lib/modules/9.9.9-amd64; touch /boot/vmlinuz-9.9.9-amd64")
+
+    refused = node.swap(identifier)
+    node.sh("rm -r /lib/modules/9.9.9-amd64 /boot/vmlinuz-9.9.9-amd64")
+    node.assert_has(OLD)
+    after = node.swap(identifier)
+
+    assert refused["state"] == "failed", refused["reason"]
+    assert refused["reason"].startswith("kernel-not-staged: the kernel 9.9.9-amd64 was installed after")
+    assert (after["state"], after["reason"]) == ("done", "")

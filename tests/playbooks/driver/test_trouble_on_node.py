@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.playbooks.driver.driven_node import DrivenNode
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(500)]  # the setup boots a node
 
 STATUS = "/var/lib/dpkg/status"
 FILL = "cat /dev/zero > {folder}/somebody.log 2>/dev/null || :"
@@ -51,11 +51,13 @@ def full_disk(node: DrivenNode, folder: str, free_kib: int = 0) -> Iterator[None
         f"mount --bind /srv/full {folder}; {FILL.format(folder=folder)}; "
         f"truncate -s -{free_kib}K {folder}/somebody.log"
     )
-    yield
-    node.sh(
-        f"umount {folder}; rm /srv/full/somebody.log; find {folder} -mindepth 1 -delete; "
-        f"cp -a /srv/full/. {folder}; umount /srv/full"
-    )
+    try:
+        yield
+    finally:
+        node.sh(
+            f"umount {folder}; rm /srv/full/somebody.log; find {folder} -mindepth 1 -delete; "
+            f"cp -a /srv/full/. {folder}; umount /srv/full"
+        )
 
 
 def test_a_disk_that_is_full_when_packages_are_unpacked_leads_back(node: DrivenNode) -> None:
@@ -134,6 +136,26 @@ def test_a_module_that_the_kernel_refuses_is_a_quarantine_that_ends_with_the_cau
     assert refused["state"] == "quarantined", refused["reason"]
     assert "Key was rejected by service (the kernel does not have the certificate" in refused["reason"]
     assert "going back failed at back-load" in refused["reason"]
+    assert (after["state"], after["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_another_module_that_comes_first_is_named(node: DrivenNode) -> None:
+    """Somebody has put a module where depmod looks first: the change goes back before that is loaded."""
+    identifier, kernel = node.prepare(NEW), node.node.kernel_release
+    place = f"/lib/modules/{kernel}/somebody"
+    node.sh(
+        f"mkdir {place}; cp $(modinfo --field filename nvidia) {place}/; "
+        "echo search somebody extra built-in > /etc/depmod.d/0-somebody.conf"
+    )
+
+    refused = node.swap(identifier)
+    node.sh(f"rm -r {place} /etc/depmod.d/0-somebody.conf; depmod {kernel}")
+    node.assert_has(OLD)
+    after = node.swap(identifier)
+
+    assert refused["state"] == "returned", refused["reason"]
+    assert f"kernel {kernel} lacks the module {NEW} (proprietary) on disk, it has {OLD}" in refused["reason"]
     assert (after["state"], after["reason"]) == ("done", "")
     node.assert_has(NEW)
 

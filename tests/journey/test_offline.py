@@ -170,6 +170,7 @@ def test_dnf_and_zypper_change_drivers_without_a_network(site: Site, operator: C
     machine.bundle = ("--bundle", BUNDLE)
 
     with Wire(site.bridge_name, machine.node.address) as wire:
+        machine.sent = wire.sent
         change_there_and_back(machine, nullcontext())
         assert wire.sent() == []
 

@@ -13,6 +13,7 @@ import msgspec
 
 from provision.apply.follow import follow
 from provision.apply.gather import facts_in
+from provision.apply.playbooks import handed_files
 from provision.bundle.errors import BundleError
 from provision.bundle.model import is_place
 from provision.bundle.sets import StagedSet
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.bundle.handover import HandedFile
     from provision.driver_change import DriverChange
     from provision.node_plan import FileContent
     from provision.payload.model import Artifact
@@ -55,14 +57,19 @@ class Collector:
     observe: Observer
     cancel: threading.Event
 
-    def collect(self, change: DriverChange, folder: Path, *, with_modules: bool) -> StagedSet:
-        """Have a driver collected, and return it as a set below a folder; raises `BundleError`."""
+    def collect(
+        self, change: DriverChange, folder: Path, *, with_modules: bool, files: Sequence[HandedFile] = ()
+    ) -> StagedSet:
+        """Have a driver collected, and return it as a set below a folder; raises `BundleError`.
+
+        ``files`` are packages of it that no package source has.
+        """
         name = bundle_name(self.facts)
         if isinstance(name, Problem):
             raise refused(name)
         identifier = change_id(change)
         archive = folder / f"{self.node}-{identifier}.tar"
-        self._run((), change, archive, with_modules=with_modules)
+        self._run((), change, archive, with_modules=with_modules, files=files)
         target = folder / f"{self.node}-{identifier}"
         unpack(archive, target)
         archive.unlink()
@@ -79,7 +86,13 @@ class Collector:
         return facts
 
     def _run(
-        self, sources: Sequence[FileContent], change: DriverChange | None, target: Path | None, *, with_modules: bool
+        self,
+        sources: Sequence[FileContent],
+        change: DriverChange | None,
+        target: Path | None,
+        *,
+        with_modules: bool,
+        files: Sequence[HandedFile] = (),
     ) -> NodeFacts:
         is_there = self.facts.installed_digest("driver") == self.program.digest
         collection = {
@@ -89,6 +102,7 @@ class Collector:
             "change": None if change is None else msgspec.to_builtins(change),
             "id": "" if change is None else change_id(change),
             "modules": with_modules,
+            "files": handed_files(files),
             "target": str(target or ""),
         }
         request = self.context.playbooks.collect(self.node, collection)

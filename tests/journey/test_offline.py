@@ -21,6 +21,7 @@ from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
 from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
+from tests.journey.test_driver_dkms import TRIM
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
@@ -91,12 +92,10 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def node(site: Site, suite: str) -> Iterator[Node]:
-    """A node with a kernel, and nothing of a driver, nor of dkms.
-
-    It has no initramfs: rebuilding it after each change would take longer than they do.
-    """
+    """A node with a kernel, and nothing of a driver, nor of dkms."""
     made = site.up(NodeSpec(NAME, suite=suite, gpus=2, builder=True))
-    made.run(["sh", "-c", "rm -f /boot/initrd.img-* && dpkg --purge dkms"])
+    for script in (TRIM, "dpkg --purge dkms"):
+        made.run(["sh", "-e", "-c", script])
     yield made
     site.remove(NAME)
 

@@ -103,6 +103,57 @@ def test_repositories_without_modules_are_not_asked_for_streams(machine: Machine
     assert {one["module_stream"] for one in available["nvidia-driver"]} == {None}
 
 
+def with_packages(machine: Machine) -> None:
+    install(machine, "dnf", os_release="ID=rocky\n")
+    machine.write(f"{REPOSITORY}/5bdc-modules.yaml.gz")
+    machine.write("/etc/yum.repos.d/nvidia.repo", "enabled=1")
+    machine.teach("dnf -q -C --disableplugin=versionlock", sample("dnf-repoquery.txt"))
+    machine.teach("dnf -q -C module info nvidia-driver", sample("dnf-module-info.txt"))
+
+
+def test_dnf_is_asked_once_while_nothing_changes(machine: Machine) -> None:
+    """It loads all metadata for each of its answers, and the facts of a node are read several times in a change."""
+    with_packages(machine)
+    first = dnf.read_available(machine.host)
+    machine.calls.clear()
+
+    again = dnf.read_available(machine.host)
+
+    assert (again, machine.calls) == (first, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param(f"{REPOSITORY}/5bdc-modules.yaml.gz", "other", id="metadata that was fetched"),
+        pytest.param(f"{REPOSITORY.replace('/repodata', '-2/repodata')}/repomd.xml", "", id="a repository more"),
+        pytest.param("/etc/yum.repos.d/nvidia.repo", "enabled = 0", id="a repository that is switched off"),
+        pytest.param("/etc/dnf/vars/stream", "9", id="a variable"),
+        pytest.param("/run/grapnel/dnf-available.json", '{"state": 1, "available": ', id="a file that was cut"),
+        pytest.param("/run/grapnel/dnf-available.json", "[]", id="a file of something else"),
+    ],
+)
+def test_dnf_is_asked_again_after_a_change_of(path: str, text: str, machine: Machine) -> None:
+    with_packages(machine)
+    dnf.read_available(machine.host)
+    machine.calls.clear()
+    machine.write(path, text)
+
+    dnf.read_available(machine.host)
+
+    assert len(machine.calls) == len(["repoquery", "module info"])
+
+
+def test_an_answer_without_packages_is_not_remembered(machine: Machine) -> None:
+    """A dnf that was ended says nothing, and has more to say the next time."""
+    with_packages(machine)
+    machine.teach("dnf -q -C --disableplugin=versionlock", "")
+    assert dnf.read_available(machine.host) == {}
+    machine.teach("dnf -q -C --disableplugin=versionlock", sample("dnf-repoquery.txt"))
+
+    assert "nvidia-driver" in dnf.read_available(machine.host)
+
+
 def test_a_dnf_that_refuses_an_option_is_asked_without(machine: Machine) -> None:
     install(machine, "dnf", os_release="ID=fedora\n")
     machine.teach("dnf -q -C --disableplugin=versionlock", return_code=2, stderr="Unknown argument\n")

@@ -31,20 +31,20 @@ class ActionModule(ControllerAction):
         planned = dict(registered(task_vars, all_hosts, arguments["planned"]))
         # In the order of the declaration, which is that of names: no node can move itself to the front.
         hosts = [host for host in arguments["stacks"] if host in batch and "plan" in planned.get(host, {})]
-        plans = {host: planned[host]["plan"] for host in hosts}
-        if not any((plan["roles"].get("driver") or {}).get("driver_stage") for plan in plans.values()):
-            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "notes": []}
-        facts = dict(registered(task_vars, plans, arguments["facts"]))
+        drivers = {host: plain(planned[host]["plan"]["roles"].get("driver")) for host in hosts}
+        if not any(driver and driver["driver_stage"] for driver in drivers.values()):
+            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "refused": {}, "notes": []}
+        facts = dict(registered(task_vars, hosts, arguments["facts"]))
         expects_more = any(host not in planned for host in all_hosts)
         sources = task_vars.get("ansible_inventory_sources") or []
-        decided = _decide(arguments, facts, plain(plans), sources, expects_more=expects_more)
+        decided = _decide(arguments, facts, drivers, sources, expects_more=expects_more)
         return {"changed": False, **decided}
 
 
 def _decide(
     arguments: Mapping[str, Any],
     facts: Mapping[str, dict[str, Any]],
-    plans: Mapping[str, Any],
+    drivers: Mapping[str, Any],
     inventories: list[str],
     *,
     expects_more: bool,
@@ -55,15 +55,18 @@ def _decide(
     from provision.apply.model import Assessment  # noqa: PLC0415 - see above
     from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
     from provision.apply.supply import Supply  # noqa: PLC0415 - see above
-    from provision.cli.plan import open_shelf  # noqa: PLC0415 - see above
-    from provision.node_plan import NodePlan  # noqa: PLC0415 - see above
+    from provision.cli.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
+    from provision.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
     stacks = {host: msgspec.convert(stack, StackSpec) for host, stack in arguments["stacks"].items()}
     shelf = open_shelf(inventories, os.environ)
     shelf.prune(time.time())
-    answers = {host: Assessment(found, msgspec.convert(plans[host], NodePlan)) for host, found in parsed_facts(facts)}
-    supply = Supply(declarations=Declarations(stacks), shelf=shelf)
+    answers = {}
+    for host, found in parsed_facts(facts):
+        driver = msgspec.convert(drivers[host], DriverVariables) if drivers[host] else None
+        answers[host] = Assessment(found, NodePlan(node=host, roles=Roles(driver=driver)))
+    supply = Supply(declarations=Declarations(stacks), shelf=shelf, runfiles=open_runfiles(os.environ))
     before = msgspec.convert(arguments["before"], Round)
     decided: dict[str, Any] = msgspec.to_builtins(next_round(supply, answers, before, expects_more=expects_more))
     return decided

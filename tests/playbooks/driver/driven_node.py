@@ -82,7 +82,7 @@ Journal.write = _write_and_stop
 RUN_TO_CUT = """\
 rm -f {reached}; printf %s {place} > {at}
 rm -f /run/ended
-{{ code=0; {command} >/run/said 2>&1 </dev/null || code=$?; echo $code > /run/ended; }} &
+{{ code=0; {command} >/run/said 2>&1 </dev/null || code=$?; echo $code > /run/ended; }} >/dev/null 2>&1 &
 until [ -e {reached} ]; do [ ! -e /run/ended ] || {{ cat /run/ended /run/said; exit 3; }}; sleep 0.05; done
 """
 KILL_UNIT = """\

@@ -65,6 +65,7 @@ def test_a_rehearsal_tells_what_comes_and_what_goes(debian: Machine) -> None:
     _, call = debian.calls
     assert "--simulate install --fix-broken /staged/libcuda1.deb libnvidia-old-" in call
     assert "Dir::Etc::sourcelist=/dev/null" in call
+    assert "-o APT::Ignore-Hold=true" in call
     assert f"Dir::State::lists={SCRATCH}/lists" in call
 
 
@@ -103,7 +104,7 @@ def test_a_package_that_the_database_has_lost_is_not_one_that_was_never_there(lo
         debian.write(f"/var/lib/dpkg/info/{name}", "/.\n")
 
     with pytest.raises(
-        PackageError, match=rf"is damaged: {re.split('[.:]', lost)[0]} is not in it, although"
+        PackageError, match=rf"is damaged: it has no entry for {re.split('[.:]', lost)[0]}, whose"
     ) as raised:
         Apt().installed(debian.host, {"libcuda1", "libnvidia-ml1", "nvidia-old"})
 

@@ -1,4 +1,4 @@
-"""The program on a booted node loses its power at every step that it writes down, and in every script of a package.
+"""The program on a booted node is cut off at every step that it writes down, and within a transaction of dpkg.
 
 Everything of its unit is killed, or the whole node, whose kernel forgets then what was loaded. The modules come in
 packages, ready-made; what DKMS adds to that has its own file.
@@ -13,12 +13,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run import (
     ADOPT,
     BACKWARD_PREFIX,
     CHECK,
-    FINISH,
     INITRAMFS,
     REPAIR,
-    RUN,
     STEPS,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import FINISH, RUN
 
 from tests.playbooks.driver.driven_node import PackagedNode, driven_node
 from tests.playbooks.staging.small_driver import NEW, OLD
@@ -28,13 +27,12 @@ if TYPE_CHECKING:
 
     from tests.playbooks.driver.driven_node import DrivenNode
 
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]  # one test walks all steps of a return
 
 FORWARD_STEPS = [RUN, REPAIR, CHECK, *(name for name, _ in STEPS), ADOPT, INITRAMFS, FINISH]
 BACKWARD_STEPS = [*(BACKWARD_PREFIX + name for name, _ in STEPS), ADOPT, INITRAMFS, FINISH]
-SCRIPTS = [
-    f"{package}.{script}" for package in PackagedNode.names for script in ("prerm", "preinst", "postrm", "postinst")
-]
+# The moments within a transaction at which dpkg leaves a package half there, unpacked, or not configured.
+SCRIPTS = ["liblab.preinst", "liblab.postrm", "nvidia-lab-modules.prerm", "nvidia-lab-modules.postinst", "depmod"]
 BROKEN = "verify: nvidia-smi fails with 1"
 
 
@@ -77,7 +75,7 @@ def test_the_steps_that_are_cut_are_all_that_are_written_down(node: DrivenNode, 
     node.assert_has(OLD)
 
 
-@pytest.mark.parametrize("place", [*FORWARD_STEPS, *SCRIPTS, "depmod"])
+@pytest.mark.parametrize("place", [*FORWARD_STEPS, *SCRIPTS])
 def test_a_swap_and_a_way_back_that_are_killed_come_to_their_end(node: DrivenNode, newer: str, place: str) -> None:
     node.cut(place, "swap", newer)
     there = node.swap(newer)
@@ -87,23 +85,26 @@ def test_a_swap_and_a_way_back_that_are_killed_come_to_their_end(node: DrivenNod
     back = node.back()
     node.assert_has(OLD)
 
-    assert (there["state"], there["reason"], there["verb"]) == ("done", "", "swap"), there
-    assert (back["state"], back["reason"], back["verb"]) == ("done", "", "back"), back
+    assert (there["state"], there["reason"], there["verb"]) == ("done", "", "swap")
+    assert (back["state"], back["reason"], back["verb"]) == ("done", "", "back")
 
 
 @pytest.mark.usefixtures("broken")
-@pytest.mark.parametrize("place", BACKWARD_STEPS)
-def test_a_return_that_is_killed_comes_to_its_end(node: DrivenNode, newer: str, place: str) -> None:
-    node.cut(place, "swap", newer)
+def test_a_return_that_is_killed_at_one_step_after_the_other_comes_to_its_end(node: DrivenNode, newer: str) -> None:
+    """Each time it goes on, it is killed at the step that it has not reached before."""
+    for place in BACKWARD_STEPS:
+        node.cut(place, "swap", newer)
+        run = node.call("status")["run"]
+        assert (run["state"], run["direction"], run["step"]) == ("running", "back", place)
 
     record = node.swap(newer)
 
-    assert record["state"] == "returned", record
-    assert record["reason"].startswith(BROKEN), record
+    assert record["state"] == "returned", record["reason"]
+    assert record["reason"].startswith(BROKEN)
     node.assert_has(OLD)
 
 
-@pytest.mark.parametrize("place", ["packages", "liblab.preinst", "files", "load", "start-services"])
+@pytest.mark.parametrize("place", ["liblab.preinst", "load", "adopt"])
 def test_a_node_that_loses_its_power_has_the_new_driver_once_the_swap_goes_on(
     node: DrivenNode, newer: str, place: str
 ) -> None:
@@ -113,13 +114,13 @@ def test_a_node_that_loses_its_power_has_the_new_driver_once_the_swap_goes_on(
     node.assert_has(NEW)
     back = node.back()
 
-    assert (record["state"], record["reason"]) == ("done", ""), record
-    assert back["state"] == "done", back
+    assert (record["state"], record["reason"]) == ("done", "")
+    assert back["state"] == "done", back["reason"]
     node.assert_has(OLD)
 
 
 @pytest.mark.usefixtures("broken")
-@pytest.mark.parametrize("place", ["back-unload", "back-packages", "back-load"])
+@pytest.mark.parametrize("place", ["back-packages"])
 def test_a_node_that_loses_its_power_has_the_old_driver_once_the_return_goes_on(
     node: DrivenNode, newer: str, place: str
 ) -> None:
@@ -127,6 +128,6 @@ def test_a_node_that_loses_its_power_has_the_old_driver_once_the_return_goes_on(
 
     record = node.swap(newer)
 
-    assert record["state"] == "returned", record
+    assert record["state"] == "returned", record["reason"]
     assert record["reason"].startswith(BROKEN), record
     node.assert_has(OLD)

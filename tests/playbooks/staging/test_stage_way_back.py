@@ -52,8 +52,9 @@ def test_the_way_back_has_the_module_that_is_installed_and_is_packed_only_where_
     with tarfile.open(node.path(f"{folder}/modules/{KERNEL}.tar.gz")) as archive:
         module = next(each for each in archive if each.name.endswith(".ko"))
         text = archive.extractfile(module).read().decode()  # type: ignore[union-attr] - a file
-    tree = f"/var/lib/dkms/nvidia-current/{OLD}/{KERNEL}/amd64/module/nvidia-current.ko"
-    node.write(tree, text.replace("DKMS", "Other") if is_rebuilt else text)
+    tree = f"/var/lib/dkms/nvidia-current/{OLD}/{KERNEL}/amd64/module"
+    node.write(f"{tree}/Module.symvers", "")
+    node.write(f"{tree}/nvidia-current.ko", text.replace("DKMS", "Other") if is_rebuilt else text)
     node.calls.clear()
 
     kept = node.path(f"{staged(node, change_of(NEW))}/before/modules/{KERNEL}.tar.gz")

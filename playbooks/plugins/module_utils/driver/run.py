@@ -7,32 +7,22 @@ direction that it had: every step looks at the node and does what is left to do.
 from __future__ import annotations
 
 import contextlib
-import errno
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve, restore, steps
 from ansible_collections.grapnel.node.plugins.module_utils.driver import run_record as record_of
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import running_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import (
-    BEGIN,
-    DONE,
-    FAILED,
-    SKIPPED,
-    Journal,
-    read_journal,
-    remove_old_journals,
-)
+from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import BEGIN, DONE, SKIPPED
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import allow_builds
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import other_kernel, reboot_obstacle
+from ansible_collections.grapnel.node.plugins.module_utils.driver.run_log import FINISH, RunLog, new_name
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
     UNIT,
     RunRecord,
     boot_id,
     is_going_back,
     read_run,
-    write_run,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import NeedsRebootError, StepError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
@@ -43,7 +33,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
 
 SWAP, BACK, REMOVE = "swap", "back", "remove"
-RUN, REPAIR, CHECK, ADOPT, INITRAMFS, FINISH = "run", "repair", "check", "adopt", "initramfs", "finish"
+REPAIR, CHECK, ADOPT, INITRAMFS = "repair", "check", "adopt", "initramfs"
 BACKWARD_PREFIX = "back-"
 REBOOT = "reboot"
 OUT_OF_SERVICE, UNLOAD, PACKAGES, LOAD, IN_SERVICE = "stop-services", "unload", "packages", "load", "verify"
@@ -63,7 +53,6 @@ STEPS: tuple[tuple[str, Step], ...] = (
     ("inventory", steps.refresh_inventory),
     (IN_SERVICE, steps.verify),
 )
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -99,16 +88,19 @@ class _Run:
 
     def __init__(self, node: Node, work: Work) -> None:
         self.node, self.work = node, work
-        boot = boot_id(node.host)
         former = read_run(node.host)
         self.awaited = ""  # why the run cannot go on before a reboot
         self.was_asked = former is not None and former.is_open and bool(former.asked_in)
         if former is not None and former.is_open:
-            self.record = self._continued(former)
+            record = self._continued(former)
         else:
-            run = _new_name(node, work.change or work.verb)
-            self.record = RunRecord(run, work.change, work.verb, UNIT, boot=boot)
-        self.journal = Journal(node.host, self.record.run, node.clock)
+            run = new_name(node, work.change or work.verb)
+            record = RunRecord(run, work.change, work.verb, UNIT, boot=boot_id(node.host))
+        self.log = RunLog(node, record)
+
+    @property
+    def record(self) -> RunRecord:
+        return self.log.record
 
     def _continued(self, former: RunRecord) -> RunRecord:
         """Return the record of a run that goes on; one that is told to go back does so from here on.
@@ -130,19 +122,19 @@ class _Run:
         for name, prepare in ((REPAIR, lambda: steps.repair(self.node)), (CHECK, self._check)):
             problem = self._try(name, prepare)
             if problem:
-                state = record_of.QUARANTINED if self._has_begun() else record_of.FAILED
-                return self._end(state, name, problem)
+                state = record_of.QUARANTINED if self.log.has_taken(OUT_OF_SERVICE) else record_of.FAILED
+                return self.log.end(state, name, problem)
         step, problem = self._bring_to(replace(self.work.target, undone=None), "")
         if self.awaited and not problem:
             return self._wait_for_reboot()
         if not problem:
             return self._succeed(record_of.FORWARD)
         if self.record.verb != SWAP:
-            return self._end(record_of.QUARANTINED, step, f"{step}: {problem}")
+            return self.log.end(record_of.QUARANTINED, step, f"{step}: {problem}")
         reason = f"{step}: {problem}"
-        self.record = replace(self.record, direction=record_of.BACKWARD, step=step, reason=reason, reboots=0)
+        self.log.update(direction=record_of.BACKWARD, step=step, reason=reason, reboots=0)
         with contextlib.suppress(OSError):  # a full disk is no reason to leave the node as it is now
-            self._save()
+            self.log.save()
         return self._go_back()
 
     def _begin(self) -> None:
@@ -153,22 +145,10 @@ class _Run:
             else:
                 reserve.keep(self.node.host)
             allow_builds(self.node.host)
-            self._save()
-            remove_old_journals(self.node.host)
-            self.journal.write(RUN, BEGIN, f"{self.record.verb} {self.record.change}, {self.record.direction}")
+            self.log.begin()
             if self.was_asked:
                 state = DONE if self.record.reboots else SKIPPED
-                self._note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
-
-    def _save(self) -> None:
-        """Write the record, on a disk that has become full with the room that was kept for it; raises OSError."""
-        try:
-            write_run(self.node.host, self.record)
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            reserve.release(self.node.host)
-            write_run(self.node.host, self.record)
+                self.log.note(REBOOT, state, f"kernel {running_kernel(self.node.host)} runs")
 
     def _adopt(self, direction: str) -> str:
         with contextlib.suppress(OSError):
@@ -186,13 +166,13 @@ class _Run:
         try:
             target = self.work.back()
         except (StoreError, HostError) as error:
-            return self._end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
-        if not self._was_cut_at_packages():
+            return self.log.end(record_of.QUARANTINED, CHECK, f"{self.record.reason}; there is no way back: {error}")
+        if not self.log.was_cut_at(PACKAGES):
             target = replace(target, undone=None)
         step, problem = self._bring_to(target, BACKWARD_PREFIX)
         if problem:
             reason = f"{self.record.reason}; going back failed at {step}: {problem}"
-            return self._end(record_of.QUARANTINED, step, reason)
+            return self.log.end(record_of.QUARANTINED, step, reason)
         if self.awaited:
             return self._wait_for_reboot()
         return self._succeed(record_of.BACKWARD)
@@ -229,76 +209,41 @@ class _Run:
 
     def _wait_for_reboot(self) -> RunRecord:
         """End here: whoever took the node out of service reboots it, and calls the same verb again."""
-        self._note(REBOOT, BEGIN, self.awaited)
+        self.log.note(REBOOT, BEGIN, self.awaited)
         asked_in = boot_id(self.node.host)
-        self.record = replace(self.record, state=record_of.NEEDS_REBOOT, reboot=self.awaited, asked_in=asked_in)
-        self._save()
+        self.log.update(state=record_of.NEEDS_REBOOT, reboot=self.awaited, asked_in=asked_in)
+        self.log.save()
         return self.record
 
     def _try(self, name: str, step: Callable[[], str]) -> str:
         """Take a step; returns why it failed. A bug in one must not keep the node from going back."""
         try:
-            self._note(name, BEGIN)
+            self.log.note(name, BEGIN)
             done = step()
-            self.record = replace(self.record, changed=self.record.changed or bool(done and name not in _LOOKS))
-            self._note(name, DONE if done else SKIPPED, done)
+            self.log.update(changed=self.record.changed or bool(done and name not in _LOOKS))
+            self.log.note(name, DONE if done else SKIPPED, done)
         except Exception as error:  # noqa: BLE001 - see above
             problem = str(error) or type(error).__name__
-            with contextlib.suppress(OSError):
-                self.journal.write(name, FAILED, problem)
+            self.log.note_failure(name, problem)
             return problem
         return ""
 
-    def _note(self, name: str, state: str, detail: str = "") -> None:
-        """Write an event down. On the way back a full disk is no reason to stop half-way."""
-        try:
-            self.journal.write(name, state, detail)
-        except OSError as error:
-            if self.record.direction == record_of.FORWARD:
-                raise StepError(f"the journal cannot be written: {error.strerror or error}") from error
-
     def _succeed(self, direction: str) -> RunRecord:
         """Say which change the node has, then do what takes time and disturbs nobody."""
-        self.record = replace(self.record, out_of_service_s=self._out_of_service_s())
+        self.log.update(out_of_service_s=self.log.elapsed_s(OUT_OF_SERVICE))
         problem = self._try(ADOPT, lambda: self._adopt(direction))
         if problem:
-            return self._end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
+            return self.log.end(record_of.QUARANTINED, ADOPT, f"the driver works, but this cannot be noted: {problem}")
         restore.forget(self.node.host)
         warning = ""
         if self.record.changed and not self.record.reboots:  # before a reboot it was done already
             problem = self._try(INITRAMFS, self.work.settle)
             warning = f"the driver works, but {problem}" if problem else ""
         if direction == record_of.FORWARD:
-            return self._end(record_of.FINISHED, FINISH, warning)
-        return self._end(record_of.RETURNED, self.record.step, "; ".join(filter(None, (self.record.reason, warning))))
-
-    def _end(self, state: str, step: str, reason: str) -> RunRecord:
-        self.record = replace(self.record, state=state, step=step, reason=reason)
-        with contextlib.suppress(OSError):  # the record is what counts
-            self.journal.write(FINISH, DONE if state == record_of.FINISHED else FAILED, reason or state)
-        self._save()
-        with contextlib.suppress(OSError):
-            reserve.release(self.node.host)
-        return self.record
-
-    def _was_cut_at_packages(self) -> bool:
-        """Tell whether the way forward was killed in the middle of its transaction, and none back has begun since."""
-        events = [event for event in read_journal(self.node.host, self.record.run) if event["step"].endswith(PACKAGES)]
-        return bool(events) and (events[-1]["step"], events[-1]["state"]) == (PACKAGES, BEGIN)
-
-    def _has_begun(self) -> bool:
-        """Tell whether a part of this run, before a kill perhaps, may have disturbed something."""
-        return any(event["step"].endswith(OUT_OF_SERVICE) for event in read_journal(self.node.host, self.record.run))
-
-    def _out_of_service_s(self) -> float:
-        """Measure from the first service stopped to the driver verified; across a reboot by the clock on the wall."""
-        events = read_journal(self.node.host, self.record.run)
-        begin = next((event for event in events if event["step"].endswith(OUT_OF_SERVICE)), None)
-        if begin is None or not self.record.changed:
-            return 0.0
-        if self.record.boot == boot_id(self.node.host):
-            return round(self.node.clock.monotonic() - float(begin["monotonic_s"]), 3)
-        return round(max(0.0, self.node.clock.now() - _seconds(str(begin["time"]))), 3)
+            return self.log.end(record_of.FINISHED, FINISH, warning)
+        return self.log.end(
+            record_of.RETURNED, self.record.step, "; ".join(filter(None, (self.record.reason, warning)))
+        )
 
 
 # What these steps say is no change of the node.
@@ -309,17 +254,3 @@ _LOOKS = frozenset(
         for name in (CHECK, "mark", "start-services", "inventory", IN_SERVICE, ADOPT, INITRAMFS)
     }
 )
-
-
-def _new_name(node: Node, subject: str) -> str:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(node.clock.now()))
-    name, number = f"{stamp}-{subject}", 2
-    while read_journal(node.host, name):
-        name, number = f"{stamp}-{subject}-{number}", number + 1
-    return name
-
-
-def _seconds(stamp: str) -> float:
-    import calendar  # noqa: PLC0415 - for a run that a reboot has cut in two
-
-    return float(calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")))

@@ -122,9 +122,12 @@ def read_modules(  # noqa: PLR0913 - where to work, beside what is asked for
 
 
 def has_modules_of(host: Host, archive: str, built: BuiltModule, scratch: str) -> bool:
-    """Tell whether an archive has the modules in DKMS's tree and no others, byte for byte."""
+    """Tell whether an archive has the modules in DKMS's tree and no others, byte for byte.
+
+    The list of their symbols beside them is for building other modules.
+    """
     tree = f"{_DKMS_TREE}/{built.module}/{built.version}/{built.kernel}/{built.architecture}/module"
-    place, names = host.path(f"{scratch}/look"), sorted(host.names(tree))
+    place, names = host.path(f"{scratch}/look"), sorted(name for name in host.names(tree) if _MODULE.search(name))
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:

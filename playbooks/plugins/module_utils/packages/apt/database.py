@@ -80,7 +80,7 @@ def _require_all_listed(host: Host, missing: Collection[str]) -> None:
     lost = sorted({lists[each] for each in host.names(_INFO) if each in lists})
     if lost:
         raise PackageError(
-            f"{_STATUS} is damaged: {', '.join(lost)} is not in it, although {_INFO} has its list of files; {_REMEDY}",
+            f"{_STATUS} is damaged: it has no entry for {', '.join(lost)}, whose files {_INFO} lists; {_REMEDY}",
             is_unchanged=True,
         )
 

@@ -37,6 +37,8 @@ _SILENT = (
     "env", "DEBIAN_PRIORITY=critical", "APT_LISTCHANGES_FRONTEND=none", "APT_LISTBUGS_FRONTEND=none",
     "NEEDRESTART_SUSPEND=1", "NEEDRESTART_MODE=l",
 )  # fmt: skip
+# Where half of the driver was upgraded alone, apt's way out of what does not go together is through the held half.
+_HELD_TOO = ("-o", "APT::Ignore-Hold=true")
 _ALLOWED = ("--yes", "--quiet", "--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
 _DPKG = ("dpkg", "--force-confdef", "--force-confold")
 _APT_DPKG = ("-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
@@ -123,7 +125,8 @@ def _command(host: Host, transaction: Transaction) -> list[str]:
     host.path(f"{lists}/partial").mkdir(parents=True, exist_ok=True, mode=0o700)
     options = ["--purge"] if transaction.purge else []
     removal = [] if transaction.remove else ["--no-remove"]
-    return [*_SILENT, "apt-get", *_ALLOWED, *options, *removal, *_ISOLATED, "-o", f"Dir::State::lists={lists}"]
+    allowed = [*_ALLOWED, *_HELD_TOO, *options, *removal]
+    return [*_SILENT, "apt-get", *allowed, *_ISOLATED, "-o", f"Dir::State::lists={lists}"]
 
 
 def _settle_halves(host: Host, transaction: Transaction) -> Transaction:

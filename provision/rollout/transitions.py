@@ -1,0 +1,78 @@
+"""Says from which phase a node's upgrade may go to which, and why, in one table for code, tests and documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from provision.rollout.model import Phase
+
+NOT_BEGUN: Final = None  # a node without a record
+OUT_OF_SERVICE: Final = tuple(phase for phase in Phase if not phase.is_over)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Any of ``sources`` may be followed by ``target``; ``when`` is what has to be true then."""
+
+    sources: tuple[Phase | None, ...]
+    target: Phase
+    when: str
+
+
+TRANSITIONS: Final = (
+    Transition((NOT_BEGUN, Phase.DONE), Phase.CORDON, "another driver is declared, and its turn has come"),
+    Transition((Phase.CORDON,), Phase.DRAIN, "it takes no new pods"),
+    Transition((Phase.DRAIN,), Phase.RELEASE, "no pod has a GPU"),
+    Transition((Phase.RELEASE,), Phase.SWAP, "no process holds a GPU"),
+    Transition((Phase.SWAP,), Phase.VERIFY, "the driver is exchanged"),
+    Transition((Phase.VERIFY,), Phase.RESUME, "every check has passed"),
+    Transition((Phase.RESUME,), Phase.DONE, "its GPUs are offered, and the kubelet is ready"),
+    Transition((Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP), Phase.VERIFY, "it is as declared already"),
+    Transition(
+        OUT_OF_SERVICE, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"
+    ),
+    Transition(OUT_OF_SERVICE, Phase.VERIFY, "what it has is declared meanwhile"),
+    Transition(OUT_OF_SERVICE, Phase.FAILED, "a step has failed, or its time is up"),
+    Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
+    Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),
+)
+
+
+def is_legal(source: Phase | None, target: Phase) -> bool:
+    """Tell whether a phase, or a node without a record, may be followed by another phase."""
+    return any(source in each.sources and each.target is target for each in TRANSITIONS)
+
+
+def render_diagram() -> str:
+    """Return the table as a Mermaid state diagram; what may happen in every phase out of service is drawn once."""
+    lines = ["stateDiagram-v2", '    state "out of service" as out {']
+    lines += [f"        {phase}" for phase in OUT_OF_SERVICE]
+    lines += [_arrow("        ", phase, each) for each in TRANSITIONS for phase in _inside(each)]
+    lines += ["    }"]
+    lines += [_arrow("    ", source, each) for each in TRANSITIONS for source in _outside(each)]
+    return "\n".join(lines) + "\n"
+
+
+def _inside(each: Transition) -> tuple[Phase, ...]:
+    """Return the sources of a transition that stays out of service and does not begin in all of its phases."""
+    if each.sources == OUT_OF_SERVICE or each.target.is_over:
+        return ()
+    return tuple(source for source in each.sources if source in OUT_OF_SERVICE)
+
+
+def _outside(each: Transition) -> tuple[str, ...]:
+    if each.sources == OUT_OF_SERVICE:
+        return ("out",)
+    inside = _inside(each)
+    return tuple("[*]" if source is NOT_BEGUN else str(source) for source in each.sources if source not in inside)
+
+
+def _arrow(indent: str, source: str, each: Transition) -> str:
+    return f"{indent}{source} --> {each.target}: {each.when}"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(render_diagram())

@@ -1,0 +1,76 @@
+"""Every change of phase that is ever decided is in the table, and every one in the table is decided."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.snapshot import Holder, StepResult, Write
+from provision.rollout.model import Phase
+from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
+from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.rollout.decision.snapshot import NodeState
+
+PAGE = Path(__file__).parents[3] / "docs/upgrade.md"
+IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sources}
+EITHER = (False, True)
+
+
+def results(phase: Phase) -> tuple[StepResult | None, ...]:
+    """Return what the step of a phase may have come to."""
+    holders = (Holder(pid=7, command="train"),)
+    return (
+        None,
+        StepResult(phase=phase, ended=NOON),
+        StepResult(phase=phase, ended=NOON, is_done=True),
+        StepResult(phase=phase, ended=NOON, failure="it broke"),
+        StepResult(phase=phase, ended=NOON, holders=holders),
+    )
+
+
+def nodes_in(phase: Phase) -> Iterator[NodeState]:
+    """Yield a node out of service in all situations that a decision tells apart."""
+    flags = itertools.product(results(phase), (NEW, OLD), *[EITHER] * 5)
+    for step, target, is_declared, is_disruptive, has_pods, is_cordoned, is_ready in flags:
+        pods = (pod("web-1"),) if has_pods else ()
+        seen = view("n1", record(phase), gpu_pods=pods, is_cordoned=is_cordoned, is_ready=is_ready)
+        yield state("n1", seen, target=target, step=step, is_as_declared=is_declared, is_disruptive=is_disruptive)
+
+
+def test_the_table_is_what_is_decided() -> None:
+    decided: set[tuple[Phase | None, Phase]] = set()
+    for phase in OUT_OF_SERVICE:
+        for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
+            action, _ = advance(node, record(phase), now, NOON)
+            decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
+    for phase, is_declared in itertools.product((None, Phase.DONE, Phase.FAILED), EITHER):
+        node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared)
+        action = begin(node, NOON)
+        assert isinstance(action, Write)
+        decided.add((phase, action.record.phase))
+
+    # A cordon that is forgotten is no change of phase.
+    assert {(before, after) for before, after in decided if before is not after} == {
+        (before, after) for before, after in IN_TABLE if before is not after
+    }
+
+
+def test_nothing_else_is_legal() -> None:
+    assert {(a, b) for a in (None, *Phase) for b in Phase if is_legal(a, b)} == IN_TABLE
+    assert not is_legal(Phase.SWAP, Phase.RESUME)
+    assert not is_legal(Phase.FAILED, Phase.DONE)
+
+
+def test_no_node_is_back_in_service_without_verification() -> None:
+    assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
+    assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
+
+
+def test_the_page_shows_the_diagram_of_the_table() -> None:
+    assert f"```mermaid\n{render_diagram()}```\n" in PAGE.read_text()

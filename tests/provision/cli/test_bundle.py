@@ -11,7 +11,7 @@ from provision.cli.bundle_collect import Wanted
 from provision.errors import ExitCode
 from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
-from tests.provision.samples import make_stack, PAYLOAD
+from tests.provision.samples import PAYLOAD, make_stack
 
 if TYPE_CHECKING:
     from pathlib import Path

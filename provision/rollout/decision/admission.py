@@ -40,9 +40,9 @@ class Admission:
         failed = {node.name for node in census.failed}
         self._cordoned -= failed
         self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
-        self._first_out = nsmallest(_NAMED, self._out)
+        self._first_out: list[str] | None = None  # worked out when it is asked for
         self._soaks = self._why_soaking()
-        self._full: _Reason | None = None  # worked out when it is asked for
+        self._full: _Reason | None = None
         self._too_few: _Reason | None = None
         self._first_reason = ""
         self._may_end = False
@@ -54,8 +54,9 @@ class Admission:
         self._cordoned.add(name)
         if name not in self._out:
             self._out.add(name)
-            insort(self._first_out, name)
-            del self._first_out[_NAMED:]
+            if self._first_out is not None:
+                insort(self._first_out, name)
+                del self._first_out[_NAMED:]
         self._full = self._too_few = None
 
     def why_not(self, node: NodeState) -> str:
@@ -117,6 +118,8 @@ class Admission:
 
     def _why_too_few(self) -> _Reason:
         limit = self._policy.max_unavailable
+        if self._first_out is None:
+            self._first_out = nsmallest(_NAMED, self._out)
         named = [f"{name} {self._state(name)}" for name in self._first_out]
         more = f" and {len(self._out) - _NAMED} more" if len(self._out) > _NAMED else ""
         may_end = len(self._cordoned) - len(self._cordoned & self._phases.keys()) < limit

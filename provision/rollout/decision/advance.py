@@ -138,7 +138,8 @@ def _minutes(node: NodeState) -> str:
 
 def _pod(pod: GpuPod, node: NodeState) -> str:
     why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
-    return f"pod {pod} ({why})" if why else f"pod {pod}"
+    name = f"pod {pod.namespace}/{pod.name}"
+    return f"{name} ({why})" if why else name
 
 
 def _holder(holder: Holder, node: NodeState) -> str:

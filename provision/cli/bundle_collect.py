@@ -111,8 +111,8 @@ class Creation:
             raise BundleError(f"{node} has {name}, and nobody collects for it", hint="name a node that does: --from")
         if self.args.flavour:
             declared = msgspec.structs.replace(declared, kernel_module=FLAVOURS[self.args.flavour])
+        sources = collectors[name].with_sources(declared)
         for version in self._versions(node, declared):
-            sources = collectors[name].with_sources(declared, version)
             change = choose_collected(sources, facts, declared, version=version, kernels=self.args.kernels)
             if isinstance(change, Problem):
                 raise refused(change)

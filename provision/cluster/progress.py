@@ -48,7 +48,7 @@ class ProgressDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     began: Moment
     time: Moment
     at_once: Count
-    soak_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 0.0
+    soak_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 0
     out: list[str] = []
     waiting: list[Waiting] = []
     stop: str = ""
@@ -59,15 +59,15 @@ def encode_progress(standing: Standing, names: Mapping[str, str] | None = None) 
 
     Reasons of few nodes come first: they say more. Nodes beyond the limits are counted with their reason.
     """
-    called = names or {}
+    called = {name: _text(node) for name, node in (names or {}).items()}
     budget = _Budget()
-    out = budget.spans(called.get(name, name) for name in standing.out)
+    out = budget.spans(called.get(name) or _text(name) for name in standing.out)
     document = ProgressDocument(
         schema=SCHEMA,
         began=standing.began,
         time=standing.time,
         at_once=standing.at_once,
-        soak_seconds=standing.soak.total_seconds(),
+        soak_seconds=int(standing.soak.total_seconds()),
         out=out,
         waiting=_waiting(standing, called, budget),
         stop=_cut(standing.stop),
@@ -122,7 +122,7 @@ class _Budget:
 def _waiting(standing: Standing, called: Mapping[str, str], budget: _Budget) -> list[Waiting]:
     groups: dict[str, list[str]] = defaultdict(list)
     for name, reason in standing.waiting.items():
-        groups[_cut(reason)].append(called.get(name, name))
+        groups[_cut(reason)].append(called.get(name) or _text(name))
     ranked = sorted(groups.items(), key=lambda entry: len(entry[1]))
     kept, rest = (ranked, []) if len(ranked) <= MAX_REASONS else (ranked[-MAX_REASONS:], ranked[:-MAX_REASONS])
     found = [Waiting(reason=reason, count=len(nodes), nodes=budget.spans(nodes)) for reason, nodes in kept]
@@ -130,9 +130,14 @@ def _waiting(standing: Standing, called: Mapping[str, str], budget: _Budget) -> 
     return [*found, Waiting(reason=_OTHERS, count=others)] if others else found
 
 
+def _text(text: str) -> str:
+    """Return what is text of it: output of programs may hold bytes that are none."""
+    return text.encode(errors="replace").decode()
+
+
 def _cut(text: str) -> str:
     """Return a text that is JSON within the limit, escapes included."""
-    shown = text.encode(errors="replace").decode()
+    shown = _text(text[: MAX_REASON_BYTES + 1])
     while len(msgspec.json.encode(shown)) > MAX_REASON_BYTES:
         shown = shown[: max(1, len(shown) * 9 // 10)].removesuffix("…") + "…"
     return shown

@@ -68,7 +68,7 @@ class KubernetesReader:
         return self._seen(*lease)
 
     def follow(self, timeout_s: float) -> Seen:
-        """Return what is true after ``timeout_s``; only changes are sent. Without permission to watch, it takes longer."""
+        """Return what is true after ``timeout_s``; only changes are sent. It is later where they may not be watched."""
         if self._unwatched or not self._version:
             self._sleep(max(timeout_s, LIST_S))
             return self.look()

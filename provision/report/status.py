@@ -27,6 +27,7 @@ REASONS_SHOWN: Final = 8  # of one state
 _INDENT: Final = 2
 _HOUR_S: Final = 3600
 _DAY_S: Final = 24 * _HOUR_S
+_WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
 _WAITS: Final = (*WORKING.values(), WAITING, NOT_BEGUN)
 
 
@@ -140,9 +141,15 @@ def _by_reason(nodes: Sequence[NodeStatus]) -> list[tuple[str, list[NodeStatus]]
     """Return the nodes that say the same, the most first; a node's own name in its reason makes no difference."""
     groups: dict[str, list[NodeStatus]] = defaultdict(list)
     for node in nodes:
-        groups[re.sub(rf"(?<![\w.-]){re.escape(node.name)}(?![\w.-])", "NODE", node.reason)].append(node)
+        groups[_without_name(node)].append(node)
     ranked = sorted(groups.items(), key=lambda entry: -len(entry[1]))
     return [(alike[0].reason if len(alike) == 1 else reason, alike) for reason, alike in ranked]
+
+
+def _without_name(node: NodeStatus) -> str:
+    if node.name not in node.reason:
+        return node.reason
+    return "".join("NODE" if word == node.name else word for word in _WORDS.split(node.reason))
 
 
 def _times(nodes: Sequence[NodeStatus], now: datetime) -> str:

@@ -68,7 +68,16 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
     if record is not None:
         return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
-    return NodeStatus(name=name, situation=situations.CORDONED if view.is_cordoned else situations.IDLE)
+    situation = situations.CORDONED if view.is_cordoned else situations.IDLE
+    return NodeStatus(name=name, situation=situation, reason=_perhaps(seen))
+
+
+def _perhaps(seen: Seen) -> str:
+    """Return what a node may wait for that is not named, because too many are to be named."""
+    if seen.standing is None or not seen.standing.unnamed:
+        return ""
+    reason, number = max(seen.standing.unnamed, key=lambda one: one[1])
+    return f"unless it is one of {number} nodes that wait and that the engine did not name: {reason}"
 
 
 def _is_worked_at(name: str, record: Record, seen: Seen) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 from tests.provision.rollout.status.test_derive import ADA, KILLED, NOW, TOOK, standing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from provision.rollout.cluster import NodeProblem
@@ -242,7 +242,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("grapnel.yaml").write_text(
-        "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nmetadata: {name: x}\nspec: {}\n"
+        "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: '550.163.01'}\n"
     )
     tmp_path.joinpath("hosts.yaml").write_text("all: {hosts: {n1: {}, n2: {}}}\n")
     return tmp_path

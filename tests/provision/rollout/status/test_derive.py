@@ -175,6 +175,15 @@ def test_nodes_that_are_not_named_take_their_time_too() -> None:
     assert status(view("n1", done), tenant=ADA, standing=told).left_s == 10 * WHOLE_S
 
 
+def test_a_node_that_is_not_named_may_wait_all_the_same() -> None:
+    found = status(view("n1"), tenant=ADA, standing=replace(standing(), unnamed=(("soaks", 1), ("waits for n9", 7))))
+
+    assert only(found) is situations.IDLE
+    assert found.nodes[0].reason == (
+        "unless it is one of 7 nodes that wait and that the engine did not name: waits for n9"
+    )
+
+
 def test_one_node_that_lies_does_not_decide() -> None:
     honest = [view(f"n{number}", record(Phase.DONE, since=NOW, took=TOOK)) for number in range(4)]
     liar = view("bad", record(Phase.DONE, since=NOW, took=dict.fromkeys(TOOK, 1e7)))

@@ -97,7 +97,8 @@ class LocalCluster:
             file.write(f"{holder}\n")
             file.flush()
             self._standing = self._published = None
-            progress_path(self._path).unlink(missing_ok=True)  # of the run before
+            with contextlib.suppress(OSError):
+                progress_path(self._path).unlink()  # of the run before
             try:
                 yield
             finally:

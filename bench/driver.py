@@ -34,10 +34,10 @@ from bench.stage.by_hand import MODULES
 from bench.stage.daemon_verbs import Verbs
 from bench.stage.driver_changes import DKMS_PACKAGES, NEW, OLD, PROGRAM, USER_SPACE, make_change
 from bench.stage.figures import Spread
+from bench.stage.pods import cpu_s
 from lab import modules
 from lab.machine.errors import LabError
 from lab.nodes import NodeSpec, Site
-from lab.nodes.cgroup import hierarchies
 from provision.driver_change import change_id
 from provision.payload.archive import write_archive
 from provision.payload.sources import find_sources
@@ -139,9 +139,14 @@ def between_verbs(bench: Bench, version: str) -> tuple[Took, Verbs]:
     """Swap as an upgrade does: released before, verified and resumed after; leaves the node released, as by hand."""
     node = bench.node
     daemon_verbs.resume(node)
+    began_s = cpu_s(node)
     released_s = daemon_verbs.release(node)
+    before_s = cpu_s(node)
     took = by_program(bench, version)
-    verbs = Verbs(released_s, daemon_verbs.verify(node, version), daemon_verbs.resume(node), daemon_verbs.nothing(node))
+    after_s = cpu_s(node)
+    verified_s, resumed_s = daemon_verbs.verify(node, version), daemon_verbs.resume(node)
+    used_s = before_s - began_s + cpu_s(node) - after_s
+    verbs = Verbs(released_s, verified_s, resumed_s, daemon_verbs.nothing(node), used_s)
     print(f"  daemon {version}: {verbs}; three commands that do nothing {verbs.nothing_s:.2f}", flush=True)
     daemon_verbs.release(node)
     return took, verbs
@@ -252,17 +257,6 @@ def steps_of(node: Node, run: str) -> str:
     return ", ".join(f"{step} {took[step]:.1f}" for step in sorted(took, key=lambda one: -took[one])[:6])
 
 
-def cpu_s(node: Node) -> float:
-    """Return the processor seconds that everything on a node has used so far."""
-    for hierarchy in hierarchies():
-        group = hierarchy / node.machine.group.name
-        if (usage := group / "cpuacct.usage").exists():
-            return int(usage.read_text()) / 1e9
-        if (stat := group / "cpu.stat").exists() and "usage_usec" in (text := stat.read_text()):
-            return int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
-    raise RuntimeError(f"no cgroup of {node.name} counts processor time")
-
-
 def show(kind: str, pairs: list[Pair], unstaged: Took | None) -> None:
     """Print the program beside the bare commands, and whether its share is within the limits."""
     loads = Spread.of(took.load for one in pairs for took in (one.ours, one.bare))
@@ -280,6 +274,7 @@ def show(kind: str, pairs: list[Pair], unstaged: Took | None) -> None:
     show_limit(
         "their median", f"{verbs.mid:.2f} s, at most {LIMIT_OF_VERBS_S:.0f} s", is_kept=verbs.mid <= LIMIT_OF_VERBS_S
     )
+    show_row("processor, the three", Spread.of(one.verbs.cpu_s for one in pairs).show(2))
     show_row("processor, grapnel, check included", Spread.of(one.ours.cpu_s for one in pairs).show(1))
     show_row("processor, the bare commands", Spread.of(one.bare.cpu_s for one in pairs).show(1))
 

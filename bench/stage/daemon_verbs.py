@@ -28,12 +28,16 @@ spec: {driver: {enabled: false}, runtime: {enabled: false}}
 
 @dataclass(frozen=True)
 class Verbs:
-    """Seconds of each verb in one driver change, and of three commands that do nothing, called the same way."""
+    """Seconds of each verb in one driver change, and of three commands that do nothing, called the same way.
+
+    ``cpu_s`` are the processor seconds of the whole node during the verbs.
+    """
 
     release_s: float
     verify_s: float
     resume_s: float
     nothing_s: float
+    cpu_s: float
 
     @property
     def total_s(self) -> float:

@@ -13,17 +13,16 @@ import msgspec
 
 from provision.apply.follow import follow
 from provision.apply.gather import facts_in
+from provision.apply.playbooks import handed_files
 from provision.bundle.errors import BundleError
 from provision.bundle.model import is_place
 from provision.bundle.sets import StagedSet
 from provision.driver.catalogue import find_distribution
-from provision.driver.module_stream import render_stream
 from provision.driver.repository import render
 from provision.driver_change import change_id
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import Problem, Role
 from provision.planner.collection import bundle_name
-from provision.planner.driver_choice import request_packages
 from provision.planner.part import plan_files
 from provision.printable import printable
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.bundle.handover import HandedFile
     from provision.driver_change import DriverChange
     from provision.node_plan import FileContent
     from provision.payload.model import Artifact
@@ -44,9 +44,9 @@ _MAX_FILES: Final = 10_000
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass
 class Collector:
-    """A node with a network, its facts, and who collects on it."""
+    """A node with a network, its facts as they were read last, and who collects on it."""
 
     context: ApplyContext
     program: Artifact
@@ -55,31 +55,44 @@ class Collector:
     observe: Observer
     cancel: threading.Event
 
-    def collect(self, change: DriverChange, folder: Path, *, with_modules: bool) -> StagedSet:
-        """Have a driver collected, and return it as a set below a folder; raises `BundleError`."""
+    def collect(
+        self, change: DriverChange, folder: Path, *, with_modules: bool, files: Sequence[HandedFile] = ()
+    ) -> StagedSet:
+        """Have a driver collected, and return it as a set below a folder; raises `BundleError`.
+
+        ``files`` are packages of it that no package source has.
+        """
         name = bundle_name(self.facts)
         if isinstance(name, Problem):
             raise refused(name)
         identifier = change_id(change)
         archive = folder / f"{self.node}-{identifier}.tar"
-        self._run((), change, archive, with_modules=with_modules)
+        self._run((), change, archive, with_modules=with_modules, files=files)
         target = folder / f"{self.node}-{identifier}"
         unpack(archive, target)
         archive.unlink()
         return StagedSet(name, target)
 
-    def with_sources(self, declared: Driver, version: str) -> NodeFacts:
-        """Return the node's facts once it has the declared package sources; raises `BundleError`."""
-        facts, missing = self.facts, _missing_sources(self.facts, declared, version)
-        while missing:
+    def with_sources(self, declared: Driver) -> NodeFacts:
+        """Return the node's facts once it has the declared package sources; raises `BundleError`.
+
+        No module stream is enabled for it: packages are named exactly, and dnf finds those of any stream.
+        """
+        if missing := _missing_sources(self.facts, declared):
             known = self._run(missing, None, None, with_modules=False)
-            if plan_files(known, Role.DRIVER, missing):
+            if _missing_sources(known, declared):
                 raise BundleError(f"{self.node} does not keep the files of its package sources", hint="see its disk")
-            facts, missing = known, _missing_sources(known, declared, version)
-        return facts
+            self.facts = known
+        return self.facts
 
     def _run(
-        self, sources: Sequence[FileContent], change: DriverChange | None, target: Path | None, *, with_modules: bool
+        self,
+        sources: Sequence[FileContent],
+        change: DriverChange | None,
+        target: Path | None,
+        *,
+        with_modules: bool,
+        files: Sequence[HandedFile] = (),
     ) -> NodeFacts:
         is_there = self.facts.installed_digest("driver") == self.program.digest
         collection = {
@@ -89,6 +102,7 @@ class Collector:
             "change": None if change is None else msgspec.to_builtins(change),
             "id": "" if change is None else change_id(change),
             "modules": with_modules,
+            "files": handed_files(files),
             "target": str(target or ""),
         }
         request = self.context.playbooks.collect(self.node, collection)
@@ -107,7 +121,7 @@ def refused(problem: Problem) -> BundleError:
     return BundleError(problem.message, hint=problem.hint)
 
 
-def _missing_sources(facts: NodeFacts, declared: Driver, version: str) -> tuple[FileContent, ...]:
+def _missing_sources(facts: NodeFacts, declared: Driver) -> tuple[FileContent, ...]:
     """Return the files of package sources that a node does not have yet; raises `BundleError`."""
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
@@ -115,11 +129,7 @@ def _missing_sources(facts: NodeFacts, declared: Driver, version: str) -> tuple[
     files = render(distribution, declared.source, declared.repository)
     if isinstance(files, Problem):
         raise refused(files)
-    if plan_files(facts, Role.DRIVER, files):
-        return tuple(files)
-    wanted = request_packages(facts, msgspec.structs.replace(declared, version=version), distribution)
-    streams = () if isinstance(wanted, Problem) else render_stream(wanted.request.module_stream)
-    return tuple(streams) if plan_files(facts, Role.DRIVER, streams) else ()
+    return tuple(files) if plan_files(facts, Role.DRIVER, files) else ()
 
 
 def unpack(archive: Path, folder: Path) -> None:

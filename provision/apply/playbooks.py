@@ -148,12 +148,12 @@ class Playbooks:
 def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
-    return {"grapnel_handover": handed_files(handover), "grapnel_offline": handover.is_complete}
+    return {"grapnel_handover": handed_files(handover.files), "grapnel_offline": handover.is_complete}
 
 
-def handed_files(handover: Handover) -> list[dict[str, object]]:
+def handed_files(files: Iterable[HandedFile]) -> list[dict[str, object]]:
     """Return the files of a handover as the collection's module of that name takes them."""
-    return [_handed(one) for one in handover.files]
+    return [_handed(one) for one in files]
 
 
 def _handed(file: HandedFile) -> dict[str, object]:

@@ -15,6 +15,7 @@ from provision.apply.kinds import Kinds, is_to_stage
 from provision.apply.playbooks import handed_files
 from provision.builds.assignment import choose_providers
 from provision.builds.model import ModuleBuild  # noqa: TC001 - msgspec resolves the annotations
+from provision.runfile.errors import RunfileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,12 +35,13 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One round: ``providers`` are staged, and give their builds. None are left in the last one.
 
     ``handover`` is what each node that is to be staged can be handed now, as the module of that name takes it.
-    ``notes`` are for people.
+    ``refused`` are nodes that cannot be staged, with the reason. ``notes`` are for people.
     """
 
     providers: dict[str, tuple[ModuleBuild, ...]] = {}
     tried: tuple[Tried, ...] = ()
     handover: dict[str, list[dict[str, Any]]] = {}
+    refused: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -56,10 +58,12 @@ def next_round(supply: Supply, answers: Mapping[str, Assessment], before: Round,
     chosen = choose_providers(situation)
     handings = [kinds.handing(node, build, situation) for node, builds in chosen.items() for build in builds]
     told = [*(() if before.providers else (handing for _, handing in kept)), *handings]
+    handovers = dict(_handovers(supply, answers))
     return Round(
         providers=chosen,
         tried=tuple(Tried(build=build, nodes=tuple(sorted(nodes))) for build, nodes in kinds.tried.items()),
-        handover=dict(_handovers(supply, answers)),
+        handover={node: found for node, found in handovers.items() if not isinstance(found, str)},
+        refused={node: found for node, found in handovers.items() if isinstance(found, str)},
         notes=(*(f"{one.node} {one}" for one in told), *(() if chosen else describe_left_alone(kinds))),
     )
 
@@ -69,8 +73,13 @@ def _tried(before: Round) -> Iterator[tuple[ModuleBuild, frozenset[str]]]:
         yield one.build, frozenset(one.nodes)
 
 
-def _handovers(supply: Supply, answers: Mapping[str, Assessment]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _handovers(supply: Supply, answers: Mapping[str, Assessment]) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
+    """Yield the files for each node, or why there are none."""
     for node, answer in answers.items():
-        handover = supply.handover(answer) if is_to_stage(answer) else None
+        try:
+            handover = supply.handover(answer) if is_to_stage(answer) else None
+        except RunfileError as error:
+            yield node, f"{error.message} ({error.hint})"
+            continue
         if handover is not None:
-            yield node, handed_files(handover)
+            yield node, handed_files(handover.files)

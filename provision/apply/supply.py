@@ -1,19 +1,26 @@
-"""Holds what nodes may be handed to stage their drivers from: files of a bundle, modules that others have built."""
+"""Holds what nodes may be handed to stage drivers from: a bundle's files, packages of a runfile, built modules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from provision.apply.model import Assessment
 from provision.builds.needs import needed_builds
 from provision.bundle.errors import BundleError
 from provision.bundle.handover import HandedFile, Handover
 from provision.bundle.offer import with_offer
+from provision.node_plan import Roles
 from provision.planner.bundled import compare_with_bundle, find_handover
+from provision.planner.runfile import as_problem
+from provision.runfile.errors import RunfileError
+from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
     from provision.apply.declarations import Declarations
+    from provision.apply.runfiles import Runfiles
     from provision.builds.model import BuiltModule, ModuleBuild
     from provision.builds.shelf import Shelf
     from provision.bundle.read import Bundle
@@ -25,12 +32,13 @@ if TYPE_CHECKING:
 class Supply:
     """A bundle, and what nodes have built for others, with the declarations that say who may have it.
 
-    ``shelf`` keeps modules that one node has built for others; without one, every node builds its own. ``built`` are
-    those that are handed over now.
+    ``runfiles`` makes packages of declared runfiles. ``shelf`` keeps modules that one node has built for others;
+    without one, every node builds its own. ``built`` are those that are handed over now.
     """
 
     declarations: Declarations
     bundle: Bundle | None = None
+    runfiles: Runfiles | None = None
     shelf: Shelf | None = None
     built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
 
@@ -51,11 +59,14 @@ class Supply:
         return () if handover is None else handover.files
 
     def handover(self, assessment: Assessment) -> Handover | None:
-        """Return what a node is handed to stage its driver from, None where that is nothing; raises BundleError."""
+        """Return what a node is handed to stage its driver from, None where that is nothing.
+
+        Raises BundleError, RunfileError.
+        """
         driver = assessment.plan.roles.driver
         if driver is None or not driver.driver_stage:
             return None
-        carried = self._from_bundle(assessment)
+        carried = self._from_bundle(assessment) or self._from_runfile(assessment.plan)
         modules = tuple(
             HandedFile(module.path, build.place, module.sha256)
             for build in self.builds(assessment)
@@ -69,18 +80,35 @@ class Supply:
         """Return what the bundle has for a node's change, None without a bundle or a change; raises BundleError."""
         return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
 
+    def _from_runfile(self, plan: NodePlan) -> Handover | None:
+        """Return the packages that are made of a node's runfile; with a bundle, they are in that."""
+        driver, stack = plan.roles.driver, self.declarations.stacks.get(plan.node)
+        if self.bundle is not None or self.runfiles is None or stack is None or driver is None:
+            return None
+        if stack.driver.source is not DriverSource.RUNFILE or driver.driver_change is None or not driver.driver_stage:
+            return None
+        files = self.runfiles.files(driver.driver_change, stack.driver)
+        return Handover(files, is_complete=False) if files else None
+
     def known(self, facts: NodeFacts) -> NodeFacts:
         """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
         return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
 
     def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
-        """Return a plan with what the bundle lacks for it, if there is one."""
+        """Return a plan with what the bundle, or the node's runfile, lacks for it, if there is one."""
         if self.bundle is None:
-            return plan
+            return self._judged_by_runfile(plan)
         builds = self.builds(Assessment(facts, plan))
         return compare_with_bundle(
             plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
         )
+
+    def _judged_by_runfile(self, plan: NodePlan) -> NodePlan:
+        try:
+            self._from_runfile(plan)
+        except RunfileError as error:
+            return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
+        return plan
 
     def _has(self, build: ModuleBuild) -> bool:
         """Tell whether a module is there that some node has built; raises `BuildsError`."""

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from provision.bundle.handover import HandedFile
     from provision.bundle.module_archive import BuiltModules
     from provision.bundle.sets import Contents
-    from provision.driver_change import DriverChange
+    from provision.driver_change import DriverChange, PackageVersion
     from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
     from provision.spec.model import Driver
@@ -71,7 +72,9 @@ class Creation:
                     "no driver is declared for any of these nodes", hint="enable it, or leave --limit out and say which"
                 )
             for collector, change in wanted.all():
-                self._have_collected(collector, change, folder)
+                declared = wanted.declared(change)
+                files = () if context.runfiles is None else context.runfiles.files(change, declared)
+                self._have_collected(collector, change, folder, files)
 
     def _load(self, *patterns: str) -> Fleet:
         args = copy.copy(self.args)
@@ -108,12 +111,12 @@ class Creation:
             raise BundleError(f"{node} has {name}, and nobody collects for it", hint="name a node that does: --from")
         if self.args.flavour:
             declared = msgspec.structs.replace(declared, kernel_module=FLAVOURS[self.args.flavour])
+        sources = collectors[name].with_sources(declared)
         for version in self._versions(node, declared):
-            sources = collectors[name].with_sources(declared, version)
             change = choose_collected(sources, facts, declared, version=version, kernels=self.args.kernels)
             if isinstance(change, Problem):
                 raise refused(change)
-            wanted.add(collectors[name], change)
+            wanted.add(collectors[name], change, msgspec.structs.replace(declared, version=version))
 
     def _versions(self, node: str, declared: Driver) -> tuple[str, ...]:
         declares = declared.version or declared.branch
@@ -122,7 +125,9 @@ class Creation:
             raise UsageError(f"no version of the driver is declared for {node}", hint="say which: --version")
         return versions
 
-    def _have_collected(self, collector: Collector, change: DriverChange, folder: Path) -> None:
+    def _have_collected(
+        self, collector: Collector, change: DriverChange, folder: Path, files: Sequence[HandedFile]
+    ) -> None:
         built = {
             one.kernel
             for one in self.built
@@ -131,7 +136,7 @@ class Creation:
         left = tuple(kernel for kernel in change.kernels if kernel not in built)
         with_modules = bool(left) and not self.args.no_build
         change = msgspec.structs.replace(change, kernels=left or change.kernels)
-        self.contents.add_set(collector.collect(change, folder, with_modules=with_modules))
+        self.contents.add_set(collector.collect(change, folder, with_modules=with_modules, files=files))
 
 
 class Wanted:
@@ -139,13 +144,19 @@ class Wanted:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, bytes], tuple[Collector, DriverChange]] = {}
+        self._declared: dict[tuple[PackageVersion, ...], Driver] = {}
 
-    def add(self, collector: Collector, change: DriverChange) -> None:
+    def add(self, collector: Collector, change: DriverChange, declared: Driver) -> None:
         """Add a driver, or its kernels to those that it is wanted for already."""
         key = (collector.node, msgspec.json.encode(msgspec.structs.replace(change, kernels=())))
         known = self._found.get(key, (collector, msgspec.structs.replace(change, kernels=())))[1]
         kernels = tuple(dict.fromkeys((*known.kernels, *change.kernels)))
         self._found[key] = (collector, msgspec.structs.replace(change, kernels=kernels))
+        self._declared[change.packages] = declared
+
+    def declared(self, change: DriverChange) -> Driver:
+        """Return a declaration that a change was chosen for: its packages say which runfile they are made of."""
+        return self._declared[change.packages]
 
     def all(self) -> tuple[tuple[Collector, DriverChange], ...]:
         """Return them in the order in which they were added first."""

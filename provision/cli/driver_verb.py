@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
@@ -60,6 +61,8 @@ def run_verb(args: argparse.Namespace, verb: DriverVerb) -> int:
 def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
     console, began = make_console(sys.stdout), time.monotonic()
+    # All that it takes lies on the node, which may reach no package source and need not wait for one.
+    context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, cancel)
     if plan.prepared.rollout:

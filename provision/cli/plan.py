@@ -19,6 +19,7 @@ from provision.apply.kinds import foresee_builds
 from provision.apply.model import Failure
 from provision.apply.planning.bounded import BoundedPlanner
 from provision.apply.playbooks import Playbooks
+from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
@@ -41,6 +42,7 @@ from provision.report import (
     show,
 )
 from provision.rollout.decision.prepare import prepare, runtime_classes
+from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
 
 if TYPE_CHECKING:
@@ -185,12 +187,18 @@ def build_context(
         declarations=declarations,
         bundle=bundle,
         shelf=open_shelf(fleet.inventories, os.environ),
+        runfiles=open_runfiles(os.environ),
     )
 
 
 def open_shelf(inventories: Iterable[str], environment: Mapping[str, str]) -> Shelf:
     """Return where modules are kept that a node of an inventory has built for others."""
     return Shelf(_cache(environment) / "built-modules" / inventory_key(inventories, Path.cwd()))
+
+
+def open_runfiles(environment: Mapping[str, str]) -> Runfiles:
+    """Return what makes packages of declared runfiles."""
+    return Runfiles(RunfileStore(_cache(environment) / "runfiles"))
 
 
 def _cache(environment: Mapping[str, str]) -> Path:

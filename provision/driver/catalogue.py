@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from provision.driver.distributions import DISTRIBUTIONS
+from provision.driver.distributions.runfile import PATTERNS as RUNFILE_PATTERNS
 from provision.driver.package_request import PackageRequest
 from provision.driver.package_set import CompanionPackages, ModulePackages
 from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Problem
+from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from provision.driver.distribution import Distribution
     from provision.driver.package_set import PackageSet
     from provision.fleet.facts import NodeIdentity
-    from provision.spec.model import Capability, Companion, DriverSource
+    from provision.spec.model import Capability, Companion
 
 __all__ = ["DISTRIBUTIONS", "find_distribution", "packages"]
 
@@ -79,6 +82,8 @@ def packages(  # noqa: PLR0913, PLR0917 - one declaration, key by key
     beside = [names.companions[each] for each in companions]
     roots = [*(names.user_space[each] for each in capabilities), *(each.packages for each in beside)]
     request = _request(distribution, names, flavour, module, beside, roots=roots, kernels=kernels, known=known)
+    if source is not DriverSource.RUNFILE:  # what was made of a runfile goes with the driver that it belonged to
+        request = replace(request, rivals=_sorted((*request.rivals, *RUNFILE_PATTERNS)))
     if flavour is not Flavour.NONE and not request.module_roots:
         return _no_kernels(distribution)
     return request

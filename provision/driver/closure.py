@@ -186,7 +186,8 @@ def _is_member(name: str, package: InstalledPackage, request: PackageRequest) ->
         return False
     if request.is_rival(name):
         return True
-    return request.members.replaces(name) or request.members.has(name, package.source, request.scheme(package.version))
+    version = request.scheme(package.version)
+    return request.members.has(name, package.source, version) or request.members.replaces(name, package.source, version)
 
 
 def _loose(versions: Iterable[AvailablePackage], upstream: str, scheme: VersionScheme) -> str | None:

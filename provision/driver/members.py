@@ -25,13 +25,15 @@ class Members:
     """Which packages are the driver's: those of ``sources``, and those whose name matches one of ``names``.
 
     Packages of ``exact`` sources need each other at one full version, all others at one upstream version.
-    Installed packages whose name matches one of ``replaced`` are another driver's, and go when this one comes.
+    Installed packages whose name matches one of ``replaced``, or that are of ``others``, are another driver's, and go
+    when this one comes.
     """
 
     sources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    others: tuple[Members, ...] = ()
 
     def has(self, name: str, source: str, version: Version) -> bool:
         """Tell whether a package at a version is part of a driver."""
@@ -45,9 +47,9 @@ class Members:
         """Return the version that a package must have in common with its neighbours."""
         return version.source if source in self.exact else version.upstream
 
-    def replaces(self, name: str) -> bool:
+    def replaces(self, name: str, source: str, version: Version) -> bool:
         """Tell whether an installed package has to go unless this driver brings it too."""
-        return _matches(name, self.replaced)
+        return _matches(name, self.replaced) or any(each.has(name, source, version) for each in self.others)
 
 
 @functools.lru_cache(maxsize=8192)  # asked for every version of a package, of which there may be many

@@ -49,7 +49,7 @@ def render(
 
     A bundle in a folder of the controller reaches nodes by other ways, and is no repository here.
     """
-    if source not in distribution.offers:
+    if source not in distribution.offers or source is DriverSource.RUNFILE:
         return ()
     url = declared.url if declared is not None else None
     key = declared.key if declared is not None else None

@@ -12,6 +12,7 @@ from provision.fleet.facts import KernelModule as LoadedModule
 from provision.node_plan import Problem
 from provision.planner.driver_choice import choose_driver
 from provision.planner.driver_document import describe_change
+from provision.planner.runfile import with_runfile
 from provision.spec.model import KernelModule
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def choose_collected(
     )
     if not node.gpus and declared.kernel_module is KernelModule.AUTO:
         return _flavour_unknown(node)
-    choice = choose_driver(stand_in, msgspec.structs.replace(declared, version=version), distribution)
+    wanted = msgspec.structs.replace(declared, version=version)
+    choice = choose_driver(with_runfile(stand_in, wanted), wanted, distribution)
     if isinstance(choice, Problem):
         return choice
     change = describe_change(stand_in, declared, choice, ())

@@ -23,6 +23,7 @@ from provision.planner.part import (
     plan_deployment,
     plan_files,
 )
+from provision.planner.runfile import with_runfile
 from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def plan_driver(
         return Part()
     if problem := _foreign_packages(facts, distribution):
         return Part(problems=(problem,))
+    facts = with_runfile(facts, declared)
     sources = repository.render(distribution, declared.source, declared.repository)
     if isinstance(sources, Problem):
         return Part(problems=(sources,))

@@ -16,6 +16,7 @@ from provision.driver.flavour import choose
 from provision.driver.gpus import support
 from provision.driver.terms import Flavour, branch_of
 from provision.node_plan import Derived, Problem
+from provision.planner.runfile import of_this_file
 from provision.spec.model import KernelModule
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def request_packages(facts: NodeFacts, declared: Driver, distribution: Distribut
         kernels=kernels,
         known=facts.available.keys(),
     )
-    return request if isinstance(request, Problem) else Wanted(flavour, needed, kernels, request)
+    if isinstance(request, Problem):
+        return request
+    return Wanted(flavour, needed, kernels, of_this_file(request, flavour.value, declared))
 
 
 def choose_driver(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FLAVOURS: Final = frozenset({KernelModule.OPEN, KernelModule.PROPRIETARY})
 _REPOSITORY: Final = ("driver", "repository")
+_RUNFILE: Final = ("driver", "runfile")
 _MIRRORED: Final = frozenset({DriverSource.NVIDIA, DriverSource.CANONICAL, DriverSource.BUNDLE})
 
 
@@ -26,7 +27,7 @@ def judge_driver(driver: Driver) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     if not driver.enabled:
         return _disabled(driver)
-    return chain(_source(driver), _version(driver), _repository(driver), _module(driver))
+    return chain(_source(driver), _version(driver), _repository(driver), _runfile(driver), _module(driver))
 
 
 def _disabled(driver: Driver) -> Iterator[Remark]:
@@ -36,10 +37,6 @@ def _disabled(driver: Driver) -> Iterator[Remark]:
 
 
 def _source(driver: Driver) -> Iterator[Remark]:
-    if driver.source is DriverSource.RUNFILE:
-        message = "runfile is not supported yet: its files belong to no package, so nothing could hold or replace them"
-        hint = "write another source; or source: none, and install the driver by other means"
-        yield error(("driver", "source"), message, hint)
     if driver.source is DriverSource.NONE and driver.kernel_module in _FLAVOURS:
         message = f"no {driver.kernel_module.value} module is installed with source: none"
         yield error(("driver", "kernelModule"), message, "leave the key out, or write another source")
@@ -59,6 +56,25 @@ def _version(driver: Driver) -> Iterator[Remark]:
     elif driver.version is None and driver.branch is None:
         hint = 'write one, for example version: "550.163.01"; or branch: "550"; or driver.enabled: false'
         yield error(("driver", "version"), "is required while the driver is enabled, unless a branch is declared", hint)
+
+
+def _runfile(driver: Driver) -> Iterator[Remark]:
+    """Yield what is wrong with the file that packages are made of, and with what is asked of it."""
+    given = driver.runfile
+    if driver.source is not DriverSource.RUNFILE:
+        if given is not None:
+            hint = "write source: runfile, or leave the key out"
+            yield warning(_RUNFILE, f"has no effect with source: {driver.source.value}", hint)
+        return
+    if driver.branch is not None and driver.version is None:
+        hint = "write version: that of the file, as in its name"
+        yield error(("driver", "branch"), "cannot be chosen from with source: runfile: a file is one version", hint)
+    if given is None:
+        yield error(_RUNFILE, "is required with source: runfile", "name the file: its path or its url, and its sha256")
+    elif given.path is None and given.url is None:
+        yield error(_RUNFILE, "has neither path nor url", "write one of them: a path on this machine, or an https url")
+    elif given.path is not None and given.url is not None:
+        yield error(_RUNFILE, "has both path and url", "write one of them")
 
 
 def _repository(driver: Driver) -> Iterator[Remark]:

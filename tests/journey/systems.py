@@ -13,6 +13,7 @@ from lab.sources.content import BUILDS
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from lab.nodes import Node, Site
@@ -85,12 +86,16 @@ CASES = {
 
 @dataclass
 class Machine:
-    """A node, whoever operates it, and what is looked at on it. ``bundle`` are words that name one to verbs."""
+    """A node, whoever operates it, and what is looked at on it.
+
+    ``bundle`` are words that name one to verbs, ``sent`` tells what the node has sent that it should not have.
+    """
 
     case: Case
     node: Node
     controller: Controller
     bundle: tuple[str, ...] = ()
+    sent: Callable[[], list[str]] = list
 
     @property
     def system(self) -> sources.System:
@@ -112,6 +117,7 @@ class Machine:
     def call(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         done = self.controller.grapnel(verb, *words)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert self.sent() == [], verb
         return done
 
     def change(self, verb: str, *words: str) -> str:

@@ -20,8 +20,8 @@ from provision.bundle.model import BundleList
 from provision.bundle.write import write_bundle
 from provision.cli.plan import open_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
+from tests.journey.dkms import TRIM
 from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
-from tests.journey.test_driver_dkms import TRIM
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
@@ -170,6 +170,7 @@ def test_dnf_and_zypper_change_drivers_without_a_network(site: Site, operator: C
     machine.bundle = ("--bundle", BUNDLE)
 
     with Wire(site.bridge_name, machine.node.address) as wire:
+        machine.sent = wire.sent
         change_there_and_back(machine, nullcontext())
         assert wire.sent() == []
 

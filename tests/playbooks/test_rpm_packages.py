@@ -127,7 +127,7 @@ def test_dnf_is_asked_once_while_nothing_changes(machine: Machine) -> None:
     [
         pytest.param(f"{REPOSITORY}/5bdc-modules.yaml.gz", "other", id="metadata that was fetched"),
         pytest.param(f"{REPOSITORY.replace('/repodata', '-2/repodata')}/repomd.xml", "", id="a repository more"),
-        pytest.param("/etc/yum.repos.d/nvidia.repo", "enabled=0", id="a repository that is switched off"),
+        pytest.param("/etc/yum.repos.d/nvidia.repo", "enabled = 0", id="a repository that is switched off"),
         pytest.param("/etc/dnf/vars/stream", "9", id="a variable"),
         pytest.param("/run/grapnel/dnf-available.json", '{"state": 1, "available": ', id="a file that was cut"),
         pytest.param("/run/grapnel/dnf-available.json", "[]", id="a file of something else"),

@@ -33,7 +33,7 @@ class ActionModule(ControllerAction):
         hosts = [host for host in arguments["stacks"] if host in batch and "plan" in planned.get(host, {})]
         drivers = {host: plain(planned[host]["plan"]["roles"].get("driver")) for host in hosts}
         if not any(driver and driver["driver_stage"] for driver in drivers.values()):
-            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "notes": []}
+            return {"changed": False, "providers": {}, "tried": [], "handover": {}, "refused": {}, "notes": []}
         facts = dict(registered(task_vars, hosts, arguments["facts"]))
         expects_more = any(host not in planned for host in all_hosts)
         sources = task_vars.get("ansible_inventory_sources") or []
@@ -55,7 +55,7 @@ def _decide(
     from provision.apply.model import Assessment  # noqa: PLC0415 - see above
     from provision.apply.rounds import Round, next_round  # noqa: PLC0415 - see above
     from provision.apply.supply import Supply  # noqa: PLC0415 - see above
-    from provision.cli.plan import open_shelf  # noqa: PLC0415 - see above
+    from provision.cli.plan import open_runfiles, open_shelf  # noqa: PLC0415 - see above
     from provision.node_plan import DriverVariables, NodePlan, Roles  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
@@ -66,7 +66,7 @@ def _decide(
     for host, found in parsed_facts(facts):
         driver = msgspec.convert(drivers[host], DriverVariables) if drivers[host] else None
         answers[host] = Assessment(found, NodePlan(node=host, roles=Roles(driver=driver)))
-    supply = Supply(declarations=Declarations(stacks), shelf=shelf)
+    supply = Supply(declarations=Declarations(stacks), shelf=shelf, runfiles=open_runfiles(os.environ))
     before = msgspec.convert(arguments["before"], Round)
     decided: dict[str, Any] = msgspec.to_builtins(next_round(supply, answers, before, expects_more=expects_more))
     return decided

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from provision.driver.distribution import Distribution
-from provision.driver.distributions import nvidia_apt
+from provision.driver.distributions import nvidia_apt, runfile
 from provision.driver.members import Members
 from provision.driver.package_set import CompanionPackages, ModulePackages, PackageSet
 from provision.driver.terms import Flavour, Manager
@@ -64,7 +64,11 @@ def _release(version_id: str, codename: str) -> Distribution:
         codename=codename,
         manager=Manager.APT,
         repository=f"debian{version_id}",
-        offers={DriverSource.DISTRIBUTION: _own, DriverSource.NVIDIA: nvidia_apt.debian},
+        offers={
+            DriverSource.DISTRIBUTION: _own,
+            DriverSource.NVIDIA: nvidia_apt.debian,
+            DriverSource.RUNFILE: runfile.offer,
+        },
         # Side branches with package names of their own: nvidia-graphics-drivers-tesla-535.
         other_drivers=(f"{_DRIVER}-*",),
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from provision.driver.distribution import Distribution
-from provision.driver.distributions import nvidia_apt
+from provision.driver.distributions import nvidia_apt, runfile
 from provision.driver.members import Members
 from provision.driver.package_set import ModulePackages, PackageSet
 from provision.driver.terms import WITHOUT_PROPRIETARY, Flavour, Manager
@@ -86,6 +86,7 @@ def _release(version_id: str, codename: str) -> Distribution:
             DriverSource.DISTRIBUTION: _archive,
             DriverSource.CANONICAL: _canonical,
             DriverSource.NVIDIA: nvidia_apt.ubuntu,
+            DriverSource.RUNFILE: runfile.offer,
         },
     )
 

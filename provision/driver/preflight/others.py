@@ -37,7 +37,7 @@ def find_nouveau(situation: Situation) -> Iterator[Finding]:
 def find_foreign_driver(situation: Situation) -> Iterator[Finding]:
     """Yield a driver that no package owns, where packages are to be installed."""
     foreign = situation.facts.foreign_driver
-    if foreign is None or situation.driver.source in (DriverSource.NONE, DriverSource.RUNFILE):
+    if foreign is None or situation.driver.source is DriverSource.NONE:
         return
     version = f" {foreign.version}" if foreign.version else ""
     if foreign.kind == "runfile":

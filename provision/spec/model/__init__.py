@@ -15,6 +15,7 @@ from provision.spec.model.driver import (
     DriverSource,
     KernelModule,
     Repository,
+    Runfile,
     Signing,
 )
 from provision.spec.model.stack import (
@@ -53,6 +54,7 @@ __all__ = [
     "Plugin",
     "Repository",
     "Rollout",
+    "Runfile",
     "Runtime",
     "Signing",
     "StackSpec",

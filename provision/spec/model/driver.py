@@ -19,6 +19,9 @@ from provision.spec.model.texts import (
     ParameterText,
     PublicKey,
     RepositoryUrl,
+    RunfilePath,
+    RunfileUrl,
+    Sha256,
     SigningKeyPath,
 )
 
@@ -26,6 +29,7 @@ from provision.spec.model.texts import (
 ALTERNATIVES: Final = (
     (("driver", "version"), ("driver", "branch")),
     (("driver", "repository", "url"), ("driver", "repository", "folder")),
+    (("driver", "runfile", "url"), ("driver", "runfile", "path")),
 )
 ParameterNumber = Annotated[int, Meta(ge=0, le=4_294_967_295)]
 
@@ -109,6 +113,14 @@ class Repository(Section, frozen=True, kw_only=True):
     ] = None
 
 
+class Runfile(Section, frozen=True, kw_only=True):
+    """One of NVIDIA's installer files, of which grapnel makes packages."""
+
+    path: Annotated[RunfilePath | None, doc("The file on the machine that runs grapnel.")] = None
+    url: Annotated[RunfileUrl | None, doc("Where the machine that runs grapnel gets the file, https.")] = None
+    sha256: Annotated[Sha256, doc("The file's SHA-256 digest: no other file is used.")]
+
+
 class Signing(Section, frozen=True, kw_only=True):
     """The key that signs kernel modules, and the certificate that they are checked against wherever they came from."""
 
@@ -127,12 +139,16 @@ class Driver(Section, frozen=True, kw_only=True):
         doc(
             "Where packages come from; distribution: the node's own system; nvidia: NVIDIA's repository; canonical: "
             "Ubuntu's archive with its signed modules; bundle: what was gathered for nodes without a network; "
-            "runfile: not supported yet; none: grapnel installs no packages."
+            "runfile: one of NVIDIA's installer files, as packages; none: grapnel installs no packages."
         ),
     ] = DriverSource.DISTRIBUTION
     repository: Annotated[
         Repository | None,
         doc("NVIDIA's repository with its key, a mirror, or a bundle; null: what the node has configured."),
+    ] = None
+    runfile: Annotated[
+        Runfile | None,
+        doc("NVIDIA's installer file for source runfile: its place and its digest; null: none."),
     ] = None
     version: Annotated[
         DriverVersion | None,

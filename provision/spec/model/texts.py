@@ -38,6 +38,20 @@ RepositoryUrl = Annotated[
         hides="@",  # what stands before it may be a password
     ),
 ]
+RunfileUrl = Annotated[
+    str,
+    text(
+        rf"https://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?" + _PATH,
+        "a file's URL: https://HOST/FOLDER/FILE, without a user, a password, '..', '?' or '#'",
+        "https://mirror.example.com/nvidia/driver.run",
+        longest=255,
+        hides="@",  # what stands before it may be a password
+    ),
+]
+Sha256 = Annotated[
+    str,
+    text("[0-9a-f]{64}", "a SHA-256 digest: what `sha256sum FILE` prints", "0123456789abcdef" * 4, longest=64),
+]
 PublicKey = Annotated[
     str,
     text(
@@ -120,6 +134,7 @@ ListenAddress = Annotated[
     ),
 ]
 FolderPath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver-550.163.01", longest=255)]
+RunfilePath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver.run", longest=255)]
 SigningKeyPath = Annotated[str, text(_PATH, _PATH_RULE, "/var/lib/dkms/mok.key", longest=255)]
 CertificatePath = Annotated[str, text(_PATH, _PATH_RULE, "/var/lib/dkms/mok.pub", longest=255)]
 KubeconfigPath = Annotated[str, text(_PATH, _PATH_RULE, "/etc/kubernetes/kubelet.conf", longest=255)]

@@ -166,6 +166,25 @@ def test_a_module_that_was_looked_into_is_not_looked_into_again(machine: Machine
     assert machine.calls == ["modprobe --show-depends nvidia"]
 
 
+def test_modules_are_read_again_when_one_of_them_has_changed(machine: Machine, running: str) -> None:
+    """Facts are gathered several times in a change, and each module is a second of work."""
+    file = f"/lib/modules/{running}/extra/nvidia.ko"
+    said = "filename:       {}\nversion:        {}\nlicense:        NVIDIA\n"
+    add_kernel(machine, running)
+    machine.write(file)
+    machine.teach("modinfo", lambda: Finished(1, "", "modinfo: ERROR: could not get modinfo from 'nvidia'"))
+    assert kernels(machine)[running]["modules"] == []
+    for version in ("550.163.01", "610.57"):
+        machine.write(file, version)
+        machine.teach("modinfo", said.format(f"{machine.root}{file}", version))
+        machine.calls.clear()
+
+        seen = [kernels(machine)[running]["modules"] for _ in range(3)]
+
+        assert [[one["version"] for one in modules] for modules in seen] == [[version]] * 3
+        assert len(machine.calls) == 1
+
+
 def test_a_file_that_is_no_module_is_none(machine: Machine, running: str) -> None:
     add_kernel(machine, running)
     machine.write(f"/lib/modules/{running}/extra/nvidia.ko")

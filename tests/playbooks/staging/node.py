@@ -300,6 +300,11 @@ class Source:
             Header(file, name, version, "driver", self._node.needs.get(name, ())) for file, name, version in said
         )
 
+    def with_files(self, files: Sequence[str]) -> Source:
+        more = dict(self._node.path(file).read_text().split(" ", 1) for file in files)
+        offered = {**self._node.offered, **{name: [version] for name, version in more.items()}}
+        return Source(replace(self._node, offered=offered, calls=self._node.calls, fetched=self._node.fetched))
+
     def for_any_machine(self, host: Host, scratch: str) -> Source:
         bare = replace(self._node, installed={}, calls=self._node.calls, fetched=self._node.fetched)
         return Source(bare)

@@ -57,6 +57,22 @@ def test_a_resolution_tells_what_to_fetch_and_what_changes(machine: Machine) -> 
     assert all("Debug::NoLocking=1" in call for call in machine.calls), "an unattended upgrade may go on meanwhile"
 
 
+def test_files_that_the_node_was_given_are_one_more_source(machine: Machine) -> None:
+    given = "/incoming/packages/libpci3_1%3a3.13.0-2_amd64.deb"
+    place = machine.host.path(given)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"a package")
+    machine._run = lambda arguments, _: Finished(  # type: ignore[method-assign] # as in apt() above
+        0, SIMULATED if "--simulate" in arguments else f"'file:{given.replace('%', '%25')}' {place.name} 9 \n"
+    )
+    source = AptSource().with_files([given])
+
+    (found,) = source.resolve(machine.host, REQUEST).downloads
+
+    assert source.options == ("--with-source", given)
+    assert found.digest == f"sha256:{hashlib.sha256(b'a package').hexdigest()}", "apt names none for such a file"
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "words"),
     [

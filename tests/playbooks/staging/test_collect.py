@@ -26,9 +26,14 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work imp
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.download import AptSource
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.download import DnfSource
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
+    Offered,
+    Request,
+    SourceError,
+    file_digest,
+)
 
-from tests.playbooks.staging.node import KERNEL, Node, Packages, Source, change_of
+from tests.playbooks.staging.node import HOME, KERNEL, Node, Packages, Source, change_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +62,20 @@ def collect(node: Node, change: DriverChange, source: Source | None = None, **op
 def members(node: Node, change: DriverChange) -> dict[str, bytes]:
     with tarfile.open(node.path(collected_archive(change_id(change)))) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr] - all are files
+
+
+def test_packages_that_were_handed_over_are_collected_with_the_others(node: Node) -> None:
+    change = change_of()
+    place = f"{HOME}/incoming/{change_id(change)}"
+    file = node.write(f"{place}/packages/libcuda1_{NEW}.deb", f"libcuda1 {NEW}")
+    node.write(f"{place}/list.json", json.dumps({f"packages/{file.name}": file_digest(file)}))
+    del node.offered["libcuda1"]
+
+    result = collect(node, change)
+
+    assert result.complete, result.findings
+    assert {f"packages/libcuda1_{NEW}.deb", "packages/glx_1.2.deb"} <= set(members(node, change))
+    assert not node.path(place).exists()
 
 
 def test_the_archive_has_what_other_machines_lack_though_this_one_has_it(node: Node) -> None:

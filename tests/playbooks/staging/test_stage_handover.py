@@ -46,6 +46,20 @@ def test_offline_takes_packages_from_what_was_handed_over(node: Node) -> None:
     assert files == ["glx_1.2.deb", f"libcuda1_{NEW}.deb", "libpci_3.2.deb", f"nvidia-dkms_{NEW}.deb"]
 
 
+def test_packages_that_were_handed_over_stand_beside_the_package_sources(node: Node) -> None:
+    change = change_of()
+    place = f"{HOME}/incoming/{change_id(change)}"
+    file = node.write(f"{place}/packages/libcuda1_{NEW}.deb", f"libcuda1 {NEW}")
+    node.write(f"{place}/list.json", json.dumps({f"packages/{file.name}": file_digest(file)}))
+    del node.offered["libcuda1"]
+
+    result = node.stage(change)
+
+    assert result.complete, result.findings
+    assert f"libcuda1_{NEW}.deb" in node.host.names(f"{HOME}/staged/{result.id}/packages")
+    assert f"nvidia-dkms_{NEW}.deb" in node.fetched
+
+
 def test_offline_names_what_is_missing(node: Node) -> None:
     node.installed = {"libcuda1": NEW}
 

@@ -1,18 +1,72 @@
-"""What a node has collected is unpacked within bounds: a node may answer anything."""
+"""A collecting node gets its package sources once; what it answers is unpacked within bounds, whatever that is."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from provision.apply.collect import unpack
+from provision.apply.collect import Collector, unpack
 from provision.bundle.errors import BundleError
+from provision.payload.model import Artifact
+from provision.runner import Event, Outcome, RunFinished, RunRequest, RunStatus, TaskDone
+from tests.provision.apply.fakes import FakeFleet, Watcher, context
+from tests.provision.samples import make_facts, make_file, make_stack, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAA\n-----END PGP PUBLIC KEY BLOCK-----\n"
+REPOSITORY = {"url": "https://mirror.example/cuda/debian13/", "key": KEY}
+DRIVER = make_stack(driver={"version": "550.163.01", "source": "nvidia", "repository": REPOSITORY}).driver
+
+
+@dataclass
+class Connected(FakeFleet):
+    """A node that collects; it writes down package sources, unless it forgets them."""
+
+    is_forgetful: bool = False
+    files: dict[str, str] = field(default_factory=dict)
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:  # noqa: ARG002 - of the protocol
+        self.requests.append(request)
+        collection: Any = request.extra_vars["grapnel_collection"]
+        if not self.is_forgetful:
+            self.files |= {one["path"]: one["content"] for one in collection["sources"]}
+        facts = replace(make_facts(), files={path: make_file(text) for path, text in self.files.items()})
+        yield TaskDone("n1", "gather facts", Outcome.OK, values={"facts": msgspec.json.encode(facts)})
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+def collector(fleet: FakeFleet) -> Collector:
+    program = Artifact(path="/payload/driver.tar", digest="0123456789ab")
+    return Collector(context(fleet), program, "n1", make_facts(), Watcher(), threading.Event())
+
+
+def test_the_sources_of_several_drivers_are_written_once() -> None:
+    """Each look at the collecting node is a start of Ansible."""
+    fleet = Connected({})
+    node = collector(fleet)
+
+    first, second = node.with_sources(DRIVER), node.with_sources(DRIVER)
+
+    assert first == second
+    assert set(first.files) == {
+        "/etc/apt/keyrings/grapnel-nvidia.asc",
+        "/etc/apt/sources.list.d/grapnel-nvidia.sources",
+    }
+    assert len(fleet.requests) == 1
+
+
+def test_a_node_that_does_not_keep_its_sources_is_told() -> None:
+    with pytest.raises(BundleError, match="n1 does not keep the files of its package sources"):
+        collector(Connected({}, is_forgetful=True)).with_sources(DRIVER)
 
 
 def write(path: Path, *members: tarfile.TarInfo) -> Path:

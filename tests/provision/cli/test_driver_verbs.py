@@ -31,8 +31,10 @@ class Nodes:
     fleet: FakeFleet
     first: tuple[str, ...] = ()
     changed: list[str] = field(default_factory=list)
+    refreshed: bool = False  # package lists
 
     def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        self.refreshed |= request.playbook.stem == "facts" and not request.extra_vars.get("grapnel_is_offline")
         if request.playbook.stem == "driver":
             self.changed += request.nodes
             yield TaskDone(request.nodes[0], "Change the driver", Outcome.CHANGED)
@@ -75,6 +77,15 @@ def test_a_rollback_tells_what_the_declaration_still_says(capsys: pytest.Capture
         f"the declaration still names driver {NEW} for n1, and the next `grapnel apply` brings it back: "
         "declare the version that they shall keep, or driver.enabled: false to leave them alone"
     ) in output
+
+
+@pytest.mark.parametrize("verb", list(DriverVerb))
+def test_no_package_source_is_contacted(verb: DriverVerb) -> None:
+    """A node that got its driver from a bundle waited for a source that does not answer before it went back."""
+    nodes, _ = change(verb)
+
+    assert nodes.changed
+    assert not nodes.refreshed
 
 
 @pytest.mark.parametrize(("enabled", "is_told"), [(True, True), (False, False)])

@@ -350,6 +350,21 @@ def test_the_module_stream_is_that_of_nvidia_s_assistant(label: str, flavour: Fl
     assert found.module_stream == (words[flavour].replace("BRANCH", "570") if label in modular else None)
 
 
+OF_RUNFILES = ("nvidia-runfile", "nvidia-runfile-*")
+
+
+@pytest.mark.parametrize("label", ["debian 12", "debian 13", "ubuntu 22.04", "ubuntu 24.04", "ubuntu 26.04"])
+@pytest.mark.parametrize(
+    ("flavour", "module"),
+    [(Flavour.OPEN, "nvidia-runfile-open-dkms"), (Flavour.PROPRIETARY, "nvidia-runfile-dkms")],
+)
+def test_a_runfile_has_the_same_packages_on_every_system_with_apt(label: str, flavour: Flavour, module: str) -> None:
+    found = request(label, DriverSource.RUNFILE, "550.54.15", flavour)
+
+    assert (found.roots, found.module_roots) == (("nvidia-runfile",), (module,))
+    assert found.rivals == tuple({"nvidia-runfile-dkms", "nvidia-runfile-open-dkms"} - {module})
+
+
 def test_a_module_that_is_made_in_another_way_has_to_go() -> None:
     found = request("ubuntu 24.04", DriverSource.CANONICAL, "580.178.04", Flavour.OPEN, kernels=(UBUNTU_KERNEL,))
 
@@ -359,9 +374,10 @@ def test_a_module_that_is_made_in_another_way_has_to_go() -> None:
         "nvidia-driver-580-server",
         "nvidia-headless-580-server",
         "nvidia-headless-no-dkms-580-server",
+        *OF_RUNFILES,
     )
     assert not found.is_rival("nvidia-headless-no-dkms-580-server-open")
 
 
 def test_without_a_module_of_ours_no_module_has_to_go() -> None:
-    assert request("debian 13", DriverSource.DISTRIBUTION, "550.163.01", Flavour.NONE).rivals == ()
+    assert request("debian 13", DriverSource.DISTRIBUTION, "550.163.01", Flavour.NONE).rivals == OF_RUNFILES

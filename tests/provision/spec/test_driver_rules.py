@@ -15,6 +15,9 @@ SIGNING = {"key": "/root/module.key", "certificate": "/root/module.der"}
 URL = {"url": "https://mirror.example.com/cuda"}
 KEY = {"key": "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZQAA\n-----END PGP PUBLIC KEY BLOCK-----\n"}
 FOLDER = {"folder": "/srv/bundle"}
+DIGEST = {"sha256": "0" * 64}
+PATH = {"path": "/srv/driver.run"}
+FILE_URL = {"url": "https://mirror.example.com/driver.run"}
 
 
 def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
@@ -34,7 +37,24 @@ def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
             [("warning", "kernelModule")],
             id="a flavour of a driver that is left alone",
         ),
-        pytest.param({"source": "runfile"}, [("error", "source")], id="a runfile"),
+        pytest.param({"source": "runfile"}, [("error", "runfile")], id="no runfile"),
+        pytest.param({"source": "runfile", "runfile": DIGEST}, [("error", "runfile")], id="a runfile without a place"),
+        pytest.param(
+            {"source": "runfile", "runfile": DIGEST | PATH | FILE_URL},
+            [("error", "runfile")],
+            id="a runfile in two places",
+        ),
+        pytest.param(
+            {"source": "runfile", "runfile": DIGEST | PATH, "version": None, "branch": "550"},
+            [("error", "branch")],
+            id="a branch of one file",
+        ),
+        pytest.param({"runfile": DIGEST | PATH}, [("warning", "runfile")], id="a runfile that nobody takes"),
+        pytest.param(
+            {"source": "runfile", "runfile": DIGEST | PATH, "repository": URL},
+            [("warning", "repository")],
+            id="a repository beside a runfile",
+        ),
         pytest.param(
             {"source": "none", "kernelModule": "open"}, [("error", "kernelModule")], id="a flavour from nowhere"
         ),
@@ -101,6 +121,8 @@ def test_each_rule_names_the_key_to_change(section: dict[str, Any], expected: li
             {"source": "none", "kernelModule": "none", "companions": []}, id="a driver of the image, in words"
         ),
         pytest.param({"source": "bundle", "repository": FOLDER}, id="a bundle here"),
+        pytest.param({"source": "runfile", "runfile": DIGEST | PATH}, id="a runfile here"),
+        pytest.param({"source": "runfile", "runfile": DIGEST | FILE_URL}, id="a runfile on a server"),
         pytest.param({"source": "bundle", "repository": URL}, id="a bundle on a server"),
         pytest.param({"source": "nvidia", "repository": KEY}, id="NVIDIA's own repository"),
         pytest.param({"source": "nvidia", "repository": URL | KEY}, id="a mirror of NVIDIA's"),

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.trust import read_signers
 from ansible_collections.grapnel.node.plugins.module_utils.modprobe import describe_module, module_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.target import Target
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
@@ -91,30 +92,48 @@ def install_modules(host: Host, target: Target) -> list[str]:
 
 
 def _complaint(host: Host, target: Target, kernel: str) -> str:
-    """Return why the module that modprobe would load in a kernel is not the right one, empty when it is."""
-    version, flavour = find_module(host, kernel)
-    wanted = (target.change.version, target.change.flavour)
-    if (version, flavour) == wanted:
+    """Return why the module that modprobe would load in a kernel is not the right one, empty when it is.
+
+    Where a key is declared, one that somebody else has signed is not: it may no longer load after the next boot.
+    """
+    fields = _describe(host, kernel)
+    found, wanted = _identity(fields), (target.change.version, target.change.flavour)
+    if found != wanted:
+        said = f"{found[0]} ({found[1]})" if found[0] else "none"
+        return f"kernel {kernel} lacks the module {wanted[0]} ({wanted[1]}) on disk, it has {said}"
+    signers = {one.name for one in read_signers(host, target.folder, kernel)} if target.change.sign else set()
+    signer = fields.get("signer", "")
+    if not signers or signer in signers:
         return ""
-    found = f"{version} ({flavour})" if version else "none"
-    return f"kernel {kernel} lacks the module {wanted[0]} ({wanted[1]}) on disk, it has {found}"
+    by = ", ".join(sorted(signers))
+    return f"kernel {kernel} lacks the module {wanted[0]} signed by {by} on disk, it has that of {signer or 'nobody'}"
+
+
+def _describe(host: Host, kernel: str) -> dict[str, str]:
+    file = module_file(host, _NVIDIA, kernel)
+    return describe_module(host, file) if file is not None else {}
+
+
+def _identity(fields: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return version and flavour of a module, None for none."""
+    if not fields:
+        return None, None
+    return fields.get("version"), "proprietary" if fields.get("license") == _PROPRIETARY else "open"
 
 
 def find_module(host: Host, kernel: str) -> tuple[str | None, str | None]:
     """Return version and flavour of the module that a kernel would load."""
-    file = module_file(host, _NVIDIA, kernel)
-    if file is None:
-        return None, None
-    fields = describe_module(host, file)
-    flavour = "proprietary" if fields.get("license") == _PROPRIETARY else "open"
-    return fields.get("version"), flavour
+    return _identity(_describe(host, kernel))
 
 
 def _install(host: Host, target: Target, kernel: str) -> None:
-    """Load an archive into DKMS's tree and install it; without one, the module is compiled, where that is allowed."""
+    """Load an archive into DKMS's tree and install it; without one, the module is compiled, where that is allowed.
+
+    What is built there already is replaced: it may be half of a module, from a power cut, or signed by another key.
+    """
     name = ["-m", str(target.change.dkms), "-v", target.change.version]
     archive = target.archives.get(kernel)
-    if archive is not None and _state(host, name, kernel) not in ("built", "installed"):
+    if archive is not None:
         # It says that the module was added before when it was, and has loaded the archive by then.
         taken = host.run(["dkms", "ldtarball", "--force", "--archive", str(host.path(archive))], _LOAD_TIMEOUT_S)
         if _state(host, name, kernel) not in ("built", "installed"):

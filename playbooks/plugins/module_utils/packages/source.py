@@ -115,6 +115,9 @@ class PackageSource(Protocol):
     def read_headers(self, host: Host, files: Sequence[str]) -> tuple[Header, ...]:
         """Return what package files say of themselves; raises `SourceError`."""
 
+    def with_files(self, files: Sequence[str]) -> PackageSource:
+        """Return this source with package files that the machine was given besides; raises `SourceError`."""
+
     def for_any_machine(self, host: Host, scratch: str) -> PackageSource:
         """Return this source as machines see it that have less than this one, as far as the package manager can."""
 

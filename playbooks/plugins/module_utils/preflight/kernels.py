@@ -11,10 +11,12 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
@@ -132,7 +134,15 @@ def _read_modules(host: Host, release: str) -> list[dict[str, Any]]:
     files = list(_find_files(host, f"{_MODULES}/{release}"))[:_MAX_FILES]
     if not files:
         return []
-    shown = host.ask(["modinfo", *(str(host.path(file)) for file in files)], _TIMEOUT_S)
+    places = [host.path(file) for file in files]
+    # modinfo unpacks a whole module, and a compressed one is a second of work.
+    return remembered(
+        host, f"modules-{release}", lambda: places, lambda: _ask(host, places), lambda found: len(found) == len(files)
+    )
+
+
+def _ask(host: Host, places: Sequence[Path]) -> list[dict[str, Any]]:
+    shown = host.ask(["modinfo", *map(str, places)], _TIMEOUT_S)
     prefix = str(host.path("/")).rstrip("/")
     return [_describe(record, prefix) for record in _records(shown.stdout)]
 

@@ -80,6 +80,7 @@ def _collect(host: Host, system: PackageSystem, change: DriverChange, options: S
     packages.require_space(host, COLLECTED, size_bytes, options.reserve_bytes)
     _pack(host, work.folder, collected_archive(change_id(change)))
     sets.remove(host.path(work.folder))
+    sets.remove(host.path(f"{sets.INCOMING}/{change_id(change)}"))
     return Cost(download_s, build_s, size_bytes, cpu_s)
 
 
@@ -94,8 +95,9 @@ def _begin(host: Host, system: PackageSystem, change: DriverChange, options: Sta
 def _download(work: Work) -> tuple[str, ...]:
     """Download as for a machine that has nothing of it; returns the files."""
     host, change = work.host, work.change
+    given = packages.handed_packages(host, change_id(change))
     try:
-        source = work.source.for_any_machine(host, work.scratch)
+        source = packages.with_given(work.system, given).source.for_any_machine(host, work.scratch)
     except SourceError as error:
         raise packages.failed(error) from error
     request = replace(packages.request_of(change), remove=())

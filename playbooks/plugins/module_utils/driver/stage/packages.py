@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.grapnel.node.plugins.module_utils.driver.change import DriverChange
     from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
-    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import Work
+    from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.work import PackageSystem, Work
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
@@ -64,6 +65,21 @@ def handed_over(host: Host, identifier: str) -> dict[str, str]:
             )
         found[place] = f"{folder}/{place}"
     return found
+
+
+def handed_packages(host: Host, identifier: str) -> tuple[str, ...]:
+    """Return the package files that the controller handed over for a change; raises `StageError` as `handed_over`."""
+    return packages_in(handed_over(host, identifier))
+
+
+def packages_in(handed: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the package files among what was handed over."""
+    return tuple(file for place, file in handed.items() if place.startswith(f"{store.PACKAGES}/"))
+
+
+def with_given(system: PackageSystem, files: Sequence[str]) -> PackageSystem:
+    """Return a package system whose source has files that were handed over besides; raises `SourceError`."""
+    return replace(system, source=system.source.with_files(files)) if files else system
 
 
 def download(work: Work, request: Request, target: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import resource
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import store
@@ -111,14 +112,15 @@ def _stage(work: Work, identifier: str) -> None:
 
 def _get_packages(work: Work, handed: Mapping[str, str]) -> tuple[tuple[str, ...], Resolution]:
     """Return the package files of the set, and what installing them comes to."""
-    given = [file for place, file in handed.items() if place.startswith(f"{store.PACKAGES}/")]
-    if given or work.options.offline:
+    given = packages.packages_in(handed)
+    if work.options.offline:
         for path in work.host.path(work.packages).iterdir():
             sets.remove(path)
-        files = packages.take_over(work.host, packages.useful(work, tuple(given)), work.packages)
+        files = packages.take_over(work.host, packages.useful(work, given), work.packages)
         return files, packages.resolve_handed_over(work, files)
     request = packages.request_of(work.change)
     try:
+        work = replace(work, system=packages.with_given(work.system, given))
         resolution = work.source.resolve(work.host, request)
     except SourceError as error:
         raise packages.failed(error) from error

@@ -33,6 +33,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.source impor
     Request,
     Resolution,
     SourceError,
+    file_digest,
     has_digest,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.printable import printable
@@ -82,9 +83,13 @@ _REACH = "see that the node reaches its package sources (apt-config dump Acquire
 
 @dataclass(frozen=True)
 class AptSource:
-    """apt as the source of package files; ``options`` go before everything that apt is told."""
+    """apt as the source of package files; ``options`` go before everything that apt is told.
+
+    ``given`` are package files that the machine has besides those of its sources.
+    """
 
     options: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def resolve(self, host: Host, request: Request) -> Resolution:
         """Return what a request comes to; raises `SourceError`."""
@@ -95,13 +100,20 @@ class AptSource:
         found = list(_INSTALLED.finditer(simulated))
         return Resolution(
             downloads=tuple(
-                Download(each["name"], each["uri"], int(each["size"]), each["digest"])
+                Download(
+                    each["name"], each["uri"], int(each["size"]), each["digest"] or self._digest_of(host, each["uri"])
+                )
                 for each in _URI.finditer(printed)
             ),
             install={each["name"]: each["new"] for each in found},
             replaced={each["name"]: each["old"] or "" for each in found},
             remove={each["name"]: each["old"] or "" for each in _REMOVED.finditer(simulated)},
         )
+
+    def _digest_of(self, host: Host, uri: str) -> str:
+        """Return the digest of a given file, for which apt has none; "" for any other."""
+        path = unquote(urlsplit(uri).path)
+        return f"sha256:{file_digest(host.path(path))}" if path in self.given else ""
 
     def fetch(self, host: Host, request: Request, downloads: Sequence[Download], folder: str, timeout_s: float) -> None:
         """Download and verify; files that are there already and right are kept; raises `SourceError`."""
@@ -149,12 +161,17 @@ class AptSource:
         """Return the control fields of package files; raises `SourceError`."""
         return tuple(_read_header(host, file) for file in files)
 
+    def with_files(self, files: Sequence[str]) -> AptSource:
+        """Return apt with package files as one more source."""
+        given = tuple(word for file in files for word in ("--with-source", file))
+        return AptSource((*self.options, *given), (*self.given, *files))
+
     def for_any_machine(self, host: Host, scratch: str) -> AptSource:
         """Return apt as it is on a machine that has nothing but what no source offers, such as a local package."""
         status = f"{scratch}/assumed"
-        listed = _ask(host, ["apt-cache", "-o", "Dir::State::status=/dev/null", *_UNCACHED, "pkgnames"])
+        listed = _ask(host, ["apt-cache", *self.options, "-o", "Dir::State::status=/dev/null", *_UNCACHED, "pkgnames"])
         write_assumed(host, set(listed.split()), status)
-        return AptSource((*_UNCACHED, "-o", f"Dir::State::status={status}"))
+        return AptSource((*self.options, *_UNCACHED, "-o", f"Dir::State::status={status}"), self.given)
 
     def list_files(self, host: Host, file: str) -> tuple[str, ...]:
         """Return the paths in a package file; raises `SourceError`."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
-from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
@@ -18,6 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds im
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
@@ -26,6 +27,8 @@ __all__ = ["NAME", "is_owned", "read_available", "read_installed", "read_state",
 
 NAME = "dnf"
 _CACHES = ("/var/cache/dnf", "/var/cache/libdnf5")
+# Options, plugins, variables and enabled streams; repositories; the release that stands in their addresses.
+_SETTINGS = ("/etc/dnf", "/etc/yum.repos.d", "/etc/yum", "/etc/os-release")
 _STAMP = "/run/grapnel/package-lists"
 _PID_FILES = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/run/dnf.pid", "/run/yum.pid")
 _QUERY_TIMEOUT_S = 60.0
@@ -99,7 +102,15 @@ def read_state(host: Host) -> dict[str, Any]:
 
 def read_available(host: Host) -> dict[str, Any]:
     """Return the facts ``available``: all versions of the packages that the planner decides about, newest last."""
-    return remembered(host, lambda: _ask(host))
+    return remembered(host, "dnf-available", lambda: _inputs(host), lambda: _ask(host))
+
+
+def _inputs(host: Host) -> Iterator[Path]:
+    """Yield what dnf answers from: its settings and metadata, and not what it computes from them while it answers."""
+    metadata = (f"{cache}/{name}/repodata" for cache in _CACHES for name in host.names(cache))
+    for top in (host.path(place) for place in (*_SETTINGS, *metadata)):
+        yield top
+        yield from sorted(top.rglob("*"))
 
 
 def _ask(host: Host) -> dict[str, Any]:

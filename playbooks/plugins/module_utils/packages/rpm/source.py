@@ -68,6 +68,14 @@ class RpmFiles:
         """Return what package files say of themselves; raises `SourceError`."""
         return read_headers(host, files)
 
+    def with_files(self: Source, files: Sequence[str]) -> Source:  # noqa: PYI019 - Python 3.9 has no Self
+        """Refuse: dnf and zypper take files as orders alone, and check nothing that no repository has signed."""
+        raise SourceError(
+            "not-handed-over",
+            f"{', '.join(file.rpartition('/')[2] for file in files)} cannot stand beside repositories on this system",
+            "stage with a bundle that has everything (--offline), or from a repository",
+        )
+
     def for_any_machine(self: Source, host: Host, scratch: str) -> Source:  # noqa: ARG002, PYI019 - of the protocol; Python 3.9 has no Self
         """Return the source itself: what this machine has counts as there on others."""
         return self

@@ -124,7 +124,9 @@ def _prepare(host: Host, scratch: str, files: Sequence[str]) -> None:
 def _lock(host: Host, verb: str, names: Sequence[str]) -> None:
     if not names:
         return
-    done = host.run(["zypper", "--non-interactive", "--quiet", verb, *names], common.QUERY_TIMEOUT_S)
+    # To take a lock away it opens the repositories, which need not answer now.
+    command = ["zypper", "--non-interactive", "--quiet", "--no-refresh", verb, *names]
+    done = host.run(command, common.QUERY_TIMEOUT_S)
     if done.return_code not in _GOOD:
         raise PackageError(f"zypper {verb} failed: {done.complaints}")
 

@@ -17,6 +17,7 @@ from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
 MAX_REASON: Final = 2000  # characters; all annotations of an object share 256 KiB, and people read this one
+_LONGEST_S: Final = 31_536_000  # a phase may take days, but no year
 _LIMIT_BYTES: Final = 256 << 10
 # Far enough from the ends of what a datetime can say that every limit can be added to a moment.
 _EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -38,6 +39,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+    took: dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]] = {}
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -57,6 +59,7 @@ def document_of(record: Record) -> RecordDocument:
         was_cordoned=record.was_cordoned,
         reason=_presentable(record.reason),
         failed_in=record.failed_in,
+        took={phase: min(seconds, _LONGEST_S) for phase, seconds in record.took.items()},
     )
 
 
@@ -71,6 +74,7 @@ def record_of(document: RecordDocument) -> Record:
         was_cordoned=document.was_cordoned,
         reason=document.reason,
         failed_in=document.failed_in,
+        took=document.took,
     )
 
 

@@ -184,7 +184,12 @@ class Engine:
 
     def _decide(self) -> Decision:
         now = self._decided = self._clock()
-        snapshot = Snapshot(nodes=tuple(self._nodes.values()), began=self._began, still_since=self._still_since)
+        snapshot = Snapshot(
+            nodes=tuple(self._nodes.values()),
+            began=self._began,
+            still_since=self._still_since,
+            passed=self._decision.passed,
+        )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None
         return self._decision
@@ -196,11 +201,14 @@ class Engine:
                 self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
 
     def _publish(self) -> None:
+        ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
         standing = Standing(
             began=self._began,
             time=self._decided,
             at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
             soak=self._policy.soak,
+            wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
+            is_held=any(wave.is_held for wave in ahead),
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",

@@ -32,7 +32,7 @@ class Phase(StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing is under way on the node."""
-        return self in (Phase.DONE, Phase.FAILED)
+        return self is Phase.DONE or self is Phase.FAILED
 
     def is_next_of(self, other: Phase) -> bool:
         """Whether this phase is the one that ordinarily follows ``other``."""
@@ -71,6 +71,23 @@ class Record:
         if self.phase.is_next_of(before.phase) and began <= before.since <= self.since:
             took[before.phase] = round((self.since - before.since).total_seconds(), 1)
         return replace(self, took=took)
+
+    def entering(self, phase: Phase, now: datetime) -> Record:
+        """Return the record of the same change at the beginning of another phase.
+
+        Written out: thousands may enter one in one decision, for which ``dataclasses.replace`` takes too long.
+        """
+        return Record(
+            phase=phase,
+            target=self.target,
+            origin=self.origin,
+            began=self.began,
+            since=now,
+            was_cordoned=self.was_cordoned,
+            reason=self.reason,
+            failed_in=self.failed_in,
+            took=self.took,
+        )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
         """Return ``since``, or ``began`` where that is still to come: a node's own kubelet may write its record.

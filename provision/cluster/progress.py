@@ -49,6 +49,8 @@ class ProgressDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     time: Moment
     at_once: Count
     soak_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 0
+    wave_soak_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 0
+    held: bool = False
     out: list[str] = []
     waiting: list[Waiting] = []
     stop: str = ""
@@ -68,6 +70,8 @@ def encode_progress(standing: Standing, names: Mapping[str, str] | None = None) 
         time=standing.time,
         at_once=standing.at_once,
         soak_seconds=int(standing.soak.total_seconds()),
+        wave_soak_seconds=int(standing.wave_soak.total_seconds()),
+        held=standing.is_held,
         out=out,
         waiting=_waiting(standing, called, budget),
         stop=_cut(standing.stop),
@@ -95,6 +99,8 @@ def decode_progress(text: str | bytes) -> Standing:
         time=document.time,
         at_once=document.at_once,
         soak=timedelta(seconds=document.soak_seconds),
+        wave_soak=timedelta(seconds=document.wave_soak_seconds),
+        is_held=document.held,
         out=frozenset(expand(document.out, _MAX_NODES)),
         waiting=waiting,
         stop=document.stop,

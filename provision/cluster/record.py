@@ -27,6 +27,13 @@ _MOMENT: Final = "^2[01][0-9]{2}-.*(Z|[+-][0-9]{2}:[0-9]{2})$"
 Moment = Annotated[datetime, msgspec.Meta(tz=True, extra_json_schema={"pattern": _MOMENT})]
 
 
+# What msgspec does not write into the schema by itself: that the keys are phases.
+_PHASES: Final = {"propertyNames": {"enum": [phase.value for phase in Phase]}}
+Took = Annotated[
+    dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]], msgspec.Meta(extra_json_schema=_PHASES)
+]
+
+
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What is remembered of one node's upgrade. Unknown keys are ignored: a newer grapnel may say more."""
 
@@ -39,7 +46,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
-    took: dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]] = {}
+    took: Took = {}
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):

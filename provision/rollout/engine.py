@@ -201,11 +201,14 @@ class Engine:
                 self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
 
     def _publish(self) -> None:
+        ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
         standing = Standing(
             began=self._began,
             time=self._decided,
             at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
             soak=self._policy.soak,
+            wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
+            is_held=any(wave.is_held for wave in ahead),
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",

@@ -86,6 +86,7 @@ class Record:
             was_cordoned=self.was_cordoned,
             reason=self.reason,
             failed_in=self.failed_in,
+            took=self.took,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:

@@ -63,11 +63,17 @@ def _is_of_this_run(record: Record, standing: Standing | None) -> bool:
 def left_of_fleet(measures: Measures, flying: Iterable[float | None], waiting: int, standing: Standing) -> float | None:
     """Return the seconds until the last node is done: those in flight, then the others, as many at once as may be.
 
-    None where a phase of theirs was never measured, or the run has stopped.
+    None where a phase of theirs was never measured, the run has stopped, or will wait for a person.
     """
     needs = list(flying)
-    if standing.stop or (waiting and measures.whole_s is None) or any(each is None for each in needs):
+    if (
+        standing.stop
+        or standing.is_held
+        or (waiting and measures.whole_s is None)
+        or any(each is None for each in needs)
+    ):
         return None
     soonest = max((each for each in needs if each is not None), default=0.0)
     rounds = math.ceil(waiting / max(1, standing.at_once))
-    return soonest + rounds * ((measures.whole_s or 0.0) + standing.soak.total_seconds()) if needs or waiting else None
+    pauses_s = rounds * standing.soak.total_seconds() + (standing.wave_soak.total_seconds() if waiting else 0.0)
+    return soonest + rounds * (measures.whole_s or 0.0) + pauses_s if needs or waiting else None

@@ -11,7 +11,7 @@ from typing import Final
 
 from provision.rollout.model import Phase
 
-_GO_ON: Final = "`grapnel apply`: it begins where this one stopped"
+_GO_ON: Final = "run the same command again, such as `grapnel apply`: it begins where that one stopped"
 
 
 @dataclass(frozen=True, slots=True)

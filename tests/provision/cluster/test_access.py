@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, KubeconfigError
 from provision.cluster.permissions import (
@@ -219,3 +220,22 @@ def phase_of(seen: Seen, node: str) -> Phase | None:
     view = seen.nodes[node]
     assert isinstance(view, NodeView)
     return view.record.phase if view.record else None
+
+
+@pytest.mark.functional
+def test_the_command_shows_every_node_with_a_record_where_there_is_no_inventory(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, untouched = stage.make_node(), stage.make_node()
+    cluster = stage.connect()
+    with cluster.lease("ada@laptop/1"):
+        cluster.observe([node])
+        cluster.write(node, RECORD, cordoned=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    account = operator(stage, "on-call", granted=VIEWED)
+
+    assert main(["status", "--kubeconfig", str(account), "--json"]) == 1
+    states = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)["nodes"]}
+    assert states[node] == "left-in-drain"
+    assert untouched not in states

@@ -31,6 +31,8 @@ STANDING = Standing(
     time=NOW + timedelta(minutes=4),
     at_once=2,
     soak=timedelta(minutes=5),
+    wave_soak=timedelta(hours=1),
+    is_held=True,
     out=frozenset({"n1", "n2"}),
     waiting={"n1": "pod shop/web-1 still on the node"} | dict.fromkeys(("n3", "n4", "n5"), "waits for n1: drain"),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from provision.apply.model import Status
 from provision.rollout.decision.outcome import results_of
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
@@ -310,3 +311,18 @@ def test_a_phase_that_another_engine_began_or_that_failed_is_not_measured() -> N
     assert going_on.took.keys() == {Phase.CORDON, Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME}
     assert failed is not None
     assert failed.took.keys() == {Phase.CORDON, Phase.DRAIN, Phase.RELEASE}
+
+
+def test_what_waves_still_pause_is_published() -> None:
+    cluster = fleet("n1", "n2")
+    states = [replace(each, wave=index) for index, each in enumerate(states_of(cluster))]
+    first, second = WavePolicy(title="wave 1 of 2", soak=timedelta(minutes=1)), WavePolicy(title="wave 2 of 2")
+    make_engine(cluster, FakeSteps(cluster), states, Policy(waves=(first, second)), Clock()).run()
+
+    assert phases_of(cluster) == [Phase.DONE, Phase.DONE]
+    assert cluster.published[0].wave_soak == timedelta(minutes=1)
+    assert cluster.published[-1].wave_soak == timedelta(0)
+
+
+def phases_of(cluster: FakeCluster) -> list[Phase | None]:
+    return [node.record.phase if node.record else None for node in cluster.nodes.values()]

@@ -159,6 +159,15 @@ def test_what_is_left_is_the_rest_of_a_node_and_the_whole_of_those_that_wait() -
     assert found.measured == 1
 
 
+def test_waves_take_their_soak_too() -> None:
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = replace(standing(n2="wave 2 of 2"), wave_soak=30 * MINUTE)
+
+    assert status(view("n1", done), view("n2"), tenant=ADA, standing=told).left_s == WHOLE_S + 1800
+    held = replace(told, is_held=True)
+    assert status(view("n1", done), view("n2"), tenant=ADA, standing=held).left_s is None
+
+
 def test_two_at_once_take_half_as_long() -> None:
     done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
     told = replace(standing(n2="soaks", n3="soaks", n4="soaks"), at_once=2)

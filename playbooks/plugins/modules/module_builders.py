@@ -60,6 +60,10 @@ handover:
   description: For each host, the files that it can be handed with M(grapnel.node.handover).
   returned: success
   type: dict
+refused:
+  description: For each host that cannot be handed packages of an installer file, the reason.
+  returned: success
+  type: dict
 notes:
   description: Who builds for whom, one line each.
   returned: success

@@ -26,6 +26,8 @@ from lab.nodes.ssh import SshAccess
         pytest.param({"name": "n1", "suite": "sid"}, id="unknown suite"),
         pytest.param({"name": "n1", "gpus": 17}, id="more GPUs than stand-in numbers"),
         pytest.param({"name": "n1", "model": "voodoo"}, id="unknown model"),
+        pytest.param({"name": "n1", "last_model": "voodoo"}, id="unknown model of the last GPU"),
+        pytest.param({"name": "n1", "gpus": 0, "last_model": "t4"}, id="a model for the last of no GPUs"),
     ],
 )
 def test_a_node_that_cannot_be_is_refused(wrong: dict[str, str]) -> None:
@@ -38,6 +40,16 @@ def test_a_site_and_a_node_always_have_the_same_gpus() -> None:
     other = NodeSpec("n1", gpus=2).machine("test").gpus
     assert first == again
     assert not {gpu.uuid for gpu in first} & {gpu.uuid for gpu in other}
+
+
+def test_the_last_gpu_of_a_node_may_be_of_another_model(tmp_path: Path) -> None:
+    gpus = NodeSpec("n1", gpus=3, model="t4", last_model="v100-32gb").machine("demo").gpus
+    write_pci(tmp_path / "pci", gpus)
+
+    devices = [(tmp_path / "pci" / gpu.pci_address / "device").read_text().strip() for gpu in gpus]
+    assert [gpu.name for gpu in gpus] == ["Tesla T4", "Tesla T4", "Tesla V100-SXM2-32GB"]
+    assert devices == ["0x1eb8", "0x1eb8", "0x1db5"]
+    assert len({gpu.uuid for gpu in gpus}) == 3
 
 
 def test_module_pci_and_nvml_show_the_same_gpu(tmp_path: Path) -> None:

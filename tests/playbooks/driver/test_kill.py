@@ -75,6 +75,7 @@ def test_a_swap_that_is_killed_ends_with_the_new_driver(chunk: int) -> None:
             record = continue_(staged, "swap", reboots=at % 3 == 0)
 
             assert (record.state, record.reason) == ("done", ""), f"killed at {at}"
+            assert staged.machine.initramfs == (NEW, "proprietary"), f"killed at {at}: the next boot loads another"
             staged.assert_has(NEW, held=True)
         if is_over:
             return
@@ -107,6 +108,7 @@ def test_a_way_back_that_is_killed_ends_with_the_old_driver(chunk: int) -> None:
             record = continue_(staged, "back", reboots=at % 3 == 0)
 
             assert (record.state, record.verb) == ("done", "back"), f"killed at {at}: {record.reason}"
+            assert staged.machine.initramfs == (OLD, "proprietary"), f"killed at {at}: the next boot loads another"
             staged.assert_has(OLD, held=False)
             assert not staged.machine.has(SETTINGS)
         if is_over:

@@ -11,7 +11,7 @@ from provision.cli.bundle_collect import Wanted
 from provision.errors import ExitCode
 from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
-from tests.provision.samples import PAYLOAD
+from tests.provision.samples import PAYLOAD, make_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,9 +48,10 @@ def test_nodes_that_differ_in_their_kernels_alone_are_collected_for_once() -> No
         context(FakeFleet({})), PAYLOAD.driver, "build1", facts_of("build1"), Watcher(), threading.Event()
     )
 
-    wanted.add(collector, change_of(kernels=("6.12.1",)))
-    wanted.add(collector, change_of(kernels=("6.12.2", "6.12.1")))
-    wanted.add(collector, change_of("535.309.01", kernels=("6.12.3",)))
+    declared = make_stack().driver
+    wanted.add(collector, change_of(kernels=("6.12.1",)), declared)
+    wanted.add(collector, change_of(kernels=("6.12.2", "6.12.1")), declared)
+    wanted.add(collector, change_of("535.309.01", kernels=("6.12.3",)), declared)
 
     assert [(change.version, change.kernels) for _, change in wanted.all()] == [
         (NEW, ("6.12.1", "6.12.2")),

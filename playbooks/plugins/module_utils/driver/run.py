@@ -97,6 +97,8 @@ class _Run:
             run = new_name(node, work.change or work.verb)
             record = RunRecord(run, work.change, work.verb, UNIT, boot=boot_id(node.host))
         self.log = RunLog(node, record)
+        if former is not None and former.is_open and self.log.may_have_changed(_LOOKS | {REBOOT}):
+            self.log.update(changed=True)
 
     @property
     def record(self) -> RunRecord:

@@ -17,6 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.journal import
     BEGIN,
     DONE,
     FAILED,
+    SKIPPED,
     Event,
     Journal,
     read_journal,
@@ -32,6 +33,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
 from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import StepError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ansible_collections.grapnel.node.plugins.module_utils.driver.steps import Node
 
 RUN, FINISH = "run", "finish"
@@ -97,6 +100,13 @@ class RunLog:
         """Tell whether the way forward was killed in the middle of a step, and none back has come to it since."""
         events = self._events(step)
         return bool(events) and (events[-1]["step"], events[-1]["state"]) == (step, BEGIN)
+
+    def may_have_changed(self, but: Collection[str]) -> bool:
+        """Tell whether a step, ``but`` for some, has changed the node before a kill: the killed one counts as well."""
+        states: dict[str, set[str]] = {}
+        for event in read_journal(self._host, self.record.run):
+            states.setdefault(str(event["step"]), set()).add(str(event["state"]))
+        return any(SKIPPED not in found for step, found in states.items() if step not in {*but, RUN, FINISH})
 
     def elapsed_s(self, step: str) -> float:
         """Measure the time since a step first began, 0 where nothing was changed; across a reboot by the wall clock."""

@@ -59,7 +59,7 @@ def test_a_damaged_database_is_no_empty_one(machine: Machine) -> None:
 
 
 def test_locks_change_without_a_repository_that_answers(machine: Machine) -> None:
-    """Taking a lock away made zypper refresh its repositories, while the GPUs were out of service."""
+    """They change while the GPUs are out of service, and nothing of a repository is needed for them."""
     machine.teach("zypper")
 
     Zypper().unhold(machine.host, ["nvidia-compute-G06"])

@@ -181,7 +181,12 @@ class Engine:
 
     def _decide(self) -> Decision:
         now = self._clock()
-        snapshot = Snapshot(nodes=tuple(self._nodes.values()), began=self._began, still_since=self._still_since)
+        snapshot = Snapshot(
+            nodes=tuple(self._nodes.values()),
+            began=self._began,
+            still_since=self._still_since,
+            passed=self._decision.passed,
+        )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None
         return self._decision

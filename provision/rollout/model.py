@@ -31,7 +31,7 @@ class Phase(StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing is under way on the node."""
-        return self in (Phase.DONE, Phase.FAILED)
+        return self is Phase.DONE or self is Phase.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,22 @@ class Record:
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+
+    def entering(self, phase: Phase, now: datetime) -> Record:
+        """Return the record of the same change at the beginning of another phase.
+
+        Written out: thousands may enter one in one decision, for which ``dataclasses.replace`` takes too long.
+        """
+        return Record(
+            phase=phase,
+            target=self.target,
+            origin=self.origin,
+            began=self.began,
+            since=now,
+            was_cordoned=self.was_cordoned,
+            reason=self.reason,
+            failed_in=self.failed_in,
+        )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
         """Return ``since``, or ``began`` where that is still to come: a node's own kubelet may write its record.

@@ -49,6 +49,7 @@ BEYOND_SCHEMA = {
     "values-that-contradict",
     "version-and-branch",
     "version-is-missing",
+    "waves-that-contradict",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver
 
+# NVIDIA's first: on Debian it names a package that no other source has, beside names that both have. Canonical's last:
+# where a kernel has no compiled module, its packages are the distribution's. Those of a runfile are told by the file
+# that they were made of, which only a declaration of that source names.
+_ORDER: Final = (DriverSource.NVIDIA, DriverSource.DISTRIBUTION, DriverSource.CANONICAL)
+
 
 def as_each_source(declared: Driver, distribution: Distribution) -> tuple[Driver, ...]:
-    """Return a declaration once for every source whose packages a bundle may have, in the distribution's order.
-
-    Packages of a runfile are told by the file that they were made of, which only a declaration of that source names.
-    """
-    sources = [each for each in distribution.offers if each is not DriverSource.RUNFILE]
+    """Return a declaration once for every source whose packages a bundle may have, in the order of `_ORDER`."""
+    sources = [each for each in _ORDER if each in distribution.offers]
     return tuple(msgspec.structs.replace(declared, source=each) for each in sources)
 
 

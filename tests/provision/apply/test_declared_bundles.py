@@ -108,7 +108,7 @@ def without_a_list(folder: Path) -> Path:
     ("broken", "words"),
     [
         (missing, "away.bundle: no such file or directory"),
-        (cut, "is cut or damaged at byte"),
+        (cut, "drivers.bundle is cut: "),
         (without_a_list, "is not an unpacked bundle: it has no list.json"),
     ],
 )

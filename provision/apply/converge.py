@@ -54,7 +54,7 @@ def assess(
     """
     request = context.playbooks.facts(nodes)
     answers = {
-        node: answer if isinstance(answer, Failure) else context.known(answer)
+        node: answer if isinstance(answer, Failure) else context.known(node, answer)
         for node, answer in gather_facts(context.runner, request, observe, cancel).items()
     }
     context.declarations.choose_versions(
@@ -140,7 +140,7 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
     facts = facts_in(run.values, node)
     if not isinstance(facts, NodeFacts):
         return facts or Failure(Status.FAILED, SILENT)
-    facts = context.known(facts)
+    facts = context.known(node, facts)
     context.declarations.choose_versions({node: facts})  # its package source may be known only now
     return _plan(context, node, facts, cancel)
 
@@ -200,7 +200,7 @@ def reassess(context: ApplyContext, node: str, observe: Observer, cancel: thread
         answer = gather_facts(context.runner, context.playbooks.facts([node]), observe, cancel)[node]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"gathering facts of {node}")
-    return answer if isinstance(answer, Failure) else _plan(context, node, context.known(answer), cancel)
+    return answer if isinstance(answer, Failure) else _plan(context, node, context.known(node, answer), cancel)
 
 
 def _left_over(plan: NodePlan, passes: int) -> Failure:

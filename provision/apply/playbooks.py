@@ -32,7 +32,7 @@ class Playbooks:
     """Requests for the collection's playbooks. ``inventory`` is ``Fleet.inventories``.
 
     ``environment`` goes to every run, ``forks`` is for the facts of many nodes at once. ``offline``: no package source
-    is contacted for facts.
+    is contacted for facts; ``offline_nodes`` are those of which this is true in any case.
     """
 
     collection: Path
@@ -41,6 +41,7 @@ class Playbooks:
     forks: int = 20
     check: bool = False
     offline: bool = False
+    offline_nodes: frozenset[str] = frozenset()
 
     def facts(self, nodes: Iterable[str]) -> RunRequest:
         """Gather the facts of nodes; never in check mode, because gathering changes nothing."""
@@ -49,7 +50,7 @@ class Playbooks:
             playbook=self.collection / "facts.yml",
             inventory=self.inventory,
             nodes=names,
-            extra_vars=self._network(),
+            extra_vars=self._network(names),
             forks=max(1, min(self.forks, len(names))),
             timeout_s=FACTS_TIMEOUT_S,
             environment=self.environment,
@@ -75,7 +76,7 @@ class Playbooks:
             playbook=self.collection / playbook,
             inventory=self.inventory,
             nodes=(plan.node,),
-            extra_vars={**variables, **self._network()},
+            extra_vars={**variables, **self._network((plan.node,))},
             forks=1,
             check=self.check,
             timeout_s=APPLY_TIMEOUT_S,
@@ -83,8 +84,11 @@ class Playbooks:
             keep=frozenset({RESULT, DAEMON_RESULT}),
         )
 
-    def _network(self) -> dict[str, object]:
-        return {"grapnel_is_offline": True} if self.offline else {}
+    def _network(self, nodes: tuple[str, ...]) -> dict[str, object]:
+        named = [] if self.offline else [node for node in nodes if node in self.offline_nodes]
+        if self.offline or len(named) == len(nodes) > 0:
+            return {"grapnel_is_offline": True}
+        return {"grapnel_offline_nodes": named} if named else {}
 
     def collect(self, node: str, collection: Mapping[str, object]) -> RunRequest:
         """Have a node collect a driver for others; ``collection`` is documented in the playbook."""

@@ -11,14 +11,16 @@ from provision.apply.model import Assessment
 from provision.builds.needs import needed_builds
 from provision.bundle.errors import BundleError
 from provision.bundle.handover import HandedFile, Handover
+from provision.bundle.model import BundleList
 from provision.bundle.offer import with_offer
 from provision.node_plan import Roles
-from provision.planner.bundled import compare_with_bundle, find_handover
+from provision.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
 from provision.planner.runfile import as_problem
 from provision.runfile.errors import RunfileError
 from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
+    from provision.apply.bundles import Bundles
     from provision.apply.declarations import Declarations
     from provision.apply.runfiles import Runfiles
     from provision.builds.model import BuiltModule, ModuleBuild
@@ -30,14 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """A bundle, and what nodes have built for others, with the declarations that say who may have it.
+    """Bundles, and what nodes have built for others, with the declarations that say who may have it.
 
-    ``runfiles`` makes packages of declared runfiles. ``shelf`` keeps modules that one node has built for others;
-    without one, every node builds its own. ``built`` are those that are handed over now.
+    ``bundle`` is for all nodes, whatever they declare; ``bundles`` opens those that are declared. ``runfiles`` makes
+    packages of declared runfiles. ``shelf`` keeps modules that one node has built for others; without one, every node
+    builds its own. ``built`` are those that are handed over now.
     """
 
     declarations: Declarations
     bundle: Bundle | None = None
+    bundles: Bundles | None = None
     runfiles: Runfiles | None = None
     shelf: Shelf | None = None
     built: dict[ModuleBuild, BuiltModule] = field(default_factory=dict)
@@ -77,8 +81,19 @@ class Supply:
         return replace(carried, files=(*carried.files, *modules))
 
     def _from_bundle(self, assessment: Assessment) -> Handover | None:
-        """Return what the bundle has for a node's change, None without a bundle or a change; raises BundleError."""
-        return None if self.bundle is None else find_handover(assessment.plan, assessment.facts, self.bundle)
+        """Return what its bundle has for a node's change, None without a bundle or a change; raises BundleError."""
+        bundle = self._bundle_of(assessment.plan.node)
+        return None if bundle is None else find_handover(assessment.plan, assessment.facts, bundle)
+
+    def _bundle_of(self, node: str) -> Bundle | None:
+        """Return the bundle that is a node's package source, None for a node with others; raises BundleError."""
+        stack = self.declarations.stacks.get(node)
+        place = None if stack is None else declared_bundle(stack.driver)
+        if self.bundle is not None or place is None:
+            return self.bundle
+        if self.bundles is None:
+            raise BundleError(f"{place} is not opened here", hint="use grapnel apply, which has nodes served from it")
+        return self.bundles.open(place)
 
     def _from_runfile(self, plan: NodePlan) -> Handover | None:
         """Return the packages that are made of a node's runfile; with a bundle, they are in that."""
@@ -90,17 +105,25 @@ class Supply:
         files = self.runfiles.files(driver.driver_change, stack.driver)
         return Handover(files, is_complete=False) if files else None
 
-    def known(self, facts: NodeFacts) -> NodeFacts:
+    def known(self, node: str, facts: NodeFacts) -> NodeFacts:
         """Return the facts that a node is planned from: with a bundle, that is the only source of packages."""
-        return facts if self.bundle is None else with_offer(facts, self.bundle.listing)
+        try:
+            bundle = self._bundle_of(node)
+        except BundleError:  # `judged` says so
+            return with_offer(facts, BundleList(grapnel="", files=(), drivers=()))
+        return facts if bundle is None else with_offer(facts, bundle.listing)
 
     def judged(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
-        """Return a plan with what the bundle, or the node's runfile, lacks for it, if there is one."""
-        if self.bundle is None:
+        """Return a plan with what the node's bundle, or its runfile, lacks for it, if there is one."""
+        try:
+            bundle = self._bundle_of(plan.node)
+        except BundleError as error:
+            return refuse_bundle(plan, error)
+        if bundle is None:
             return self._judged_by_runfile(plan)
         builds = self.builds(Assessment(facts, plan))
         return compare_with_bundle(
-            plan, facts, self.bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
+            plan, facts, bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
         )
 
     def _judged_by_runfile(self, plan: NodePlan) -> NodePlan:

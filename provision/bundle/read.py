@@ -85,19 +85,36 @@ def unpack_bundle(archive: Path, folder: Path) -> Bundle:
     return Bundle(folder, listing)
 
 
-def open_unpacked(folder: Path) -> Bundle:
-    """Return a bundle that was unpacked before, checked again; raises `BundleError`."""
-    path = folder / LIST
+def open_place(place: Path, cache: Path) -> Bundle:
+    """Return the bundle at a place, an archive or the folder that somebody unpacked one into; raises `BundleError`.
+
+    An archive is unpacked below ``cache``, under a name that stands for its content.
+    """
+    if place.is_dir():
+        if not (place / LIST).is_file():
+            hint = "name the file that `grapnel bundle create` wrote, or the folder that it was unpacked into"
+            raise BundleError(f"{place} is not an unpacked bundle: it has no {LIST}", hint=hint)
+        return open_unpacked(place, hint=_HINT)
+    if place.exists() and not place.is_file():
+        raise BundleError(f"{place} is neither a file nor a folder", hint=_HINT)
+    return unpack_bundle(place, cache / name_of(place))
+
+
+def open_unpacked(folder: Path, hint: str = "") -> Bundle:
+    """Return a bundle that was unpacked before, checked again; raises `BundleError`, with ``hint`` if there is one."""
+    path, hint = folder / LIST, hint or f"remove {folder}"
     try:
         listing = _decode(str(path), path.read_bytes())
         for file in listing.files:
             place = folder / file.place
+            if place.resolve() != folder.resolve() / file.place:  # its digest would tell whether a guess is right
+                raise BundleError(f"{place} is a link, or lies behind one", hint=hint)
             with place.open("rb") as stream:
                 if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
-                    raise BundleError(f"{place} is not as the bundle's list says", hint=f"remove {folder}")
+                    raise BundleError(f"{place} is not as the bundle's list says", hint=hint)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise BundleError(f"{error.filename}: {reason}", hint=f"remove {folder}") from error
+        raise BundleError(f"{error.filename}: {reason}", hint=hint) from error
     return Bundle(folder, listing)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -56,6 +56,8 @@ class Creation:
         fleet = self._load(*([self.args.limit] if self.args.limit else []), *self.args.collectors)
         targets = self._load(self.args.limit) if self.args.limit else fleet
         context = build_context(self.args, fleet)
+        # Nodes that declare a bundle get theirs from elsewhere; one that collects must know what there is now.
+        context = replace(context, playbooks=replace(context.playbooks, offline_nodes=frozenset()))
         program = store.load_payload(payload_folder(self.args.payload, os.environ, self.args.file)).driver
         names = tuple(node.name for node in fleet.nodes)
         with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), names, time.monotonic) as view:

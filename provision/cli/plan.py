@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import provision
+from provision.apply.bundles import Bundles
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
@@ -29,7 +30,7 @@ from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
 from provision.payload import store
-from provision.planner.bundled import declare_carried
+from provision.planner.bundled import declare_carried, declared_bundle
 from provision.report import (
     builds_document,
     make_console,
@@ -94,7 +95,7 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="plan and stage drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
+        help="plan and stage all drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
     )
 
 
@@ -170,6 +171,7 @@ def build_context(
         check=check,
         environment=environment or {},
         offline=args.bundle is not None,
+        offline_nodes=frozenset(node.name for node in fleet.nodes if declared_bundle(node.stack.driver) is not None),
     )
     runner = AnsibleRunner(collection, args.keep_artifacts)
     bundle = None if args.bundle is None else open_bundle(args.bundle, os.environ)
@@ -186,6 +188,7 @@ def build_context(
         playbooks=playbooks,
         declarations=declarations,
         bundle=bundle,
+        bundles=Bundles(_bundles(os.environ)),
         shelf=open_shelf(fleet.inventories, os.environ),
         runfiles=open_runfiles(os.environ),
     )
@@ -221,7 +224,11 @@ def carried_payload(bundle: Bundle) -> Path | None:
 
 def open_bundle(archive: Path, environment: Mapping[str, str]) -> Bundle:
     """Return a bundle, unpacked into the user's cache and checked; raises BundleError."""
-    return unpack_bundle(archive, _cache(environment) / "bundles" / name_of(archive))
+    return unpack_bundle(archive, _bundles(environment) / name_of(archive))
+
+
+def _bundles(environment: Mapping[str, str]) -> Path:
+    return _cache(environment) / "bundles"
 
 
 def payload_folder(asked: Path | None, environment: Mapping[str, str], declaration: Path) -> Path:

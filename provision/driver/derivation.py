@@ -42,11 +42,7 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
         if driver.kernel_module is KernelModule.AUTO:
             yield "kernelModule", "something else provides it: with source: none no packages are installed"
         return
-    repository = driver.repository or Repository()
-    if driver.source in _REPOSITORIES and repository.url is None:
-        yield "repository.url", _REPOSITORIES[driver.source]
-    if driver.source is DriverSource.CANONICAL and repository.url is not None and repository.key is None:
-        yield "repository.key", "the key of Ubuntu's archive that the node has"
+    yield from _packages(driver, driver.repository or Repository())
     if follows_branch(driver):
         yield "version", f"the newest of branch {driver.branch} that all nodes with the same declaration can have"
     if driver.kernel_module is KernelModule.AUTO:
@@ -57,6 +53,15 @@ def _rules(driver: Driver) -> Iterator[tuple[str, str]]:
         yield "signing", "the key of the node's DKMS, where the node builds a module"
     if driver.kernel_module is not KernelModule.NONE and driver.build is Build.ONCE and driver.builder is None:
         yield "builder", "the first node of the same kind, in the order of names, where DKMS builds the module"
+
+
+def _packages(driver: Driver, repository: Repository) -> Iterator[tuple[str, str]]:
+    if driver.source is DriverSource.BUNDLE:
+        yield "packages", "those of the first source of the node's distribution whose packages are all in the bundle"
+    if driver.source in _REPOSITORIES and repository.url is None:
+        yield "repository.url", _REPOSITORIES[driver.source]
+    if driver.source is DriverSource.CANONICAL and repository.url is not None and repository.key is None:
+        yield "repository.key", "the key of Ubuntu's archive that the node has"
 
 
 def _flavour(driver: Driver) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from provision.bundle.offer import describe_drivers, distribution_in
 from provision.driver.preflight.codes import BUILD_TOOLS_MISSING, HEADERS_MISSING
 from provision.node_plan import NodePlan, Problem, Roles
 from provision.spec.excerpt import few
-from provision.spec.model import Repository
+from provision.spec.model import DriverSource, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from provision.bundle.read import Bundle
     from provision.driver_change import DriverChange
     from provision.fleet.facts import NodeFacts
-    from provision.spec.model import StackSpec
+    from provision.spec.model import Driver, StackSpec
 
 # Problems of a node whose package sources lack something: with a bundle, that is the source.
 _OF_SOURCES: Final = frozenset(
@@ -29,6 +30,18 @@ _OF_SOURCES: Final = frozenset(
 )
 _OF_ENGINES: Final = "package-not-available"
 _OF_BUILDS: Final = frozenset({HEADERS_MISSING.name, BUILD_TOOLS_MISSING.name})
+
+
+def declared_bundle(driver: Driver) -> Path | None:
+    """Return where the bundle lies that a declaration names as the source of its packages, None where it names none."""
+    if not driver.enabled or driver.source is not DriverSource.BUNDLE or driver.repository is None:
+        return None
+    return None if driver.repository.folder is None else Path(driver.repository.folder)
+
+
+def refuse_bundle(plan: NodePlan, error: BundleError) -> NodePlan:
+    """Return the plan of a node whose declared bundle cannot be read."""
+    return _refused(plan, Problem(code="bundle-not-usable", message=error.message, hint=error.hint))
 
 
 def declare_carried(stack: StackSpec, bundle: Bundle) -> StackSpec:

@@ -12,6 +12,7 @@ from provision.fleet.facts import KernelModule as LoadedModule
 from provision.node_plan import Problem
 from provision.planner.driver_choice import choose_driver
 from provision.planner.driver_document import describe_change
+from provision.planner.package_source import with_package_source
 from provision.planner.runfile import with_runfile
 from provision.spec.model import KernelModule
 
@@ -54,6 +55,7 @@ def choose_collected(
     if not node.gpus and declared.kernel_module is KernelModule.AUTO:
         return _flavour_unknown(node)
     wanted = msgspec.structs.replace(declared, version=version)
+    wanted, _ = with_package_source(stand_in, wanted, distribution)  # nodes with a bundle: what is there to collect
     choice = choose_driver(with_runfile(stand_in, wanted), wanted, distribution)
     if isinstance(choice, Problem):
         return choice

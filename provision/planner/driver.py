@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from provision.planner.driver_document import describe_change, driver_files
 from provision.planner.driver_packages import disruption_of, plan_packages
 from provision.planner.holders import DAEMON_UNIT, holders
 from provision.planner.kernel_module import plan_kernels, plan_module, plan_provided_module
+from provision.planner.package_source import with_package_source
 from provision.planner.part import (
     PACKAGE_MANAGER_LOCKED,
     Part,
@@ -52,7 +54,7 @@ def plan_driver(
     """Return what brings the driver to the declared version and keeps it there.
 
     What takes the GPUs out of service is deferred until the change is staged on the node: then it takes the shortest
-    time, and nothing is downloaded or compiled in it.
+    time, and nothing is downloaded or compiled in it. Where a bundle is declared, ``facts`` offer what it has.
     """
     declared = stack.driver
     if not declared.enabled or declared.source is DriverSource.NONE:
@@ -60,6 +62,7 @@ def plan_driver(
     if problem := _foreign_packages(facts, distribution):
         return Part(problems=(problem,))
     facts = with_runfile(facts, declared)
+    declared, derived = with_package_source(facts, declared, distribution)
     sources = repository.render(distribution, declared.source, declared.repository)
     if isinstance(sources, Problem):
         return Part(problems=(sources,))
@@ -68,6 +71,7 @@ def plan_driver(
     choice = choose_driver(facts, declared, distribution, version_reason=version_reason)
     if isinstance(choice, Problem):
         return Part(problems=(choice,))
+    choice = replace(choice, derived=(*derived, *choice.derived))
     return _plan_choice(facts, declared, choice, payload.driver)
 
 

@@ -9,9 +9,12 @@ from provision.driver.catalogue import find_distribution
 from provision.driver.closure import upstream_versions
 from provision.node_plan import Problem, Role
 from provision.planner.driver_choice import request_packages
+from provision.planner.package_source import as_each_source
 from provision.planner.part import plan_files
+from provision.spec.model import DriverSource
 
 if TYPE_CHECKING:
+    from provision.driver.distribution import Distribution
     from provision.fleet.facts import NodeFacts
     from provision.spec.model import Driver
 
@@ -24,6 +27,14 @@ def versions_for(facts: NodeFacts, declared: Driver) -> frozenset[str] | None:
     distribution = find_distribution(facts.node)
     if isinstance(distribution, Problem):
         return None
+    if declared.source is DriverSource.BUNDLE:
+        having = [_versions(facts, each, distribution) for each in as_each_source(declared, distribution)]
+        known = [each for each in having if each is not None]
+        return frozenset().union(*known) if known else None
+    return _versions(facts, declared, distribution)
+
+
+def _versions(facts: NodeFacts, declared: Driver, distribution: Distribution) -> frozenset[str] | None:
     sources = repository.render(distribution, declared.source, declared.repository)
     if isinstance(sources, Problem) or plan_files(facts, Role.DRIVER, sources):
         return None

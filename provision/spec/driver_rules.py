@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FLAVOURS: Final = frozenset({KernelModule.OPEN, KernelModule.PROPRIETARY})
 _REPOSITORY: Final = ("driver", "repository")
 _RUNFILE: Final = ("driver", "runfile")
-_MIRRORED: Final = frozenset({DriverSource.NVIDIA, DriverSource.CANONICAL, DriverSource.BUNDLE})
+_MIRRORED: Final = frozenset({DriverSource.NVIDIA, DriverSource.CANONICAL})
 
 
 def judge_driver(driver: Driver) -> Iterator[Remark]:
@@ -78,6 +78,8 @@ def _runfile(driver: Driver) -> Iterator[Remark]:
 
 
 def _repository(driver: Driver) -> Iterator[Remark]:
+    if driver.source is DriverSource.BUNDLE:
+        return _bundle(driver, driver.repository or Repository())
     if driver.source in _MIRRORED:
         return chain(_place(driver, driver.repository or Repository()), _key(driver))
     return _without_effect(driver)
@@ -90,19 +92,33 @@ def _without_effect(driver: Driver) -> Iterator[Remark]:
         yield warning(_REPOSITORY, f"has no effect with source: {driver.source.value}", hint)
 
 
+def _bundle(driver: Driver, repository: Repository) -> Iterator[Remark]:
+    """Yield what is wrong with the place of a bundle: nodes are handed its files, and do not read it themselves."""
+    if repository.url is not None and repository.folder is not None:
+        yield error(
+            _REPOSITORY, "has both url and folder", "keep folder: a bundle is read by the machine that runs grapnel"
+        )
+    elif repository.url is not None:
+        hint = (
+            "fetch the bundle to the machine that runs grapnel and write folder: its place; or source: nvidia, "
+            "with the url of a mirror that nodes reach"
+        )
+        yield error((*_REPOSITORY, "url"), "is not for source: bundle: nodes are handed its files by grapnel", hint)
+    elif repository.folder is None:
+        message = "is required with source: bundle" if driver.repository is None else "has no folder"
+        hint = "write folder: the bundle's file, or the folder that it is unpacked in, on the machine that runs grapnel"
+        yield error(_REPOSITORY, message, hint)
+
+
 def _place(driver: Driver, repository: Repository) -> Iterator[Remark]:
-    """Yield what is wrong with url and folder: a bundle has no usual place, other sources have one."""
+    """Yield what is wrong with url and folder."""
     if repository.url is not None and repository.folder is not None:
         yield error(_REPOSITORY, "has both url and folder", "write one of them")
-    elif repository.folder is not None and driver.source is not DriverSource.BUNDLE:
+    elif repository.folder is not None:
         hint = "write source: bundle; or url: file:///FOLDER, for a folder on the node itself"
         yield error((*_REPOSITORY, "folder"), f"is for source: bundle, not {driver.source.value}", hint)
-    elif repository.url is None and repository.folder is None:
-        if driver.source is DriverSource.BUNDLE:
-            message = "is required with source: bundle" if driver.repository is None else "has neither url nor folder"
-            yield error(_REPOSITORY, message, "name the place of the bundle: its folder, or its url")
-        elif driver.source is DriverSource.CANONICAL and driver.repository is not None:
-            yield error(_REPOSITORY, "has no url", "write the url of the mirror, or leave the key out")
+    elif repository.url is None and driver.source is DriverSource.CANONICAL and driver.repository is not None:
+        yield error(_REPOSITORY, "has no url", "write the url of the mirror, or leave the key out")
 
 
 def _key(driver: Driver) -> Iterator[Remark]:

@@ -49,7 +49,7 @@ DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{version: "{version}", companions: []}}
+  driver: {{version: "{version}", companions: []{source}}}
   runtime: {{enabled: false}}
 """
 
@@ -70,8 +70,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", [CASES[name] for name in names], ids=names)
 
 
-def declare(controller: Controller, version: str) -> None:
-    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+def declare(controller: Controller, version: str, source: str = "") -> None:
+    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version, source=source))
 
 
 def cut_off(node: Node, address: str) -> None:
@@ -134,8 +134,10 @@ def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, ope
 
     with Wire(site.bridge_name, node.address) as wire:
         refusals(operator, node, bundle)
-        for version in (older, newer, older):
-            apply(operator, node, version)
+        for version in (older, newer):
+            apply(operator, node, version, "--bundle", BUNDLE)
+        assert plan_items(operator, "--bundle", BUNDLE) == []
+        apply(operator, node, older, source=f", source: bundle, repository: {{folder: {bundle}}}")
         assert plan_items(operator) == []
         assert wire.sent() == []
 
@@ -233,9 +235,9 @@ def alone(bundle: Bundle, driver: Driver, target: Path) -> Path:
     return target
 
 
-def apply(operator: Controller, node: Node, version: str) -> None:
-    declare(operator, version)
-    done = operator.grapnel("apply", "--yes", "--no-cluster", "--bundle", BUNDLE)
+def apply(operator: Controller, node: Node, version: str, *words: str, source: str = "") -> None:
+    declare(operator, version, source)
+    done = operator.grapnel("apply", "--yes", "--no-cluster", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_has(node, version)
 
@@ -256,7 +258,7 @@ def assert_has(node: Node, version: str) -> None:
     assert current["cost"]["build_s"] == 0
 
 
-def plan_items(operator: Controller) -> list[dict[str, str]]:
-    done = operator.grapnel("plan", "--json", "--bundle", BUNDLE)
+def plan_items(operator: Controller, *words: str) -> list[dict[str, str]]:
+    done = operator.grapnel("plan", "--json", *words)
     (plan,) = json.loads(done.stdout)["plans"]
     return list(plan["items"])

@@ -21,7 +21,7 @@ DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{branch: "{branch}", kernelModule: none}}
+  driver: {{{driver}, kernelModule: none}}
   runtime: {{enabled: false}}
   plugin: {{enabled: false}}
 """
@@ -40,10 +40,12 @@ def without(version: str) -> dict[str, Any]:
     return answer
 
 
-def play(folder: Path, others: dict[str, dict[str, Any]], *, branch: str, **variables: object) -> str:
+def play(
+    folder: Path, others: dict[str, dict[str, Any]], *, branch: str = "", driver: str = "", **variables: object
+) -> str:
     """Run the playbook on a node that can have both versions, then on others, and return what it says."""
     controller = Controller(folder)
-    folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(branch=branch))
+    folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(driver=driver or f'branch: "{branch}"'))
     fleet = StandIns(controller)
     fleet.prepare((), {}, {name: {"facts": facts} for name, facts in others.items()})
     given = {"grapnel_stack_file": str(folder / "grapnel.yaml"), **variables}
@@ -75,3 +77,12 @@ def with_newer(*, is_all: bool) -> dict[str, Any]:
 )
 def test_a_later_batch_is_given_what_the_first_one_was(is_all: bool, said: str, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter of the test
     assert said in play(tmp_path, {"n2": with_newer(is_all=is_all)}, branch="550", grapnel_serial=1)
+
+
+@pytest.mark.parametrize("declares", ['version: "550.163.01"', 'branch: "550"'])
+def test_a_bundle_is_left_to_grapnel_apply(declares: str, tmp_path: Path) -> None:
+    """A playbook hands no files of bundles to nodes, and does not take packages from anywhere else instead."""
+    source = f"{declares}, source: bundle, repository: {{folder: /srv/grapnel/drivers.bundle}}"
+    said = play(tmp_path, {}, driver=source)
+    assert "driver.source is bundle, which playbooks do not hand to nodes" in said
+    assert "use `grapnel apply` for these nodes" in said

@@ -36,10 +36,16 @@ def _choose(
 
     from provision.apply.declarations import Declarations  # noqa: PLC0415 - see above
     from provision.driver.wanted import follows_branch  # noqa: PLC0415 - see above
+    from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
     typed = {host: msgspec.convert(stack, StackSpec) for host, stack in stacks.items()}
-    declarations = Declarations({host: stack for host, stack in typed.items() if follows_branch(stack.driver)})
+    choosing = {
+        host: stack
+        for host, stack in typed.items()
+        if follows_branch(stack.driver) and declared_bundle(stack.driver) is None  # those are refused when planned
+    }
+    declarations = Declarations(choosing)
     versions: dict[str, dict[str, str]] = {}
     for host, given in chosen.items():
         if host in declarations.stacks and host in given.get("versions", {}):

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 from ansible_collections.grapnel.node.plugins.plugin_utils.checked import refuse_planted_facts
 from ansible_collections.grapnel.node.plugins.plugin_utils.controller import ControllerAction, failure
 
+_BY_VERB = "use `grapnel apply` for these nodes, which stages their drivers from the bundle"
+
 
 class ActionModule(ControllerAction):
     ARGUMENTS: ClassVar = {
@@ -49,9 +51,10 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import msgspec  # noqa: PLC0415 - found only after `require_grapnel`
 
     from provision.cli.plan import payload_folder  # noqa: PLC0415 - see above
-    from provision.errors import GrapnelError  # noqa: PLC0415 - see above
+    from provision.errors import GrapnelError, UsageError  # noqa: PLC0415 - see above
     from provision.fleet.facts import parse_facts  # noqa: PLC0415 - see above
     from provision.payload.store import load_payload  # noqa: PLC0415 - see above
+    from provision.planner.bundled import declared_bundle  # noqa: PLC0415 - see above
     from provision.planner.plan import plan_node  # noqa: PLC0415 - see above
     from provision.spec.model import StackSpec  # noqa: PLC0415 - see above
 
@@ -62,7 +65,10 @@ def _plan(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         stack, reason = arguments["stack"], ""
         if arguments["version"]:
             stack["driver"]["version"], reason = arguments["version"]["version"], arguments["version"]["reason"]
-        plan = plan_node(facts, msgspec.convert(stack, StackSpec), payload, name=name, version_reason=reason)
+        typed = msgspec.convert(stack, StackSpec)
+        if declared_bundle(typed.driver) is not None:
+            return failure(UsageError("driver.source is bundle, which playbooks do not hand to nodes", hint=_BY_VERB))
+        plan = plan_node(facts, typed, payload, name=name, version_reason=reason)
     except GrapnelError as error:
         return failure(error)
     if plan.problems:

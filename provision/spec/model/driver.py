@@ -103,7 +103,10 @@ class Repository(Section, frozen=True, kw_only=True):
     ] = None
     folder: Annotated[
         FolderPath | None,
-        doc("Folder with a bundle on the machine that runs grapnel; nodes get what they need from it."),
+        doc(
+            "A bundle on the machine that runs grapnel, for source bundle: its file, or the folder that it is unpacked "
+            "in; nodes are handed what they need from it."
+        ),
     ] = None
     key: Annotated[
         PublicKey | None,
@@ -138,7 +141,7 @@ class Driver(Section, frozen=True, kw_only=True):
         DriverSource,
         doc(
             "Where packages come from; distribution: the node's own system; nvidia: NVIDIA's repository; canonical: "
-            "Ubuntu's archive with its signed modules; bundle: what was gathered for nodes without a network; "
+            "Ubuntu's archive with its signed modules; bundle: a bundle that was made for nodes without a network; "
             "runfile: one of NVIDIA's installer files, as packages; none: grapnel installs no packages."
         ),
     ] = DriverSource.DISTRIBUTION

@@ -27,6 +27,9 @@ def rules(**section: object) -> dict[str, str]:
         pytest.param({}, ["kernelModule", "companions", "signing", "builder"], id="the shortest declaration"),
         pytest.param({"enabled": False}, [], id="a driver that is left alone"),
         pytest.param({"source": "none"}, ["kernelModule"], id="no packages"),
+        pytest.param(
+            {"source": "bundle", "kernelModule": "none", "companions": []}, ["packages"], id="packages of a bundle"
+        ),
         pytest.param({"source": "none", "kernelModule": "none"}, [], id="no packages and no module"),
         pytest.param({"kernelModule": "none"}, ["companions"], id="a module from elsewhere"),
         pytest.param({"build": "each"}, ["kernelModule", "companions", "signing"], id="every node builds its own"),

@@ -24,6 +24,7 @@ STRICTER_SCHEMA = {"sections-that-say-nothing"}
 BEYOND_SCHEMA = {
     "alias-bomb",
     "anchors-and-merge-keys",
+    "bundle-with-url",
     "bundle-without-repository",
     "control-character",
     "empty",

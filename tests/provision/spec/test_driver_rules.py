@@ -65,6 +65,8 @@ def remarks(section: dict[str, Any]) -> list[tuple[str, str]]:
             {"source": "none", "version": None, "branch": "550"}, [("warning", "branch")], id="a branch of nothing"
         ),
         pytest.param({"source": "bundle"}, [("error", "repository")], id="a bundle without a place"),
+        pytest.param({"source": "bundle", "repository": URL}, [("error", "repository.url")], id="a bundle on a server"),
+        pytest.param({"source": "bundle", "repository": {}}, [("error", "repository")], id="a bundle nowhere"),
         pytest.param(
             {"source": "canonical", "repository": {}}, [("error", "repository")], id="a mirror without a place"
         ),
@@ -123,7 +125,6 @@ def test_each_rule_names_the_key_to_change(section: dict[str, Any], expected: li
         pytest.param({"source": "bundle", "repository": FOLDER}, id="a bundle here"),
         pytest.param({"source": "runfile", "runfile": DIGEST | PATH}, id="a runfile here"),
         pytest.param({"source": "runfile", "runfile": DIGEST | FILE_URL}, id="a runfile on a server"),
-        pytest.param({"source": "bundle", "repository": URL}, id="a bundle on a server"),
         pytest.param({"source": "nvidia", "repository": KEY}, id="NVIDIA's own repository"),
         pytest.param({"source": "nvidia", "repository": URL | KEY}, id="a mirror of NVIDIA's"),
         pytest.param({"source": "canonical"}, id="Ubuntu as it is"),

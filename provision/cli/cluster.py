@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
-    ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``clock``
-    and ``poll_s`` are the rollout's. A branch in a declaration gets its version when facts are there.
+    ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
+    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. A branch in a declaration gets its version
+    when facts are there.
     """
 
     stacks: dict[str, StackSpec]
     cluster: Cluster
     machines: dict[str, Machine] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
 
@@ -68,8 +70,9 @@ def open_scope(
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
+    groups = {node.name: node.groups for node in fleet.nodes}
     if args.no_cluster:
-        return Scope(stacks=stacks, cluster=LocalCluster(state_file))
+        return Scope(stacks=stacks, cluster=LocalCluster(state_file), groups=groups)
     machines: dict[str, Machine] = {}
     cluster = connect(
         args.kubeconfig,
@@ -82,4 +85,4 @@ def open_scope(
     if not isinstance(cluster, LocalCluster):
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
-    return Scope(stacks=stacks, cluster=cluster, machines=machines)
+    return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)

@@ -146,7 +146,7 @@ def assess_fleet(
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
-    prepared = prepare(answers, scope.stacks, views)
+    prepared = prepare(answers, scope.stacks, views, scope.groups)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)

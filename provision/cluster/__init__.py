@@ -3,7 +3,7 @@
 `connect` chooses. What the rollout asks of either is ``provision.rollout.cluster``.
 """
 
-from provision.cluster.connect import connect
+from provision.cluster.connect import connect, open_api
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.machine import Machine
 from provision.cluster.state_file import state_file_path
@@ -17,5 +17,6 @@ __all__ = [
     "Machine",
     "NodeProblem",
     "connect",
+    "open_api",
     "state_file_path",
 ]

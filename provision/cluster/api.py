@@ -15,7 +15,7 @@ import msgspec
 
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.exchange import Answer, Request, StatusError
-from provision.cluster.objects import Page, Status
+from provision.cluster.objects import Metadata, Page, Status, WatchEvent
 from provision.cluster.permissions import GRANT, missing_permission
 from provision.rollout.errors import ClusterError, UnreachableError
 
@@ -37,6 +37,10 @@ _LISTS: Final = 3
 _NOBODY: Final = 'User "system:anonymous"'  # what a server calls whom it does not know
 
 T = TypeVar("T")
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    metadata: Metadata
 
 
 class Sender(Protocol):
@@ -81,13 +85,24 @@ class Api:
         No answer, and the codes in ``passing``, are tried again for ``patience_s``. A refusal with a code in
         ``expected`` is raised as StatusError, any other as the ClusterError that tells it.
         """
+        answer = self._answer(request, expected=expected, passing=passing, patience_s=patience_s)
+        return self._decode(answer.body, type_)
+
+    def _answer(
+        self,
+        request: Request,
+        *,
+        expected: Collection[int] = (),
+        passing: Collection[int] = PASSING,
+        patience_s: float = PATIENCE_S,
+    ) -> Answer:
         deadline = self._clock() + patience_s
         pauses = itertools.chain(_PAUSES_S, itertools.repeat(_PAUSES_S[-1]))
         while True:
             try:
                 answer = self._send(request)
                 if answer.is_success:
-                    return self._decode(answer.body, type_)
+                    return answer
                 status, pause_s = _status(answer), max(next(pauses), _asked_pause_s(answer))
                 if answer.code not in passing or self._clock() + pause_s > deadline:
                     raise self._refusal(answer.code, status, expected)
@@ -112,6 +127,10 @@ class Api:
 
         ``selector`` is a field selector. The read is consistent: nothing that was true before the call is missed.
         """
+        return self.list_moment(path, item, selector=selector)[0]
+
+    def list_moment(self, path: str, item: type[T], *, selector: str = "") -> tuple[list[T], str]:
+        """Return the same, and the version of that moment, from which `changes` goes on."""
         for _attempt in range(_LISTS - 1):
             try:
                 return self._list(path, item, selector)
@@ -119,12 +138,36 @@ class Api:
                 continue
         return self._list(path, item, selector, expected=())
 
+    def changes(self, path: str, item: type[T], version: str, seconds: int) -> tuple[list[tuple[str, T]], str] | None:
+        """Return what changes below ``path`` in the next ``seconds``, in order, and the version after it.
+
+        A change is its type and the object as it is then. None: that version is forgotten, the list is needed again.
+        """
+        query: dict[str, str | int] = {"watch": "true", "resourceVersion": version, "timeoutSeconds": seconds}
+        request = Request(method="GET", path=path, query=query | {"allowWatchBookmarks": "true"})
+        try:
+            body = self._answer(request, expected=(EXPIRED,)).body
+            found: list[tuple[str, T]] = []
+            for event in msgspec.json.Decoder(WatchEvent).decode_lines(body):
+                if event.type == "ERROR":
+                    return None
+                version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+                if event.type != "BOOKMARK":
+                    found.append((event.type, self._decode(bytes(event.object), item)))
+        except StatusError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
+        return found, version
+
     def now(self) -> datetime:
         """Return the API server's time, from its last answer, to the second."""
         date, moment = self._date
         return date + timedelta(seconds=self._clock() - moment)
 
-    def _list(self, path: str, item: type[T], selector: str, expected: Collection[int] = (EXPIRED,)) -> list[T]:
+    def _list(
+        self, path: str, item: type[T], selector: str, expected: Collection[int] = (EXPIRED,)
+    ) -> tuple[list[T], str]:
         found: list[T] = []
         query: dict[str, str | int] = {"limit": PAGE} | ({"fieldSelector": selector} if selector else {})
         while True:
@@ -132,7 +175,7 @@ class Api:
             page = self.call(request, Page[item], expected=expected)  # type: ignore[valid-type] # a type at run time
             found.extend(page.items)
             if not page.metadata.continue_:
-                return found
+                return found, page.metadata.resource_version
             query = {**query, "continue": page.metadata.continue_}
 
     def _send(self, request: Request) -> Answer:

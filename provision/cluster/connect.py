@@ -13,6 +13,7 @@ from provision.cluster.local_cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.rollout.cluster import Cluster
 
@@ -31,19 +32,28 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     ``state_file`` is used where there is neither a kubeconfig nor a cluster around this process.
     ``resources`` and ``machines``: see `KubernetesCluster`. Raises ClusterError.
     """
+    api = open_api(kubeconfig, context, environ)
+    if api is None:
+        return LocalCluster(state_file)
+    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+
+    return KubernetesCluster(api, resources=resources, machines=machines)
+
+
+def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> Api | None:
+    """Return the API server, having made sure that it answers; None where none is meant. Raises ClusterError."""
     paths = find_kubeconfig(kubeconfig, environ)
     if not paths and context is not None:
         raise KubeconfigError(f"there is no kubeconfig with a context {context}", hint="add `--kubeconfig`")
     access = read_kubeconfig(paths, context) if paths else in_cluster(environ)
     if access is None:
-        return LocalCluster(state_file)
+        return None
     from provision.cluster.api import Api  # noqa: PLC0415 - start-up time: the client costs a second
-    from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
     from provision.cluster.transport import Transport  # noqa: PLC0415 - start-up time
 
     api = Api(Transport(access, key_folder=_key_folder(environ)))
     api.greet()
-    return KubernetesCluster(api, resources=resources, machines=machines)
+    return api
 
 
 def _key_folder(environ: Mapping[str, str]) -> Path | None:

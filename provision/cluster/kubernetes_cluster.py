@@ -16,6 +16,7 @@ from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.pods import gpu_pods
+from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
 from provision.rollout.cluster import NodeProblem
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from provision.cluster.machine import Machine
     from provision.rollout.cluster import Eviction
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.standing import Standing
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
 _ATTEMPTS: Final = 5
-_NODES: Final = "/api/v1/nodes"
+NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
 _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -52,6 +54,7 @@ class KubernetesCluster:
         self._machines = machines
         self._seen: dict[str, Node] = {}
         self._tenure: Tenure | None = None
+        self._standing: Standing | None = None
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         """Return what is true of each node now.
@@ -68,7 +71,9 @@ class KubernetesCluster:
         names = [each.metadata.name for each in found.values() if not isinstance(each, NodeProblem)]
         pods = gpu_pods(self._list_pods(names), self._resources)
         return {
-            name: each if isinstance(each, NodeProblem) else self._view(name, each, pods.get(each.metadata.name, ()))
+            name: each
+            if isinstance(each, NodeProblem)
+            else view_of(name, each, self.name, pods.get(each.metadata.name, ()))
             for name, each in found.items()
         }
 
@@ -112,13 +117,25 @@ class KubernetesCluster:
     def lease(self, holder: str) -> Iterator[None]:
         """Keep every other engine out while inside; what this one may do is made sure of first."""
         require_access(self._api)
-        tenure = Tenure(self._api, holder)
+        self._standing = None
+        tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):
             self._tenure = tenure
             try:
                 yield
             finally:
                 self._tenure = None
+
+    def publish(self, standing: Standing) -> None:
+        """Have the next renewal of the lease carry it along."""
+        self._standing = standing
+
+    def _progress(self) -> str:
+        """Return what is published, with the names of Nodes. Called by the thread that renews the lease, too."""
+        standing = self._standing
+        if standing is None:
+            return ""
+        return encode_progress(standing, {name: node.metadata.name for name, node in self._seen.copy().items()})
 
     def _check(self) -> None:
         """Raise LeaseLostError when this engine has lost the lease."""
@@ -130,7 +147,7 @@ class KubernetesCluster:
         if len(known) == len(names) <= FEW:
             nodes = [node for node in map(self._get, known) if node is not None]
         else:
-            nodes = self._api.list_all(_NODES, Node)
+            nodes = self._api.list_all(NODES, Node)
         return match_nodes(names, self._machines, nodes, self.name)
 
     def _get(self, node: Node) -> Node | None:
@@ -145,24 +162,26 @@ class KubernetesCluster:
         for selector in selectors:
             yield from self._api.list_all(_PODS, Pod, selector=f"{selector},{_ALIVE}")
 
-    def _view(self, name: str, node: Node, pods: tuple[GpuPod, ...]) -> NodeView | NodeProblem:
-        text = node.metadata.annotations.get(UPGRADE)
-        try:
-            record = None if text is None else decode_record(text)
-        except RecordError as error:
-            return NodeProblem(
-                name=name,
-                message=f"annotation {UPGRADE} of node {node.metadata.name} of {self.name}: {error.message}",
-                hint="check the node; when it is in order, remove the annotation: "
-                f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
-            )
-        return NodeView(
-            name=name, record=record, is_cordoned=node.spec.unschedulable, is_ready=node.is_ready, gpu_pods=pods
+
+def view_of(name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = ()) -> NodeView | NodeProblem:
+    """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
+    text = node.metadata.annotations.get(UPGRADE)
+    try:
+        record = None if text is None else decode_record(text)
+    except RecordError as error:
+        return NodeProblem(
+            name=name,
+            message=f"annotation {UPGRADE} of node {node.metadata.name} of {where}: {error.message}",
+            hint="check the node; when it is in order, remove the annotation: "
+            f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
         )
+    return NodeView(
+        name=name, record=record, is_cordoned=node.spec.unschedulable, is_ready=node.is_ready, gpu_pods=pods
+    )
 
 
 def _path(node: Node) -> str:
-    return f"{_NODES}/{quote(node.metadata.name, safe='')}"
+    return f"{NODES}/{quote(node.metadata.name, safe='')}"
 
 
 def _holds(node: Node, patch: Mapping[str, Mapping[str, Mapping[str, object]]]) -> bool:

@@ -31,6 +31,7 @@ _RETRY_S: Final = 2.0
 _TIMEOUT_S: Final = 5.0
 _ATTEMPTS: Final = 5
 _FOLDER: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+PROGRESS: Final = "grapnel.dev/progress"  # annotation: docs/contracts/rollout-progress
 _PATH: Final = f"{_FOLDER}/{LEASE_NAME}"
 
 
@@ -43,14 +44,44 @@ def is_free(spec: LeaseSpec, holder: str, now: datetime) -> bool:
     """Return whether ``holder`` may take the lease: nobody has it, it has run out, or it is its own from before."""
     if spec.holder_identity in ("", holder) or spec.renew_time is None:
         return True
-    return now > spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or DURATION_S)
+    until = runs_until(spec)
+    return until is not None and now > until
+
+
+def runs_until(spec: LeaseSpec) -> datetime | None:
+    """Return when a lease has run out unless it is renewed; None for one that was never held."""
+    return (
+        None
+        if spec.renew_time is None
+        else spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or DURATION_S)
+    )
+
+
+def read_lease(api: Api) -> Lease | None:
+    """Return the lease, None where there is none. Raises ClusterError."""
+    request = Request(method="GET", path=_PATH, timeout_s=_TIMEOUT_S)
+    try:
+        return api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
+    except StatusError:
+        return None
 
 
 class Tenure:
-    """One engine's hold on the lease, from `acquire` to `release`."""
+    """One engine's hold on the lease, from `acquire` to `release`.
 
-    def __init__(self, api: Api, holder: str, clock: Callable[[], float] = boot_time) -> None:
+    ``progress`` returns what every write of the lease carries along in an annotation: it costs no request of its own.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        holder: str,
+        clock: Callable[[], float] = boot_time,
+        *,
+        progress: Callable[[], str] = lambda: "",
+    ) -> None:
         self._api = api
+        self._progress = progress
         self._holder = holder
         self._clock = clock
         self._acquired = datetime.now(UTC)
@@ -62,7 +93,7 @@ class Tenure:
     def acquire(self) -> None:
         """Take the lease. Raises HeldError while somebody else has it."""
         for _attempt in range(_ATTEMPTS):
-            lease = self._read()
+            lease = read_lease(self._api)
             self._acquired = self._api.now()
             if lease is None:
                 written = self._write("POST", _FOLDER, "", 0)
@@ -82,7 +113,7 @@ class Tenure:
         """
         if self._write("PUT", _PATH, self._version, self._transitions):
             return
-        lease = self._read()
+        lease = read_lease(self._api)
         if lease is None:
             return
         if lease.spec.holder_identity != self._holder:
@@ -117,13 +148,6 @@ class Tenure:
         """Whether it is known to be lost."""
         return bool(self._lost)
 
-    def _read(self) -> Lease | None:
-        request = Request(method="GET", path=_PATH, timeout_s=_TIMEOUT_S)
-        try:
-            return self._api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
-        except StatusError:
-            return None
-
     def _write(self, method: str, path: str, version: str, transitions: int, *, holder: str | None = None) -> bool:
         """Write the lease on that version of it; return False when there is another one."""
         began = self._clock()
@@ -137,6 +161,7 @@ class Tenure:
         return True
 
     def _body(self, version: str, transitions: int, holder: str) -> dict[str, Any]:
+        progress = self._progress()
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -144,6 +169,7 @@ class Tenure:
                 "name": LEASE_NAME,
                 "namespace": LEASE_NAMESPACE,
                 "labels": {"app.kubernetes.io/managed-by": "grapnel"},
+                **({"annotations": {PROGRESS: progress}} if progress else {}),
                 **({"resourceVersion": version} if version else {}),
             },
             "spec": {

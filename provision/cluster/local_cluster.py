@@ -5,30 +5,41 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import threading
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Final
 
 from provision.cluster.errors import StateFileError
+from provision.cluster.progress import encode_progress
 from provision.cluster.record import document_of, record_of
-from provision.cluster.state_file import Entry, read_state, write_state
+from provision.cluster.state_file import Entry, lock_path, progress_path, read_state, replace_file, write_state
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.standing import Standing
 
+PUBLISH_S: Final = 1.0  # between two changes of what is published
 _NOTHING = Entry()
+_ATTEMPTS: Final = 20
+_RETRY_S: Final = 0.05
 
 
 class LocalCluster:
     """Machines without a cluster. A cordon is only remembered: it says that the node is out of service here."""
 
-    def __init__(self, state_file: Path) -> None:
+    def __init__(self, state_file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = f"state file {state_file}"
         self._path = state_file
+        self._clock = clock
+        self._standing: Standing | None = None
+        self._published: Standing | None = None
+        self._published_at = clock() - PUBLISH_S
         self._seen: dict[str, Entry] = {}
         self._mutex = threading.Lock()
 
@@ -71,23 +82,53 @@ class LocalCluster:
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
         """Hold a lock beside the state file; the kernel drops it with the process, so a killed one blocks nobody."""
-        path = self._path.with_suffix(".lock")
+        path = lock_path(self._path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = path.open("a+", encoding="utf-8")
         except OSError as error:
             raise StateFileError(f"lock {path} cannot be opened: {error.strerror}") from error
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(file):
                 file.seek(0)
                 who = file.read().strip() or "another process"
-                raise HeldError(f"{who} is changing nodes of {self.name}", hint=f"wait for it (lock: {path})") from None
+                raise HeldError(f"{who} is changing nodes of {self.name}", hint=f"wait for it (lock: {path})")
             file.truncate(0)
             file.write(f"{holder}\n")
             file.flush()
-            yield
+            self._standing = self._published = None
+            with contextlib.suppress(OSError):
+                progress_path(self._path).unlink()  # of the run before
+            try:
+                yield
+            finally:
+                self._write_progress()
+
+    def publish(self, standing: Standing) -> None:
+        """Write it beside the state file: at once, but no more often than every ``PUBLISH_S``."""
+        self._standing = standing
+        if self._clock() - self._published_at >= PUBLISH_S:
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        """Write what is new; a disk that is full must not end a rollout whose records can still be written."""
+        standing, before = self._standing, self._published
+        if standing is None or (before is not None and replace(standing, time=before.time) == before):
+            return
+        with contextlib.suppress(OSError):
+            replace_file(progress_path(self._path), f"{encode_progress(standing)}\n".encode(), lasting=False)
+        self._published, self._published_at = standing, self._clock()
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock the file unless somebody else has; who only looks whether it is locked has it for a moment."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_RETRY_S)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
 
 
 def _view(name: str, entry: Entry) -> NodeView:

@@ -139,10 +139,13 @@ class Lease(_Object, frozen=True, kw_only=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class ListMetadata(_Object, frozen=True, kw_only=True, rename={"continue_": "continue"}):
-    """``continue_`` asks for the next page; empty on the last one."""
+class ListMetadata(
+    _Object, frozen=True, kw_only=True, rename={"continue_": "continue", "resource_version": "resourceVersion"}
+):
+    """``continue_`` asks for the next page; empty on the last one. ``resource_version`` is the moment of the list."""
 
     continue_: str = ""
+    resource_version: str = ""
 
 
 Item = TypeVar("Item")
@@ -151,6 +154,13 @@ Item = TypeVar("Item")
 class Page(_Object, Generic[Item], frozen=True, kw_only=True):
     metadata: ListMetadata = ListMetadata()
     items: tuple[Item, ...] = ()
+
+
+class WatchEvent(_Object, frozen=True, kw_only=True):
+    """One change: ADDED, MODIFIED or DELETED, or a BOOKMARK of the moment, or an ERROR with a Status."""
+
+    type: str
+    object: msgspec.Raw
 
 
 class Cause(_Object, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Final
 LEASE_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and the control plane's own leases are there
 LEASE_NAME: Final = "grapnel-upgrade"
 GRANT: Final = "deploy/rbac/operator.yaml"
+VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,13 @@ NEEDED: Final = (
     _lease("get"),
     _lease("update"),
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
+)
+
+# For `grapnel status`; without `watch` it lists, and without the lease it says what it cannot know.
+VIEWING: Final = (
+    Permission(verb="list", resource="nodes"),
+    Permission(verb="watch", resource="nodes"),
+    _lease("get"),
 )
 
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).

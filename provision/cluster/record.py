@@ -17,6 +17,7 @@ from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
 MAX_REASON: Final = 2000  # characters; all annotations of an object share 256 KiB, and people read this one
+_LONGEST_S: Final = 31_536_000  # a phase may take days, but no year
 _LIMIT_BYTES: Final = 256 << 10
 # Far enough from the ends of what a datetime can say that every limit can be added to a moment.
 _EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -24,6 +25,13 @@ _EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzin
 # The pattern says for JSON schema what ``tz`` and `RecordDocument` say for msgspec: with a zone, in a year that can be.
 _MOMENT: Final = "^2[01][0-9]{2}-.*(Z|[+-][0-9]{2}:[0-9]{2})$"
 Moment = Annotated[datetime, msgspec.Meta(tz=True, extra_json_schema={"pattern": _MOMENT})]
+
+
+# What msgspec does not write into the schema by itself: that the keys are phases.
+_PHASES: Final = {"propertyNames": {"enum": [phase.value for phase in Phase]}}
+Took = Annotated[
+    dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]], msgspec.Meta(extra_json_schema=_PHASES)
+]
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -38,6 +46,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+    took: Took = {}
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -57,6 +66,7 @@ def document_of(record: Record) -> RecordDocument:
         was_cordoned=record.was_cordoned,
         reason=_presentable(record.reason),
         failed_in=record.failed_in,
+        took={phase: min(seconds, _LONGEST_S) for phase, seconds in record.took.items()},
     )
 
 
@@ -71,6 +81,7 @@ def record_of(document: RecordDocument) -> Record:
         was_cordoned=document.was_cordoned,
         reason=document.reason,
         failed_in=document.failed_in,
+        took=document.took,
     )
 
 

@@ -70,11 +70,21 @@ def write_state(path: Path, nodes: Mapping[str, Entry]) -> None:
     body = msgspec.json.encode(StateFile(schema=SCHEMA, nodes=dict(sorted(nodes.items()))))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _replace(path, msgspec.json.format(body, indent=2) + b"\n")
+        replace_file(path, msgspec.json.format(body, indent=2) + b"\n")
         if (older := _older_name(path)) != path:
             older.unlink(missing_ok=True)
     except OSError as error:
         raise StateFileError(f"state file {path} cannot be written: {error.strerror}") from error
+
+
+def progress_path(path: Path) -> Path:
+    """Return where the engine of a state file says how its rollout stands."""
+    return path.with_name(f"rollout-progress-{path.stem.removeprefix(_PREFIX)}.json")
+
+
+def lock_path(path: Path) -> Path:
+    """Return the file that the engine of a state file has locked while it is at work."""
+    return path.with_suffix(".lock")
 
 
 def _older_name(path: Path) -> Path:
@@ -83,17 +93,21 @@ def _older_name(path: Path) -> Path:
     return path.with_name(f"journal-{path.name.removeprefix(_PREFIX)}") if is_ours else path
 
 
-def _replace(path: Path, body: bytes) -> None:
+def replace_file(path: Path, body: bytes, *, lasting: bool = True) -> None:
+    """Replace a file as a whole. ``lasting``: it is on the disk when this returns, and outlives a power failure."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    if not lasting:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

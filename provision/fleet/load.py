@@ -15,6 +15,7 @@ from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
 from provision.fleet.levels import Variable, merge_node, said
 from provision.fleet.model import Fleet, FleetNode, Level, Origin
+from provision.fleet.waves import judge_selected, judge_shared
 from provision.regular_file import read_beginning
 from provision.spec.document import MAX_BYTES, read_document
 from provision.spec.errors import DeclarationError
@@ -165,8 +166,10 @@ class _Remarks:
 def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_whole: bool) -> list[Finding]:
     remarks = _Remarks()
     names = [node.name for node in nodes]
+    groups = {group for node in nodes for group in node.groups}
     for node in nodes:
-        for each in (*judge(node.stack), *(_judge_builder(node.stack, names) if is_whole else ())):
+        others = (*_judge_builder(node.stack, names), *judge_selected(node.stack, names, groups)) if is_whole else ()
+        for each in (*judge(node.stack), *others, *judge_shared(node, nodes[0])):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)
     return in_reading_order(remarks.findings(len(nodes)))

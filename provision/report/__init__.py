@@ -13,7 +13,10 @@ from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
+from provision.report.status import render_node_status, render_status
+from provision.report.status_document import status_document
 from provision.report.terminal import show
+from provision.report.watching import watch
 
 __all__ = [
     "LiveView",
@@ -26,9 +29,13 @@ __all__ = [
     "plans_document",
     "render_builds",
     "render_diagnoses",
+    "render_node_status",
     "render_plans",
     "render_results",
     "render_rollout",
+    "render_status",
     "rollout_document",
     "show",
+    "status_document",
+    "watch",
 ]

@@ -11,10 +11,11 @@ from provision.report.terminal import CELL_WIDTH, count, names
 from provision.rollout.decision.advance import evictable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
+    from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import GpuPod
@@ -34,8 +35,11 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     policy, total = prepared.policy, len(prepared.states)
     soak = f", {count(int(policy.soak.total_seconds() // 60), 'minute')} apart" if policy.soak else ""
     at_once = f"{policy.max_parallel} at a time{soak}, at most {policy.max_unavailable} of {count(total, 'node')} out"
-    yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}")
+    failures = f", stops after {count(policy.max_failures + 1, 'failure')}" if policy.max_failures else ""
+    yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}{failures}")
     states = {state.name: state for state in prepared.states}
+    for index, wave in enumerate(policy.waves):
+        yield Text(f" {_describe_wave(wave, [states[name] for name in prepared.rollout], index)}")
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", min_width=3)
     grid.add_column(style="bold cyan", no_wrap=True)
@@ -46,6 +50,13 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     yield grid
 
 
+def _describe_wave(wave: WavePolicy, nodes: Sequence[NodeState], index: int) -> str:
+    members = [node.name for node in nodes if node.wave == index]
+    soak = f"; soaks {count(int(wave.soak.total_seconds() // 60), 'minute')}" if wave.soak else ""
+    held = "; then holds the others" if wave.is_held else ""
+    return f"{wave.title}: {names(members) if members else 'nothing to do'}{soak}{held}"
+
+
 def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
     """Return the same as JSON."""
     states = {state.name: state for state in prepared.states}
@@ -54,6 +65,11 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
         "maxParallel": prepared.policy.max_parallel,
         "maxUnavailable": prepared.policy.max_unavailable,
         "soakSeconds": int(prepared.policy.soak.total_seconds()),
+        "maxFailures": prepared.policy.max_failures,
+        "waves": [
+            {"title": wave.title, "soakSeconds": int(wave.soak.total_seconds()), "holds": wave.is_held}
+            for wave in prepared.policy.waves
+        ],
         "nodes": [_describe(states[name]) for name in prepared.rollout],
         "runtimeClasses": list(prepared.runtime_classes),
     }
@@ -65,6 +81,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "node": state.name,
         "from": state.origin or None,
         "to": state.target or None,
+        "wave": None if state.wave is None else state.wave + 1,
         "phase": None if record is None else record.phase.value,
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,

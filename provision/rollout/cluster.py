@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.standing import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,4 +80,10 @@ class Cluster(Protocol):
 
         Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict` or
         `ensure_runtime_class` raises LeaseLostError and does nothing.
+        """
+
+    def publish(self, standing: Standing) -> None:
+        """Tell whoever reads the state of the fleet how the rollout stands, soon; never an error, called often.
+
+        Only inside `lease`: what was said last stays after it, until the next one.
         """

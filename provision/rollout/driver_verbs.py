@@ -12,7 +12,7 @@ import msgspec
 from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.census import in_order
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared
@@ -93,7 +93,7 @@ def plan_verb(
     prepared = Prepared(
         states=tuple(states),
         rollout=tuple(name for name in rollout if name not in settled),
-        policy=strictest([stacks[state.name].rollout for state in states], len(states)),
+        policy=replace(strictest([stacks[state.name].rollout for state in states], len(states)), waves=()),
     )
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: state.target for state in states}, settled=settled

@@ -22,6 +22,7 @@ from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapsh
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
+from provision.rollout.standing import Standing
 from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Engine:
         self._policy, self._observe, self._cancel = policy, observe, cancel
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
-        self._began = self._clock()
+        self._began = self._decided = self._clock()
         self._pauses = pauses(adapters.poll_s)
         self._still_since: datetime | None = None
         self._unreachable_since: datetime | None = None
@@ -114,6 +115,7 @@ class Engine:
             except BaseException:
                 self._cancel.set()  # leaving the pool waits for its threads
                 raise
+        self._publish()
         return RolloutResult(
             nodes=tuple(self._nodes.values()),
             moved=frozenset(self._moved),
@@ -133,6 +135,7 @@ class Engine:
             former, decision = self._decision, self._decide()
             self._act(decision, pool)
             self._tell(former, decision)
+            self._publish()
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
             self._observe(Note("", f"{error.message}: observing it again"))
             self._pause(self._adapters.poll_s)
@@ -180,8 +183,13 @@ class Engine:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
     def _decide(self) -> Decision:
-        now = self._clock()
-        snapshot = Snapshot(nodes=tuple(self._nodes.values()), began=self._began, still_since=self._still_since)
+        now = self._decided = self._clock()
+        snapshot = Snapshot(
+            nodes=tuple(self._nodes.values()),
+            began=self._began,
+            still_since=self._still_since,
+            passed=self._decision.passed,
+        )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None
         return self._decision
@@ -191,6 +199,21 @@ class Engine:
             reason = decision.waiting.get(name, "")
             if reason != former.waiting.get(name, ""):
                 self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
+
+    def _publish(self) -> None:
+        ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
+        standing = Standing(
+            began=self._began,
+            time=self._decided,
+            at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
+            soak=self._policy.soak,
+            wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
+            is_held=any(wave.is_held for wave in ahead),
+            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
+            waiting=self._decision.waiting,
+            stop=self._stop or self._decision.stop or "",
+        )
+        self._cluster.publish(standing)
 
     def _act(self, decision: Decision, pool: ThreadPoolExecutor) -> None:
         for action in decision.actions:
@@ -202,7 +225,8 @@ class Engine:
                 self._begin_step(action, pool)
 
     def _write(self, action: Write) -> None:
-        record, node = action.record, self._nodes[action.node]
+        node = self._nodes[action.node]
+        record = action.record.measured(node.record, self._began)
         self._cluster.write(action.node, record, cordoned=action.cordoned)
         self._nodes[action.node] = replace(
             node,

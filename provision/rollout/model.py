@@ -5,12 +5,13 @@ Times are in UTC, with their zone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
@@ -31,7 +32,12 @@ class Phase(StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing is under way on the node."""
-        return self in (Phase.DONE, Phase.FAILED)
+        return self is Phase.DONE or self is Phase.FAILED
+
+    def is_next_of(self, other: Phase) -> bool:
+        """Whether this phase is the one that ordinarily follows ``other``."""
+        order = list(Phase)
+        return self is not Phase.FAILED and order.index(self) == order.index(other) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,8 @@ class Record:
 
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
     somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
-    FAILED. ``target`` and ``origin`` are driver versions.
+    FAILED. ``target`` and ``origin`` are driver versions. ``took`` has how many seconds phases lasted that one engine
+    saw from their beginning to their end.
     """
 
     phase: Phase
@@ -51,6 +58,36 @@ class Record:
     was_cordoned: bool = False
     reason: str = ""
     failed_in: Phase | None = None
+    took: Mapping[Phase, float] = field(default_factory=dict)
+
+    def measured(self, before: Record | None, began: datetime) -> Record:
+        """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
+
+        A phase that failed, or that was entered by an engine that is gone, says nothing of how long one takes.
+        """
+        if before is None or self.phase is Phase.CORDON:
+            return self
+        took = dict(before.took)
+        if self.phase.is_next_of(before.phase) and began <= before.since <= self.since:
+            took[before.phase] = round((self.since - before.since).total_seconds(), 1)
+        return replace(self, took=took)
+
+    def entering(self, phase: Phase, now: datetime) -> Record:
+        """Return the record of the same change at the beginning of another phase.
+
+        Written out: thousands may enter one in one decision, for which ``dataclasses.replace`` takes too long.
+        """
+        return Record(
+            phase=phase,
+            target=self.target,
+            origin=self.origin,
+            began=self.began,
+            since=now,
+            was_cordoned=self.was_cordoned,
+            reason=self.reason,
+            failed_in=self.failed_in,
+            took=self.took,
+        )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
         """Return ``since``, or ``began`` where that is still to come: a node's own kubelet may write its record.

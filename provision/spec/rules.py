@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from provision.spec.driver_rules import judge_driver
 from provision.spec.model import Engine, Entitlement
 from provision.spec.remark import error, warning
+from provision.spec.rollout_rules import judge_rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 def judge(spec: StackSpec) -> list[Remark]:
     """Return every rule that the declaration does not keep, errors and warnings."""
     return list(
-        chain(judge_driver(spec.driver), _runtime(spec), _plugin(spec), _node(spec), _rollout(spec), _not_yet(spec))
+        chain(
+            judge_driver(spec.driver),
+            _runtime(spec),
+            _plugin(spec),
+            _node(spec),
+            judge_rollout(spec.rollout),
+            _not_yet(spec),
+        )
     )
 
 
@@ -66,13 +74,6 @@ def _node(spec: StackSpec) -> Iterator[Remark]:
             message = f"'{taint.key}' with effect {taint.effect.value} is listed twice"
             yield error(("node", "taints", index), message, "a key and an effect name one taint")
         seen.add(name)
-
-
-def _rollout(spec: StackSpec) -> Iterator[Remark]:
-    rollout = spec.rollout
-    if isinstance(rollout.max_unavailable, int) and rollout.max_parallel > rollout.max_unavailable:
-        message = f"never more than maxUnavailable ({rollout.max_unavailable}) nodes change at once"
-        yield warning(("rollout", "maxParallel"), message, "raise maxUnavailable, or lower maxParallel")
 
 
 def _not_yet(spec: StackSpec) -> Iterator[Remark]:

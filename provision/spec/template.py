@@ -61,8 +61,10 @@ def _fields(section: type) -> tuple[model.Field, ...]:
 
 
 def _optional_keys(wrapped: model.Type) -> tuple[model.Field, ...]:
-    """Return the keys of a section that is nothing by default, and so does not stand in the file."""
+    """Return the keys that do not stand in the file: of a section that is nothing by default, or of entries."""
     kind = _something(unwrap(wrapped).type)
+    if isinstance(kind, model.VarTupleType):
+        kind = unwrap(kind.item_type).type
     is_optional = kind is not unwrap(wrapped).type
     return kind.fields if is_optional and isinstance(kind, model.StructType) else ()
 

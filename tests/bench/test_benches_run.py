@@ -25,12 +25,14 @@ ONE_ROUND = {
     ),
     "preference": ("--rounds", "1"),
     "planning": ("--nodes", "2", "--rounds", "1"),
+    "rollout": ("--nodes", "40", "--rounds", "1"),
 }
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
     "preference": ("tangle   64 GPUs",),
     "planning": ("in a process with limits",),
+    "rollout": ("10 drained of 8 pods each", "slowest: "),
 }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = "535.261.03", "535.309.01"
 APPLY_TIMEOUT_S = 900.0
+STATUS_TIMEOUT_S = 60.0
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
@@ -52,6 +53,19 @@ class Operator(Controller):
             stderr=subprocess.STDOUT,
             text=True,
             timeout=APPLY_TIMEOUT_S,
+            check=False,
+        )
+
+    def status(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Ask how the upgrade stands."""
+        return subprocess.run(
+            ["grapnel", "status", "-i", "inventory.yaml", "--kubeconfig", str(self.kubeconfig), *options],
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STATUS_TIMEOUT_S,
             check=False,
         )
 

@@ -94,6 +94,9 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     assert '"failedIn":"verify"' in failed.record.replace(" ", "")
     assert second.name in stopped.stdout
     assert second.uuids[-1] in failed.record, failed.record
+    assert states(operator) == {first.name: "done", second.name: "failed-in-verify", third.name: "not-begun"} | {
+        node.name: "not-begun" for node in others
+    }
     assert_untouched(stage, (third, *others), before)
 
     with one_gpu_less_after_the_next_load(third):
@@ -115,6 +118,15 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     assert finished.returncode == 0, finished.stdout
     for node in lab_nodes:
         assert_in_service(stage, node, version)
+
+
+def states(operator: Operator) -> dict[str, str]:
+    """Return what `grapnel status` says of each node."""
+    told = operator.status("--json")
+    assert told.returncode == 1, told.stdout
+    document = json.loads(told.stdout)
+    assert document["engine"] is None, "the lease was given back"
+    return {node["name"]: node["state"] for node in document["nodes"]}
 
 
 def start_work(room: Room) -> None:

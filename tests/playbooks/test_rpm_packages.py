@@ -181,6 +181,12 @@ def test_zypper_offers_every_version_with_what_its_metadata_says(machine: Machin
     assert available["nvidia-driver-cuda"][0]["depends"] == ["nvidia-driver-cuda-libs", "nvidia-persistenced"]
 
 
+def test_a_zypper_that_has_fetched_nothing_is_not_asked(machine: Machine) -> None:
+    """On a node without a network it went for the metadata, though it was told not to refresh."""
+    assert zypper.read_available(machine.host) == {}
+    assert machine.calls == []
+
+
 def test_what_is_only_installed_cannot_be_fetched(machine: Machine) -> None:
     solvable = '<solvable status="{}" name="nvidia-driver" kind="package" edition="{}" arch="x86_64" repository="{}"/>'
     listed = (
@@ -189,6 +195,7 @@ def test_what_is_only_installed_cannot_be_fetched(machine: Machine) -> None:
         solvable.format("installed", "3:580.65.06-1", "(System Packages)"),
         solvable.format("other-version", "3:575.57.08-1", "CUDA").replace("x86_64", "i686"),
     )
+    machine.write("/var/cache/zypp/raw/cuda-sles15/cookie")
     machine.teach(
         "zypper", f"<stream><search-result><solvable-list>{''.join(listed)}</solvable-list></search-result></stream>"
     )

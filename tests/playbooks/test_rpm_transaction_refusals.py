@@ -1,4 +1,4 @@
-"""What dnf's transactions make of dnf's answers, without a node: nothing is done that was not asked for."""
+"""What transactions make of the answers of dnf and zypper, without a node: nothing is done that was not asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf.transaction import Dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.transaction import Zypper
 
 if TYPE_CHECKING:
     from tests.playbooks.fakes import Machine
@@ -55,3 +56,13 @@ def test_a_damaged_database_is_no_empty_one(machine: Machine) -> None:
     machine.teach("rpm --query", lambda: Finished(0, "", "error: rpmdbNextIterator: skipping h# 12: bad signature"))
     with pytest.raises(PackageError, match="rpm --rebuilddb"):
         Dnf().is_interrupted(machine.host)
+
+
+def test_locks_change_without_a_repository_that_answers(machine: Machine) -> None:
+    """They change while the GPUs are out of service, and nothing of a repository is needed for them."""
+    machine.teach("zypper")
+
+    Zypper().unhold(machine.host, ["nvidia-compute-G06"])
+
+    (call,) = machine.calls
+    assert "--no-refresh" in call.split()[: call.split().index("removelock")]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES
+from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES, unit_property
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 
 _QUERY_TIMEOUT_S = 20.0
@@ -23,6 +25,11 @@ def running_services(host: Host) -> list[str]:
     shown = host.run(["systemctl", "show", "--property", "Id,ActiveState", *DRIVER_SERVICES], _QUERY_TIMEOUT_S)
     blocks = (dict(line.split("=", 1) for line in block.splitlines()) for block in shown.stdout.strip().split("\n\n"))
     return sorted({block["Id"] for block in blocks if block.get("ActiveState") in _RUNNING})
+
+
+def still_there(host: Host, services: Iterable[str]) -> list[str]:
+    """Return the services whose unit did not go with the package that brought it."""
+    return [unit for unit in services if unit_property(host, unit, "LoadState") != "not-found"]
 
 
 def stop(host: Host, services: list[str]) -> str:

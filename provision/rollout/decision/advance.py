@@ -53,55 +53,58 @@ def begin(node: NodeState, now: datetime) -> Action:
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
-    step = _step(node, record)
-    if record.target != node.target or _is_behind(node, record, step):
+    step = node.step if node.step is not None and node.step.phase is record.phase else None
+    pods = evictable(node)
+    if record.target != node.target or _is_behind(node, record, step, pods):
         return _restart(node, record, now), ""
     if node.is_as_declared and record.phase in _BEFORE_VERIFY:
         return _enter(node, record, Phase.VERIFY, now), ""
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now), ""
-    held = _held(node, record, step)
+    held = _held(node, record, step, pods)
     if not held:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
         return _enter(node, record, _NEXT[record.phase], now) if is_done else RunStep(node.name, record.phase), ""
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
         return _fail(node, record, f"after {_minutes(node)}: {held}", now), ""
-    return _again(node, record, step, now), held
+    return _again(node, record, step, now, pods), held
 
 
 def evictable(node: NodeState) -> tuple[GpuPod, ...]:
     """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
-    return tuple(pod for pod in node.view.gpu_pods if not pod.is_mirror_or_daemon)
+    pods = node.view.gpu_pods
+    for pod in pods:
+        if pod.is_mirror_or_daemon:
+            return tuple([pod for pod in pods if not pod.is_mirror_or_daemon])
+    return pods
 
 
-def _step(node: NodeState, record: Record) -> StepResult | None:
-    return node.step if node.step is not None and node.step.phase is record.phase else None
-
-
-def _is_behind(node: NodeState, record: Record, step: StepResult | None) -> bool:
+def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
     """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
     if record.phase is Phase.SWAP:
-        return step is None and bool(evictable(node))  # it was uncordoned, and pods came back
+        return step is None and bool(pods)  # it was uncordoned, and pods came back
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
-def _held(node: NodeState, record: Record, step: StepResult | None) -> str:
+def _held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
     """Return what keeps the node in its phase, empty when nothing does."""
-    pods = evictable(node) if record.phase in (Phase.DRAIN, Phase.RELEASE) else ()
-    if pods:
-        return f"{_listed([_pod(pod, node) for pod in pods])} still on the node"
+    if record.phase in (Phase.DRAIN, Phase.RELEASE) and pods:
+        named = [_pod(pod, node) for pod in pods[:_NAMED]]
+        return f"{', '.join(named)}{_more(len(pods))} still on the node"
     if step is not None and step.holders:
-        return f"a GPU is held by {_listed([_holder(one, node) for one in step.holders])}"
+        named = [_holder(one, node) for one in step.holders[:_NAMED]]
+        return f"a GPU is held by {', '.join(named)}{_more(len(step.holders))}"
     if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
         return "the kubelet is not ready"
     return ""
 
 
-def _again(node: NodeState, record: Record, step: StepResult | None, now: datetime) -> Action | None:
+def _again(
+    node: NodeState, record: Record, step: StepResult | None, now: datetime, pods: tuple[GpuPod, ...]
+) -> Action | None:
     """Return what is tried again while something keeps the node in its phase."""
     if record.phase is Phase.RESUME:
         return None
-    pods = evictable(node)
     if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
         return Write(node.name, record, cordoned=True)
     if pods:
@@ -117,14 +120,14 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:
-    after = replace(record, phase=phase, since=now)
+    after = record.entering(phase, now)
     if phase is not Phase.DONE:
         return Write(node.name, after, cordoned=True)
     return Write(node.name, after, cordoned=None if record.was_cordoned else False)
 
 
 def _fail(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
-    failed = replace(record, phase=Phase.FAILED, since=now, reason=reason, failed_in=record.phase)
+    failed = replace(record.entering(Phase.FAILED, now), reason=reason, failed_in=record.phase)
     return Write(node.name, failed, cordoned=None)
 
 
@@ -135,7 +138,8 @@ def _minutes(node: NodeState) -> str:
 
 def _pod(pod: GpuPod, node: NodeState) -> str:
     why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
-    return f"pod {pod} ({why})" if why else f"pod {pod}"
+    name = f"pod {pod.namespace}/{pod.name}"
+    return f"{name} ({why})" if why else name
 
 
 def _holder(holder: Holder, node: NodeState) -> str:
@@ -146,6 +150,5 @@ def _holder(holder: Holder, node: NodeState) -> str:
     return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
 
 
-def _listed(words: list[str]) -> str:
-    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return f"{', '.join(words[:_NAMED])}{more}"
+def _more(count: int) -> str:
+    return f" and {count - _NAMED} more" if count > _NAMED else ""

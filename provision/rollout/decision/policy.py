@@ -6,37 +6,67 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from provision.spec.model import Rollout
+from provision.spec.model import Gate, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from provision.spec.model import Wave
 
 _WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """How many nodes are changed at once, and how many may be out of service for any reason.
+class WavePolicy:
+    """What people call a wave, how long its nodes must stay healthy, and whether it then waits for a person."""
 
-    A changed node has to stay healthy for ``soak`` before the next one begins.
+    title: str
+    soak: timedelta = timedelta(0)
+    is_held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How many nodes are changed at once, how many may be out of service for any reason, and how many may fail.
+
+    A changed node has to stay healthy for ``soak`` before the next one begins. ``waves`` follow one another; which
+    nodes are in which is known of each node.
     """
 
     max_parallel: int = 1
     max_unavailable: int = 1
     soak: timedelta = timedelta(0)
+    max_failures: int = 0
+    waves: tuple[WavePolicy, ...] = ()
 
 
 def strictest(declared: Collection[Rollout], nodes: int) -> Policy:
-    """Return the policy that keeps what each of the nodes declares; percentages are of ``nodes``, rounded up."""
-    declarations = declared or (Rollout(),)
+    """Return the policy that keeps what each of the nodes declares; percentages are of ``nodes``, rounded up.
+
+    All of them declare the same waves.
+    """
+    declarations = tuple(declared) or (Rollout(),)
     return Policy(
         max_parallel=min(one.max_parallel for one in declarations),
-        max_unavailable=min(_count(one.max_unavailable, nodes) for one in declarations),
+        max_unavailable=min(count_of(one.max_unavailable, nodes) for one in declarations),
         soak=timedelta(minutes=max(one.soak_minutes for one in declarations)),
+        max_failures=min(one.max_failures for one in declarations),
+        waves=tuple(_wave(index, wave, declarations[0]) for index, wave in enumerate(declarations[0].waves)),
     )
 
 
-def _count(limit: int | str, nodes: int) -> int:
+def _wave(index: int, wave: Wave, rollout: Rollout) -> WavePolicy:
+    title = f"wave {index + 1} of {len(rollout.waves)}"
+    name = wave.name or ("canary" if index == 0 and len(rollout.waves) > 1 else "")
+    return WavePolicy(
+        title=f"{title} ({name})" if name else title,
+        soak=timedelta(minutes=wave.soak_minutes),
+        is_held=wave.gate is Gate.HOLD,
+    )
+
+
+def count_of(limit: int | str, nodes: int) -> int:
+    """Return a number, or a percentage of ``nodes``, rounded up."""
     if isinstance(limit, int):
         return limit
     return -(-int(limit.removesuffix("%")) * nodes // _WHOLE)

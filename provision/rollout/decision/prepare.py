@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.decide import in_order
+from provision.rollout.decision.census import in_order
+from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.spec.model import Entitlement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
     from provision.rollout.model import NodeView
@@ -57,11 +58,14 @@ def prepare(
     answers: Mapping[str, Assessment | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
+    groups: Mapping[str, Sequence[str]],
 ) -> Prepared:
-    """Sort the nodes of an apply; the three mappings have the same nodes."""
-    states = [
+    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's."""
+    found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
+    waves = stacks[found[0].name].rollout.waves if found else ()  # the same for all of them
+    states = with_waves(found, waves, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {

@@ -41,7 +41,8 @@ class NodeState:
     ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where
     something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
     ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
-    ``has_failed``: it failed in this process, so that it is not tried again.
+    ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
+    policy, None where it takes part in none.
     """
 
     view: NodeView
@@ -55,6 +56,7 @@ class NodeState:
     step: StepResult | None = None
     blocked: Mapping[str, str] = field(default_factory=dict)
     has_failed: bool = False
+    wave: int | None = None
 
     @property
     def name(self) -> str:
@@ -74,14 +76,18 @@ class NodeState:
     @property
     def wants_to_begin(self) -> bool:
         """Whether the node has to be taken out of service, or is still out of it since it failed."""
-        if self.has_failed or self.is_in_flight or self.obstacle:
+        if self.has_failed or self.obstacle:
             return False
-        return self.is_disruptive or self.has_failed_before
+        record = self.view.record
+        if record is None or record.phase is Phase.DONE:
+            return self.is_disruptive
+        return record.phase is Phase.FAILED
 
     @property
     def has_failed_before(self) -> bool:
         """Whether an earlier apply left the node failed."""
-        return not self.has_failed and self.record is not None and self.record.phase is Phase.FAILED
+        record = self.view.record
+        return record is not None and record.phase is Phase.FAILED and not self.has_failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,7 @@ class Snapshot:
     nodes: tuple[NodeState, ...]
     began: datetime
     still_since: datetime | None = None
+    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ Action = Write | Evict | RunStep
 class Decision:
     """What to do now, why each node that does not move does not, and why no further node begins.
 
-    ``is_over``: nothing is under way and nothing will be.
+    ``is_over``: nothing is under way and nothing will be. ``passed`` is how many waves are left behind.
     """
 
     actions: tuple[Action, ...] = ()
@@ -137,3 +144,4 @@ class Decision:
     stop: str | None = None
     is_over: bool = False
     is_still: bool = False
+    passed: int = 0

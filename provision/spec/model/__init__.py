@@ -23,6 +23,7 @@ from provision.spec.model.stack import (
     KIND,
     Engine,
     Entitlement,
+    Gate,
     GpuStack,
     Metadata,
     Node,
@@ -33,6 +34,7 @@ from provision.spec.model.stack import (
     Taint,
     TaintEffect,
     Tenancy,
+    Wave,
 )
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "DriverSource",
     "Engine",
     "Entitlement",
+    "Gate",
     "GpuStack",
     "KernelModule",
     "Metadata",
@@ -61,4 +64,5 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Wave",
 ]

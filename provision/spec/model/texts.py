@@ -81,6 +81,19 @@ ParameterText = Annotated[
         longest=255,
     ),
 ]
+WaveName = Annotated[
+    str,
+    text(_LABEL, "a wave's name: lower-case letters, digits and '-', 63 at most", "canary", longest=63),
+]
+GroupName = Annotated[
+    str,
+    text(
+        "[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?",
+        "a group's name: as it stands in the inventory",
+        "canary",
+        longest=253,
+    ),
+]
 HostName = Annotated[
     str,
     text(

@@ -113,6 +113,20 @@ def test_a_failed_node_is_told_with_what_to_do_next(
     assert cluster.nodes["n1"].is_cordoned
 
 
+def test_a_wave_that_holds_ends_apply_and_the_next_one_goes_on_without_the_gate(
+    fleet: FakeFleet, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for gate, code, changed in (("hold", 1, ["n1"]), ("healthy", 0, ["n1", "n3"])):
+        waves = {"waves": [{"hosts": ["n1"], "gate": gate}, {}]}
+        scope = scope_of(cluster, driver={"version": NEW}, rollout=waves)
+        assert apply_nodes(context(fleet, plan_drain), scope, parallel=2, consent=True) == code
+        assert fleet.applied() == changed
+    output = " ".join(capsys.readouterr().out.split())
+    assert "wave 1 of 2 (canary): n1; then holds the others wave 2 of 2: n3" in output
+    assert output.count("n3 waits for wave 1 of 2 (canary): n1") == 1
+    assert "n3: wave 1 of 2 (canary) is done and holds the others: look at its nodes, take `gate: hold` away" in output
+
+
 def test_check_mode_leaves_the_cluster_alone(fleet: FakeFleet, cluster: FakeCluster) -> None:
     cluster.classes = []
     assert apply(fleet, cluster, check=True) == 0

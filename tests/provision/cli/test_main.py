@@ -83,7 +83,9 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
     [
         pytest.param(["planz"], "did you mean `grapnel plan`?", id="a misspelt verb"),
         pytest.param(
-            ["xyzzy"], "one of: init, check, plan, stage, apply, rollback, remove, doctor, bundle", id="no verb of ours"
+            ["xyzzy"],
+            "one of: init, check, plan, stage, apply, status, rollback, remove, doctor, bundle",
+            id="no verb of ours",
         ),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),
         pytest.param(["init", "--forse"], "unrecognized arguments: --forse", id="a misspelt option"),

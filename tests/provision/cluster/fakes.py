@@ -112,3 +112,60 @@ class LeaseServer:
         self.stored = json.loads(json.dumps(body or self.stored))
         assert self.stored is not None
         self.stored["metadata"]["resourceVersion"] = str(self._version)
+
+
+class FleetServer:
+    """Serves Nodes, as a list or as changes, and the lease; ``forbidden`` are words of requests that it refuses."""
+
+    name = "cluster x"
+
+    def __init__(self, *nodes: dict[str, Any]) -> None:
+        self.nodes = {node["metadata"]["name"]: node for node in nodes}
+        self.lease: dict[str, Any] | None = None
+        self.changes: list[tuple[str, dict[str, Any]]] = []
+        self.is_forgotten = False
+        self.forbidden: set[str] = set()
+        self.requests: list[str] = []
+        self.version = 1
+
+    def change(self, kind: str, node: dict[str, Any]) -> None:
+        """Have a node added, changed or deleted: the next watch tells."""
+        name = node["metadata"]["name"]
+        self.nodes.pop(name, None)
+        if kind != "DELETED":
+            self.nodes[name] = node
+        self.version += 1
+        node["metadata"]["resourceVersion"] = str(self.version)
+        self.changes.append((kind, node))
+
+    def send(self, request: Request) -> Answer:
+        """Answer as the API server does."""
+        what = "leases" if "/leases/" in request.path else "watch" if "watch" in request.query else "list"
+        self.requests.append(what)
+        assert request.method == "GET", "nothing is changed"
+        if what in self.forbidden:
+            resource = 'resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"'
+            subject = resource if what == "leases" else 'resource "nodes" in API group ""'
+            verb = "get" if what == "leases" else what
+            return refusal(403, f'nodes is forbidden: User "eve" cannot {verb} {subject}')
+        moment = {"Date": format_datetime(datetime(2026, 11, 21, 9, 40, tzinfo=UTC), usegmt=True)}
+        if what == "leases":
+            return answer(200, self.lease, moment) if self.lease else refusal(404, headers=moment)
+        if what == "watch":
+            return self._watch(request, moment)
+        return answer(
+            200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}, moment
+        )
+
+    def _watch(self, request: Request, headers: Mapping[str, str]) -> Answer:
+        if self.is_forgotten:
+            self.is_forgotten = False
+            return Answer(code=200, body=b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n', headers=headers)
+        after = int(request.query["resourceVersion"])
+        events = [
+            {"type": kind, "object": node}
+            for kind, node in self.changes
+            if int(node["metadata"]["resourceVersion"]) > after
+        ]
+        events.append({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}})
+        return Answer(code=200, body="".join(f"{json.dumps(each)}\n" for each in events).encode(), headers=headers)

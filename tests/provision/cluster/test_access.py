@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from provision.cli import main
+from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, KubeconfigError
-from provision.cluster.permissions import GRANT, LEASE_NAME, LEASE_NAMESPACE, NEEDED, Permission
+from provision.cluster.permissions import (
+    GRANT,
+    LEASE_NAME,
+    LEASE_NAMESPACE,
+    NEEDED,
+    VIEW_GRANT,
+    VIEWING,
+    Permission,
+)
+from provision.cluster.reader import KubernetesReader
 from provision.rollout.cluster import EvictionOutcome
-from provision.rollout.model import NodeView
+from provision.rollout.model import NodeView, Phase
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until
+from tests.provision.cluster.test_progress import STANDING
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes_cluster import KubernetesCluster
+    from provision.rollout.status.model import Seen
     from tests.provision.cluster.stage import Stage
 
 GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
+VIEWED = list(yaml.safe_load_all((Path(__file__).parents[3] / VIEW_GRANT).read_text()))
 WHERE = {"ClusterRole": "", "Role": LEASE_NAMESPACE}
 
 
@@ -41,6 +56,10 @@ def test_the_file_grants_what_is_needed_and_nothing_else() -> None:
     assert [role["kind"] for role in GRANTED] == list(WHERE)
 
 
+def test_the_file_for_those_who_look_grants_what_is_needed_and_nothing_else() -> None:
+    assert set.union(*map(permissions, VIEWED)) == set(VIEWING)
+
+
 @pytest.mark.parametrize("permission", NEEDED, ids=str)
 def test_the_rule_that_a_hint_shows_is_yaml_of_a_role(permission: Permission) -> None:
     rule = yaml.safe_load(permission.rule)
@@ -49,12 +68,14 @@ def test_the_rule_that_a_hint_shows_is_yaml_of_a_role(permission: Permission) ->
     assert permissions(role) == {permission}
 
 
-def operator(stage: Stage, name: str, *, without: Permission | None = None) -> Path:
+def operator(
+    stage: Stage, name: str, *, without: Permission | None = None, granted: list[dict[str, Any]] = GRANTED
+) -> Path:
     """Make a service account that may do what the file grants; return its kubeconfig."""
     subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
     objects: list[dict[str, Any]] = [account]
-    for role in GRANTED:
+    for role in granted:
         rules = [rule for rule in (cut(rule, without) for rule in role["rules"]) if rule["verbs"]]
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name}
         common = {"apiVersion": role["apiVersion"], "metadata": {**role["metadata"], "name": name}}
@@ -165,3 +186,56 @@ def test_the_lease_is_where_people_look_for_it(stage: Stage) -> None:
     assert lease["spec"]["holderIdentity"] == "ada@laptop"
     assert lease["spec"]["leaseDurationSeconds"] == 45
     assert lease["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "grapnel"}
+
+
+@pytest.mark.functional
+def test_who_may_look_sees_a_rollout_as_it_goes_on_and_can_change_nothing(stage: Stage) -> None:
+    node, waiting = stage.make_node(), stage.make_node()
+    account = operator(stage, "viewer", granted=VIEWED)
+    api = open_api(account, None, {})
+    assert api is not None
+    reader = KubernetesReader(api, None, {})
+    cluster = stage.connect()
+    with cluster.lease("ada@laptop/1"):
+        cluster.observe([node, waiting])
+        cluster.write(node, RECORD, cordoned=True)
+        first = reader.look()
+        cluster.publish(replace(STANDING, out=frozenset({node}), waiting={waiting: f"waits for {node}: drain"}))
+        cluster.write(node, replace(RECORD, phase=Phase.RELEASE), cordoned=True)
+        second = reader.follow(2)
+    third = reader.follow(2)
+
+    assert first.tenant is not None
+    assert (first.tenant.holder, first.tenant.is_at_work, first.complaints) == ("ada@laptop/1", True, ())
+    assert phase_of(first, node) is Phase.DRAIN
+    assert phase_of(second, node) is Phase.RELEASE
+    assert third.tenant is None
+    assert third.standing is not None, "what was published last stays with the lease"
+    assert third.standing.waiting == {waiting: f"waits for {node}: drain"}
+    with pytest.raises(ForbiddenError), stage.connect(account).lease("eve"):
+        pytest.fail("it changes something")
+
+
+def phase_of(seen: Seen, node: str) -> Phase | None:
+    view = seen.nodes[node]
+    assert isinstance(view, NodeView)
+    return view.record.phase if view.record else None
+
+
+@pytest.mark.functional
+def test_the_command_shows_every_node_with_a_record_where_there_is_no_inventory(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, untouched = stage.make_node(), stage.make_node()
+    cluster = stage.connect()
+    with cluster.lease("ada@laptop/1"):
+        cluster.observe([node])
+        cluster.write(node, RECORD, cordoned=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    account = operator(stage, "on-call", granted=VIEWED)
+
+    assert main(["status", "--kubeconfig", str(account), "--json"]) == 1
+    states = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)["nodes"]}
+    assert states[node] == "left-in-drain"
+    assert untouched not in states

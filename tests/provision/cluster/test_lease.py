@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from provision.cluster.lease import DEADLINE_S, DURATION_S, Tenure, hold
+from provision.cluster.lease import DEADLINE_S, DURATION_S, PROGRESS, Tenure, hold
 from provision.rollout.errors import HeldError, LeaseLostError, UnreachableError
 from tests.provision.cluster.fakes import Clock, LeaseServer
 
@@ -186,3 +186,18 @@ def test_a_thread_renews_it_meanwhile(server: LeaseServer) -> None:
     with hold(tenure(server, "ada"), renew_s=0.01):
         server.before = renewed.set
         assert renewed.wait(timeout=10)
+
+
+def test_what_is_published_is_carried_by_what_is_written_anyhow(server: LeaseServer) -> None:
+    told = iter(["", "first", "second", "last"])
+    holding = Tenure(server.api(), "ada", clock=server.clock, progress=lambda: next(told))
+    seen = []
+    for write in (holding.acquire, holding.renew, holding.renew, holding.release):
+        write()
+        assert server.stored is not None
+        seen.append(server.stored["metadata"].get("annotations"))
+
+    assert seen == [None, {PROGRESS: "first"}, {PROGRESS: "second"}, {PROGRESS: "last"}]
+    assert holder_of(server) == ""
+    tenure(server, "bob").acquire()
+    assert "annotations" not in server.stored["metadata"], "what the run before said is over"

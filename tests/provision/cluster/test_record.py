@@ -32,6 +32,8 @@ WORDS = {
     "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
     "time-without-zone": "expected `datetime` with a timezone component - at `$.began`",
+    "took-in-no-phase": "invalid enum value 'reboot' - at `key` in `$.took`",
+    "took-less-than-nothing": "expected `float` >= 0.0 - at `$.took[...]`",
     "without-schema": "object missing required field `schema`",
     "without-target": "object missing required field `target`",
 }
@@ -46,6 +48,7 @@ records = st.builds(
     was_cordoned=st.booleans(),
     reason=st.text(max_size=MAX_REASON),
     failed_in=st.none() | st.sampled_from(Phase),
+    took=st.dictionaries(st.sampled_from(Phase), st.floats(0, 1e6)),
 )
 
 

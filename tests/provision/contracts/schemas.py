@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 
 from provision.bundle.model import BundleList
+from provision.cluster.progress import ProgressDocument
 from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.payload.store import Manifest
+from provision.report.status_document import StatusDocument
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
 TYPES: dict[str, type] = {
@@ -26,6 +28,8 @@ TYPES: dict[str, type] = {
     "node-plan": NodePlan,
     "node-state": RecordDocument,
     "payload": Manifest,
+    "rollout-progress": ProgressDocument,
+    "status": StatusDocument,
 }
 STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest
 

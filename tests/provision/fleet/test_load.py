@@ -193,6 +193,30 @@ def test_a_builder_that_a_limit_leaves_out_is_not_missed(tmp_path: Path) -> None
     assert fleet.nodes[0].stack.driver.builder == "n9"
 
 
+def test_waves_select_hosts_and_groups_of_the_inventory(tmp_path: Path) -> None:
+    waves = [{"hosts": ["n1"]}, {"groups": ["gpu"], "size": 1}, {}]
+    groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"rollout": {"waves": waves}}}}}
+    assert assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups).warnings == ()
+    groups["gpu"]["vars"] = {"grapnel_stack": {"rollout": {"waves": [{"hosts": ["n9"]}, {"groups": ["gpus"]}, {}]}}}
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups)
+    text = words(caught, tmp_path)
+    assert "grapnel_stack.rollout.waves[0].hosts[0]: no host of the inventory is named 'n9'" in text
+    assert "grapnel_stack.rollout.waves[1].groups[0]: no group of the inventory is named 'gpus'" in text
+    assert "= hint: did you mean gpu?" in text
+
+
+def test_all_nodes_have_the_same_waves(tmp_path: Path) -> None:
+    groups = {"gpu": {"hosts": ["n1", "n2"]}}
+    own = {"rollout": {"waves": [{"size": 1}, {}]}}
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups, n2=own)
+    assert """\
+host n2: error: grapnel_stack.rollout.waves: other waves are declared for n1: a rollout has the same waves for all nodes
+      = nodes: n2
+      = hint: declare them once, in the file or for the group all""" in words(caught, tmp_path)
+
+
 def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:
     groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"node": {"labels": {"a": "b"}}}}}}
     fleet = assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
-from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, show
-from provision.rollout.decision.policy import Policy
+from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, rollout_document, show
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
@@ -174,3 +174,25 @@ def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: 
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())
+
+
+def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:
+    nodes = state("n1", wave=0), state("n2", wave=2), state("n3", wave=2)
+    waves = (
+        WavePolicy(title="wave 1 of 3 (canary)", soak=60 * MINUTE, is_held=True),
+        WavePolicy(title="wave 2 of 3"),
+        WavePolicy(title="wave 3 of 3"),
+    )
+    prepared = Prepared(states=nodes, rollout=("n1", "n2", "n3"), policy=Policy(max_failures=2, waves=waves))
+    stream = io.StringIO()
+    show(make_console(stream, width=120), render_rollout(prepared, "cluster test"))
+    head, *lines = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
+    assert head == "rollout (cluster test): 1 at a time, at most 1 of 3 nodes out, stops after 3 failures"
+    assert lines[:3] == [
+        " wave 1 of 3 (canary): n1; soaks 60 minutes; then holds the others",
+        " wave 2 of 3: nothing to do",
+        " wave 3 of 3: n2, n3",
+    ]
+    document = rollout_document(prepared, "cluster test")
+    assert document["waves"][0] == {"title": "wave 1 of 3 (canary)", "soakSeconds": 3600, "holds": True}  # type: ignore[index]
+    assert [node["wave"] for node in document["nodes"]] == [1, 3, 3]  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
     from provision.rollout.progress import RolloutObserver
+    from provision.rollout.standing import Standing
 
 OLD, NEW = "535.261.03", "535.309.01"
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -81,6 +82,7 @@ class FakeCluster:
     evicted: list[str] = field(default_factory=list)
     is_held: bool = False
     most_out: int = 0
+    published: list[Standing] = field(default_factory=list)
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         self.on_observe()
@@ -136,6 +138,10 @@ class FakeCluster:
             return False
         self.classes.append(name)
         return True
+
+    def publish(self, standing: Standing) -> None:
+        if not self.published or self.published[-1] != standing:
+            self.published.append(standing)
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.rollout.decision.decide import STILL, decide
+from provision.rollout.decision.admission import STILL
+from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Write
 from provision.rollout.model import Phase, Record

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from provision.apply.model import Status
 from provision.rollout.decision.outcome import results_of
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
@@ -266,3 +267,62 @@ def test_a_finished_fleet_is_left_alone() -> None:
     assert (ending.moved, cluster.writes) == (frozenset(), [])
     assert ending.nodes[0].view == view("n1", record(Phase.DONE))
     assert Status.WAITING not in {result.status for result in results_of(ending, [], canceled=False).values()}
+
+
+def test_reasons_are_published_with_who_is_worked_at() -> None:
+    cluster = fleet("n1", "n2", "n3")
+    Rollout(cluster).run()
+
+    swapping = [each for each in cluster.published if each.waiting.get("n2") == "waits for n1: swap"]
+    assert swapping
+    assert all(each.out == {"n1"} and set(each.waiting) == {"n2", "n3"} for each in swapping)
+    last = cluster.published[-1]
+    assert (last.out, dict(last.waiting), last.stop, last.at_once) == (frozenset(), {}, "", 1)
+
+
+def test_why_it_has_stopped_is_published_last() -> None:
+    cluster = fleet("n1", "n2")
+    cluster.nodes["n1"].broken = Phase.VERIFY
+    Rollout(cluster).run()
+
+    assert cluster.published[-1].stop == "n1 failed in verify"
+    assert cluster.published[-1].waiting == {"n2": "stopped: n1 failed in verify"}
+
+
+def test_a_record_keeps_how_long_each_phase_took() -> None:
+    cluster = fleet("n1")
+    Rollout(cluster).run()
+
+    kept = cluster.nodes["n1"].record
+    assert kept is not None
+    assert list(kept.took) == WAY[:-1]
+    assert sum(kept.took.values()) == pytest.approx((kept.since - kept.began).total_seconds(), abs=0.5)
+
+
+def test_a_phase_that_another_engine_began_or_that_failed_is_not_measured() -> None:
+    cluster = fleet("n1", "n2")
+    cluster.nodes["n1"].record = record(Phase.DRAIN, took={Phase.CORDON: 1.0})
+    cluster.nodes["n1"].is_cordoned = True
+    cluster.nodes["n2"].broken = Phase.SWAP
+    Rollout(cluster).run()
+
+    going_on, failed = cluster.nodes["n1"].record, cluster.nodes["n2"].record
+    assert going_on is not None
+    assert going_on.took.keys() == {Phase.CORDON, Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME}
+    assert failed is not None
+    assert failed.took.keys() == {Phase.CORDON, Phase.DRAIN, Phase.RELEASE}
+
+
+def test_what_waves_still_pause_is_published() -> None:
+    cluster = fleet("n1", "n2")
+    states = [replace(each, wave=index) for index, each in enumerate(states_of(cluster))]
+    first, second = WavePolicy(title="wave 1 of 2", soak=timedelta(minutes=1)), WavePolicy(title="wave 2 of 2")
+    make_engine(cluster, FakeSteps(cluster), states, Policy(waves=(first, second)), Clock()).run()
+
+    assert phases_of(cluster) == [Phase.DONE, Phase.DONE]
+    assert cluster.published[0].wave_soak == timedelta(minutes=1)
+    assert cluster.published[-1].wave_soak == timedelta(0)
+
+
+def phases_of(cluster: FakeCluster) -> list[Phase | None]:
+    return [node.record.phase if node.record else None for node in cluster.nodes.values()]

@@ -10,7 +10,7 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.fleet.facts import KernelModule
 from provision.node_plan import Disruption, NodePlan, Problem
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
 from provision.rollout.model import NodeView, Phase
 from tests.provision.apply.fakes import facts_of, item
@@ -34,7 +34,7 @@ def assessed(name: str, *items: object, problem: str = "") -> Assessment:
 def sort(answers: Mapping[str, Assessment | Failure], **views: NodeView | NodeProblem) -> Prepared:
     stack = make_stack(driver={"version": NEW}, rollout={"maxUnavailable": "50%"})
     stacks = dict.fromkeys(answers, stack)
-    return prepare(answers, stacks, {name: views.get(name) or view(name) for name in answers})
+    return prepare(answers, stacks, {name: views.get(name) or view(name) for name in answers}, {})
 
 
 def test_only_what_has_to_be_drained_is_taken_out_of_service() -> None:
@@ -80,6 +80,21 @@ def test_a_swap_that_staging_comes_before_goes_through_the_rollout() -> None:
     later = item("libcuda1", disruption=Disruption.DRAIN, deferred=True)
     prepared = sort({"n1": assessed("n1", QUIET, later)})
     assert (prepared.in_place, prepared.rollout, prepared.states[0].is_disruptive) == ((), ("n1",), True)
+
+
+def test_nodes_go_through_the_rollout_wave_by_wave() -> None:
+    waves = [{"groups": ["test"], "soakMinutes": 30}, {"size": "50%"}, {"gate": "hold"}]
+    stacks = dict.fromkeys(("n1", "n2", "n3", "n4"), make_stack(driver={"version": NEW}, rollout={"waves": waves}))
+    answers = {name: assessed(name, DRAIN) for name in stacks}
+    prepared = prepare(answers, stacks, {name: view(name) for name in stacks}, {"n3": ("all", "test")})
+
+    assert prepared.rollout == ("n3", "n1", "n2", "n4")
+    assert [state.wave for state in prepared.states] == [1, 1, 0, 2]
+    assert prepared.policy.waves == (
+        WavePolicy(title="wave 1 of 3 (canary)", soak=30 * MINUTE),
+        WavePolicy(title="wave 2 of 3"),
+        WavePolicy(title="wave 3 of 3", is_held=True),
+    )
 
 
 def test_only_handlers_that_the_kubelet_reaches_need_a_class() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.model import Phase, Record
 from tests.provision.rollout.fakes import (
     MINUTE,
@@ -71,15 +71,23 @@ def clusters(draw: st.DrawFn, *, is_mended: bool = False) -> FakeCluster:
     return FakeCluster(nodes, budget=99 if is_mended else draw(st.sampled_from([0, 1, 99])))
 
 
+soaks = st.sampled_from([0 * MINUTE, 2 * MINUTE])
+waves = st.lists(st.builds(WavePolicy, title=st.sampled_from(["wave"]), soak=soaks), max_size=3).map(tuple)
 policies = st.builds(
     Policy,
     max_parallel=st.integers(1, 3),
     max_unavailable=st.integers(1, 4),
-    soak=st.sampled_from([0 * MINUTE, 2 * MINUTE]),
+    soak=soaks,
+    max_failures=st.sampled_from([0, 0, 1, 2]),
+    waves=waves,
 )
 
 
-def seen_by(cluster: FakeCluster) -> list[NodeState]:
+def wave_of(name: str, policy: Policy) -> int | None:
+    return int(name.removeprefix("n")) % len(policy.waves) if policy.waves else None
+
+
+def seen_by(cluster: FakeCluster, policy: Policy) -> list[NodeState]:
     views = cluster.observe(tuple(cluster.nodes))
     return [
         state(
@@ -87,6 +95,7 @@ def seen_by(cluster: FakeCluster) -> list[NodeState]:
             views[name],  # type: ignore[arg-type]  # no node of these has a problem
             is_disruptive=node.driver != NEW,
             is_as_declared=node.driver == NEW,
+            wave=wave_of(name, policy),
         )
         for name, node in cluster.nodes.items()
     ]
@@ -117,19 +126,37 @@ class Watch:
             self.failed.add(name)
 
     def begin(self, name: str, node: FakeNode) -> None:
-        assert not self.failed, "nothing begins after a failure"
+        assert len(self.failed) <= self.policy.max_failures, "nothing begins after more failures than may be"
+        canary = min((self.wave(each) for each in self.cluster.nodes), default=0)
+        is_alone = all(self.wave(each) == canary for each in self.cluster.nodes)
+        assert is_alone or not any(self.wave(each) == canary for each in self.failed), "the canary has failed"
         flying = [one for one in self.cluster.nodes.values() if one.record and not one.record.phase.is_over]
         assert len(flying) < self.policy.max_parallel
         if not node.is_cordoned:
-            others = [one for one in self.cluster.nodes.values() if one.is_cordoned or not one.is_ready]
+            others = [
+                one
+                for other, one in self.cluster.nodes.items()
+                if other not in self.failed and (one.is_cordoned or not one.is_ready)
+            ]
             assert len(others) < self.policy.max_unavailable, "one more would be out of service"
         assert node.is_ready, name
+        if node.record is None or node.record.phase is not Phase.FAILED:  # that one is out of service already
+            for other in self.cluster.nodes:
+                assert self.wave(other) >= self.wave(name) or self.is_over(other), f"{name} is before its turn"
+
+    def wave(self, name: str) -> int:
+        return wave_of(name, self.policy) or 0
+
+    def is_over(self, name: str) -> bool:
+        node = self.cluster.nodes[name]
+        is_there = node.driver == NEW and (node.record is None or node.record.phase is Phase.DONE)
+        return is_there or name in self.failed
 
 
 def roll_out(cluster: FakeCluster, policy: Policy) -> tuple[RolloutResult, Watch]:
     watch = Watch(cluster, policy)
     cluster.effect, cluster.on_observe = watch.change, watch.look
-    before = seen_by(cluster)
+    before = seen_by(cluster, policy)
     engine = make_engine(cluster, FakeSteps(cluster, watch.change), before, policy, Clock(step=TICK))
     return engine.run(), watch
 
@@ -188,7 +215,7 @@ def test_kills_do_not_change_where_it_ends(cluster: FakeCluster, policy: Policy,
                 raise KilledError(what)
 
         cluster.effect, cluster.on_observe = die, lambda: None
-        engine = make_engine(cluster, FakeSteps(cluster, die), seen_by(cluster), policy, Clock(step=TICK))
+        engine = make_engine(cluster, FakeSteps(cluster, die), seen_by(cluster, policy), policy, Clock(step=TICK))
         try:
             engine.run()
         except KilledError:

@@ -50,6 +50,7 @@ BEYOND_SCHEMA = {
     "values-that-contradict",
     "version-and-branch",
     "version-is-missing",
+    "waves-that-contradict",
 }
 
 

@@ -75,6 +75,41 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         pytest.param(
             {"rollout": {"maxUnavailable": 2, "maxParallel": 3}}, ("warning", "rollout.maxParallel"), id="idle hands"
         ),
+        pytest.param(
+            {"rollout": {"waves": [{"soakMinutes": 5}, {}]}},
+            ("error", "rollout.waves[0]"),
+            id="a first wave that takes everything",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"size": 1}, {"size": 1}]}},
+            ("error", "rollout.waves[1]"),
+            id="waves that leave nodes out",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"size": "60%"}, {"size": "40%"}, {}]}},
+            ("error", "rollout.waves"),
+            id="waves that leave none for the last",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"hosts": ["n1"]}, {"hosts": ["n1"]}, {}]}},
+            ("error", "rollout.waves[1]"),
+            id="a host in two waves",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"groups": ["a"]}, {"groups": ["a"]}, {}]}},
+            ("error", "rollout.waves[1]"),
+            id="a group in two waves",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"name": "a", "size": 1}, {"name": "a"}]}},
+            ("error", "rollout.waves[1]"),
+            id="two waves of one name",
+        ),
+        pytest.param(
+            {"rollout": {"waves": [{"size": 1}, {"gate": "hold"}]}},
+            ("warning", "rollout.waves[1]"),
+            id="a gate that nobody goes through",
+        ),
     ],
 )
 def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: tuple[str, str]) -> None:
@@ -90,6 +125,14 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
         ),
         pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
         pytest.param({"rollout": {"soakMinutes": 5, "drainTimeoutMinutes": 60}}, id="a patient rollout"),
+        pytest.param(
+            {
+                "rollout": {
+                    "waves": [{"groups": ["a"], "size": 1, "gate": "hold"}, {"groups": ["a"]}, {"size": "50%"}, {}]
+                }
+            },
+            id="some of a group, then the rest of it, then halves of what is left",
+        ),
         pytest.param({"tenancy": {"namespaces": ["a"]}}, id="tenants"),
     ],
 )

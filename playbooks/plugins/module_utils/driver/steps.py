@@ -218,7 +218,8 @@ def start_services(node: Node, target: Target) -> str:
     named = target.change.services
     if named:
         _systemctl(node.host, ["enable", *named])
-    services = list(dict.fromkeys((*before.services, *named))) if target.change.version != NO_DRIVER else []
+    before_it = driver_services.still_there(node.host, [unit for unit in before.services if unit not in named])
+    services = [*before_it, *named] if target.change.version != NO_DRIVER else []
     complaint = driver_services.start(node.host, services)
     if complaint:
         raise StepError(complaint)

@@ -10,7 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
-from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.metadata import read_metadata
+from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.metadata import has_metadata, read_metadata
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Finished, Host
@@ -76,8 +76,11 @@ def read_available(host: Host) -> dict[str, Any]:
     """Return the facts ``available``: all versions of the packages that the planner decides about, newest first.
 
     zypper says what it could install; sources and requirements are in the metadata that it has fetched, as asking
-    zypper for them would take a run for each package.
+    zypper for them would take a run for each package. Where it has fetched nothing yet it is not asked: it would fetch,
+    whatever it is told of refreshing.
     """
+    if not has_metadata(host):
+        return {}
     offered = _parse(
         host.run([*_ZYPPER, "--no-refresh", "--xmlout", "search", "-s", "-t", "package", *_WORDS], _QUERY_TIMEOUT_S)
     )

@@ -53,6 +53,11 @@ def read_metadata(host: Host, names: Collection[str]) -> dict[tuple[str, str], E
     return found
 
 
+def has_metadata(host: Host) -> bool:
+    """Tell whether zypper has fetched what any repository has, of whatever type that is."""
+    return bool(host.names(_RAW))
+
+
 def _files(host: Host) -> Iterator[str]:
     for repository in host.names(_RAW):
         folder = f"{_RAW}/{repository}/repodata"

@@ -124,7 +124,7 @@ def _prepare(host: Host, scratch: str, files: Sequence[str]) -> None:
 def _lock(host: Host, verb: str, names: Sequence[str]) -> None:
     if not names:
         return
-    # To take a lock away it opens the repositories, which need not answer now.
+    # A lock needs nothing of a repository, and none need answer now.
     command = ["zypper", "--non-interactive", "--quiet", "--no-refresh", verb, *names]
     done = host.run(command, common.QUERY_TIMEOUT_S)
     if done.return_code not in _GOOD:

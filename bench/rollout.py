@@ -1,0 +1,188 @@
+"""Measures the CPU time of one decision about a whole fleet, in each situation in which a rollout may be.
+
+The floor is one look at every node, which no decision can do without. Both alternate in each round; the median is
+printed, as other processes disturb single figures. Run: python3 bench/rollout.py [--nodes 5000] [--rounds 15]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provision.rollout.decision.decide import decide
+from provision.rollout.decision.policy import Policy, WavePolicy
+from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
+from provision.rollout.model import GpuPod, NodeView, Phase, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIMIT_MS: Final = 20.0
+OLD, NEW = "535.261.03", "550.163.01"
+NOW: Final = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
+SOAK: Final = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A moment of a rollout."""
+
+    title: str
+    snapshot: Snapshot
+    policy: Policy
+
+
+def waiting(name: str, *, is_cordoned: bool = False, is_ready: bool = True) -> NodeState:
+    """Return a node whose turn has not come."""
+    view = NodeView(name=name, record=None, is_cordoned=is_cordoned, is_ready=is_ready)
+    return NodeState(view=view, target=NEW, origin=OLD, drain_timeout=HOUR, is_disruptive=True)
+
+
+def begun(name: str, phase: Phase, *, pods: int = 0) -> NodeState:
+    """Return a node that has come as far as a phase, ten minutes ago."""
+    began = NOW - timedelta(minutes=20)
+    record = Record(phase=phase, target=NEW, origin=OLD, began=began, since=NOW - timedelta(minutes=10))
+    holding = tuple(
+        GpuPod(namespace="jobs", name=f"{name}-{n}", uid=f"{name}-{n}", is_terminating=False, is_mirror_or_daemon=False)
+        for n in range(pods)
+    )
+    is_done = phase is Phase.DONE
+    view = NodeView(name=name, record=record, is_cordoned=not is_done, is_ready=True, gpu_pods=holding)
+    return replace(waiting(name), view=view, is_disruptive=not is_done, is_as_declared=is_done)
+
+
+def ended(name: str) -> NodeState:
+    """Return a node whose step has just come to its end."""
+    step = StepResult(phase=Phase.RELEASE, ended=NOW, is_done=True)
+    return replace(begun(name, Phase.RELEASE), step=step)
+
+
+def fleet(nodes: int, first: int, make: Callable[[str], NodeState], rest: Callable[[str], NodeState]) -> Snapshot:
+    """Return a fleet, of which the ``first`` nodes are not like the ``rest``."""
+    states = [(make if number < first else rest)(f"n{number:05}") for number in range(nodes)]
+    return Snapshot(nodes=tuple(states), began=NOW - HOUR)
+
+
+def in_waves(snapshot: Snapshot, waves: int) -> Snapshot:
+    """Return the fleet in waves of the same size, one after the other."""
+    size = -(-len(snapshot.nodes) // waves)
+    nodes = tuple(replace(node, wave=number // size) for number, node in enumerate(snapshot.nodes))
+    return replace(snapshot, nodes=nodes)
+
+
+def situations(nodes: int) -> Iterator[Situation]:
+    """Yield what a rollout of this many nodes meets, and the worst of it."""
+    few, quarter = max(1, nodes // 100), max(1, nodes // 4)
+    wide = Policy(max_parallel=quarter, max_unavailable=quarter, soak=SOAK)
+
+    def busy(name: str) -> NodeState:
+        return replace(begun(name, Phase.SWAP), is_busy=True)
+
+    def draining(name: str) -> NodeState:
+        return begun(name, Phase.DRAIN, pods=8)
+
+    def soaking(name: str) -> NodeState:
+        return begun(name, Phase.DONE)
+
+    def cordoned(name: str) -> NodeState:
+        return waiting(name, is_cordoned=True)
+
+    def not_ready(name: str) -> NodeState:
+        return waiting(name, is_ready=False)
+
+    def failed(name: str) -> NodeState:
+        return replace(begun(name, Phase.FAILED), has_failed=True)
+
+    def fine(name: str) -> NodeState:
+        return replace(waiting(name), is_disruptive=False, is_as_declared=True)
+
+    narrow = replace(wide, max_parallel=few)
+    yield Situation(f"{few} in flight", fleet(nodes, few, busy, waiting), narrow)
+    yield Situation(f"{quarter} in flight", fleet(nodes, quarter, busy, waiting), wide)
+    yield Situation(f"{quarter} begin at once", fleet(nodes, 0, busy, waiting), wide)
+    yield Situation(f"{quarter} steps end at once", fleet(nodes, quarter, ended, waiting), wide)
+    yield Situation(f"{quarter} drained of 8 pods each", fleet(nodes, quarter, draining, waiting), wide)
+    yield Situation(f"{quarter} soaking", fleet(nodes, quarter, soaking, waiting), wide)
+    yield Situation(
+        "maxUnavailable reached: cordoned",
+        fleet(nodes, quarter, lambda n: replace(cordoned(n), is_disruptive=False), waiting),
+        wide,
+    )
+    yield Situation(
+        "maxUnavailable reached: not ready",
+        fleet(nodes, quarter, lambda n: replace(not_ready(n), is_disruptive=False), waiting),
+        wide,
+    )
+    yield Situation(
+        "maxUnavailable reached: in flight", fleet(nodes, quarter, busy, waiting), replace(wide, max_parallel=nodes)
+    )
+    yield Situation("half of those to change not ready", fleet(nodes, nodes // 2, not_ready, waiting), narrow)
+    yield Situation(
+        "all cordoned by others begin", fleet(nodes, nodes, cordoned, waiting), replace(wide, max_parallel=quarter)
+    )
+    waves = tuple(WavePolicy(title=f"wave {number}", soak=SOAK) for number in range(5))
+    yield Situation(
+        "5 waves, the second in flight",
+        in_waves(fleet(nodes, quarter, busy, waiting), len(waves)),
+        replace(wide, waves=waves),
+    )
+    yield Situation(
+        "5 waves, the second soaking",
+        in_waves(fleet(nodes, 2 * (nodes // len(waves)), soaking, waiting), len(waves)),
+        replace(wide, waves=waves, soak=timedelta(0)),
+    )
+    yield Situation("stopped by a failure", fleet(nodes, 1, failed, waiting), wide)
+    yield Situation("nothing to do", fleet(nodes, nodes, fine, waiting), wide)
+
+
+def look(snapshot: Snapshot) -> int:
+    """Look at every node once."""
+    return sum(node.view.is_ready and node.view.record is None for node in snapshot.nodes)
+
+
+def cpu_ms(work: Callable[[], object]) -> float:
+    """Return the CPU time of a call in milliseconds."""
+    start = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - start) / 1e6
+
+
+def measure(one: Situation, rounds: int) -> tuple[float, float]:
+    """Return the median of a decision and of the floor, in milliseconds."""
+    gc.collect()
+    pairs = [
+        (cpu_ms(lambda: decide(one.snapshot, one.policy, NOW)), cpu_ms(lambda: look(one.snapshot)))
+        for _ in range(rounds)
+    ]
+    return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="CPU time of one decision about a whole fleet")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=15)
+    args = parser.parse_args()
+    print(f"{args.nodes} nodes, {args.rounds} rounds, median ms of CPU   decision    floor")
+    slowest = ("", 0.0)
+    for one in situations(args.nodes):
+        decision, floor = measure(one, args.rounds)
+        slowest = max(slowest, (one.title, decision), key=lambda each: each[1])
+        print(f"{one.title:44} {decision:12.1f} {floor:8.1f}", flush=True)
+    verdict = "within" if slowest[1] <= LIMIT_MS else "MORE THAN"
+    print(f"slowest: {slowest[0]}, {slowest[1]:.1f} ms: {verdict} {LIMIT_MS:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

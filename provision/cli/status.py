@@ -1,0 +1,127 @@
+"""`grapnel status`: shows how the upgrade of a fleet stands, from outside; changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from provision.cli.cluster import cluster_arguments
+from provision.cli.options import DECLARATION, common_arguments, inventories_of, load_fleet
+from provision.errors import ExitCode, UsageError
+from provision.rollout.errors import UnreachableError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from provision.report.watching import Drawing, Picture
+    from provision.rollout.status.model import FleetStatus, Reader
+
+SUMMARY: Final = "show how the upgrade of nodes stands, and what to do"
+FOLLOW_S: Final = 2.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what is read, and of how it is shown."""
+    common_arguments(parser)
+    cluster_arguments(parser)
+    parser.add_argument("--node", metavar="NODE", help="everything that is known of one node")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/status)")
+    form.add_argument("--watch", action="store_true", help="show changes as they come, until the upgrade has ended")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read node state and show it; return 1 if a node needs somebody."""
+    return show_status(open_reader(args), node=args.node, as_json=args.json, watching=args.watch)
+
+
+def open_reader(args: argparse.Namespace) -> Reader:
+    """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
+    from provision.cluster import Machine, open_api, state_file_path  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader, StateFileReader  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+
+    if args.no_cluster and (args.kubeconfig or args.context):
+        raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
+    api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
+    if api is not None and _has_no_inventory(args):
+        return KubernetesReader(api, None, {})
+    fleet = load_fleet(args)
+    names = tuple(node.name for node in fleet.nodes)
+    if api is None:
+        return StateFileReader(state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ), names)
+    addresses = resolve_nodes(fleet.nodes)
+    return KubernetesReader(api, names, {name: Machine(addresses=each) for name, each in addresses.items()})
+
+
+def _has_no_inventory(args: argparse.Namespace) -> bool:
+    """Tell whether the command is run where there is nothing to select nodes by, such as on somebody else's machine."""
+    is_usual = args.file == DECLARATION and not args.file.exists() and not args.limit
+    return is_usual and not inventories_of(args)
+
+
+def show_status(reader: Reader, *, node: str | None, as_json: bool, watching: bool) -> int:
+    """Show what is read; return 0 if everything gets on by itself, 1 if a node needs somebody."""
+    from provision.report import make_console, show, status_document, watch  # noqa: PLC0415 - start-up time
+    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+
+    last = [_about(fleet_status(reader.look()), node, narrow=as_json)]
+    if as_json:
+        print(status_document(last[0]))
+    elif watching:
+        with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it
+            watch(make_console(sys.stdout), _pictures(reader, node, last))
+    else:
+        show(make_console(sys.stdout), _picture(last[0], node))
+    return ExitCode.FAILED if _about(last[0], node, narrow=True).needs_somebody else ExitCode.DONE
+
+
+def _pictures(reader: Reader, node: str | None, last: list[FleetStatus]) -> Iterator[Picture]:
+    """Yield pictures until an engine that was seen at work is gone; ``last`` is kept up to date."""
+    from provision.rollout.status.derive import fleet_status  # noqa: PLC0415 - start-up time
+
+    was_at_work = False
+    while True:
+        status = last[0]
+        yield _said(status), _picture(status, node)
+        if was_at_work and not status.is_at_work:
+            return
+        was_at_work = was_at_work or status.is_at_work
+        try:
+            last[0] = _about(fleet_status(reader.follow(FOLLOW_S)), node)
+        except UnreachableError as error:
+            seen = replace(last[0].seen, complaints=(f"{error.message}: trying again; this is what was seen last",))
+            last[0] = replace(last[0], seen=seen)
+
+
+def _said(status: FleetStatus) -> object:
+    """Return what makes a picture another one: everything but the times that pass."""
+    tenant = status.seen.tenant
+    nodes = tuple((node.name, node.situation.key, node.since, node.reason) for node in status.nodes)
+    return (None if tenant is None else (tenant.holder, tenant.is_at_work), nodes, status.seen.complaints)
+
+
+def _picture(status: FleetStatus, node: str | None) -> Drawing:
+    from provision.report import render_node_status, render_status  # noqa: PLC0415 - start-up time
+
+    return tuple(render_status(status) if node is None else render_node_status(status, node))
+
+
+def _about(status: FleetStatus, node: str | None, *, narrow: bool = False) -> FleetStatus:
+    """Return the status, having made sure that the node is in it; ``narrow`` leaves the others out."""
+    from provision.spec.validate import nearest  # noqa: PLC0415 - start-up time
+
+    if node is None:
+        return status
+    found = tuple(each for each in status.nodes if each.name == node)
+    if not found:
+        near = nearest(node, [each.name for each in status.nodes])
+        hint = f"did you mean {near}?" if near else "`grapnel status` shows all"
+        raise UsageError(f"no node is named '{node}'", hint=hint)
+    return replace(status, nodes=found) if narrow else status

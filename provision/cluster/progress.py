@@ -1,0 +1,149 @@
+"""Encodes and decodes how a rollout stands, for an annotation of the lease or a file: JSON of bounded size.
+
+It is written by the engine that has the lease and read by whoever may read it; the contract is
+``docs/contracts/rollout-progress``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from provision import strict_json
+from provision.cluster.errors import RecordError
+from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
+from provision.cluster.spans import collapse, expand
+from provision.rollout.standing import Standing
+from provision.strict_json import MalformedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SCHEMA: Final = "grapnel.dev/rollout-progress/v1alpha1"
+MAX_BYTES: Final = 128 << 10  # half of what all annotations of an object may have together
+MAX_REASONS: Final = 100
+MAX_REASON_BYTES: Final = 400
+MAX_NAMES_BYTES: Final = 32 << 10
+_MAX_NODES: Final = 100_000
+_OTHERS: Final = "for other reasons"
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_NODES)]
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that wait for the same reason. ``nodes`` may name fewer than ``count``."""
+
+    reason: str
+    count: Count
+    nodes: list[str] = []
+
+
+class ProgressDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """How a rollout stands. Unknown keys are ignored: a newer grapnel may say more."""
+
+    schema: Literal["grapnel.dev/rollout-progress/v1alpha1"]
+    began: Moment
+    time: Moment
+    at_once: Count
+    soak_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 0
+    wave_soak_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 0
+    held: bool = False
+    out: list[str] = []
+    waiting: list[Waiting] = []
+    stop: str = ""
+
+
+def encode_progress(standing: Standing, names: Mapping[str, str] | None = None) -> str:
+    """Return it as one line of JSON, at most ``MAX_BYTES`` long; ``names`` are what nodes are called there.
+
+    Reasons of few nodes come first: they say more. Nodes beyond the limits are counted with their reason.
+    """
+    called = {name: _text(node) for name, node in (names or {}).items()}
+    budget = _Budget()
+    out = budget.spans(called.get(name) or _text(name) for name in standing.out)
+    document = ProgressDocument(
+        schema=SCHEMA,
+        began=standing.began,
+        time=standing.time,
+        at_once=standing.at_once,
+        soak_seconds=int(standing.soak.total_seconds()),
+        wave_soak_seconds=int(standing.wave_soak.total_seconds()),
+        held=standing.is_held,
+        out=out,
+        waiting=_waiting(standing, called, budget),
+        stop=_cut(standing.stop),
+    )
+    return msgspec.json.encode(document).decode()
+
+
+def decode_progress(text: str | bytes) -> Standing:
+    """Return what was written; raises RecordError, which says what is wrong with it."""
+    try:
+        data = text if isinstance(text, bytes) else text.encode()
+        document = strict_json.decode(data, ProgressDocument, limit_bytes=MAX_BYTES)
+    except (MalformedError, UnicodeEncodeError) as error:
+        raise RecordError(str(error)) from error
+    waiting: dict[str, str] = {}
+    unnamed, room = [], _MAX_NODES
+    for group in document.waiting:
+        named = list(expand(group.nodes, room))
+        room -= len(named)
+        waiting |= dict.fromkeys(named, group.reason)
+        if group.count > len(named):
+            unnamed.append((group.reason, group.count - len(named)))
+    return Standing(
+        began=document.began,
+        time=document.time,
+        at_once=document.at_once,
+        soak=timedelta(seconds=document.soak_seconds),
+        wave_soak=timedelta(seconds=document.wave_soak_seconds),
+        is_held=document.held,
+        out=frozenset(expand(document.out, _MAX_NODES)),
+        waiting=waiting,
+        stop=document.stop,
+        unnamed=tuple(unnamed),
+    )
+
+
+class _Budget:
+    """How many bytes of names there is still room for."""
+
+    def __init__(self) -> None:
+        self._left = MAX_NAMES_BYTES
+
+    def spans(self, names: Iterable[str]) -> list[str]:
+        """Return as many of the names as there is room for."""
+        kept = []
+        for span in collapse(names):
+            self._left -= len(msgspec.json.encode(span)) + 1
+            if self._left < 0:
+                break
+            kept.append(span)
+        return kept
+
+
+def _waiting(standing: Standing, called: Mapping[str, str], budget: _Budget) -> list[Waiting]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, reason in standing.waiting.items():
+        groups[_cut(reason)].append(called.get(name) or _text(name))
+    ranked = sorted(groups.items(), key=lambda entry: len(entry[1]))
+    kept, rest = (ranked, []) if len(ranked) <= MAX_REASONS else (ranked[-MAX_REASONS:], ranked[:-MAX_REASONS])
+    found = [Waiting(reason=reason, count=len(nodes), nodes=budget.spans(nodes)) for reason, nodes in kept]
+    others = sum(len(nodes) for _, nodes in rest)
+    return [*found, Waiting(reason=_OTHERS, count=others)] if others else found
+
+
+def _text(text: str) -> str:
+    """Return what is text of it: output of programs may hold bytes that are none."""
+    return text.encode(errors="replace").decode()
+
+
+def _cut(text: str) -> str:
+    """Return a text that is JSON within the limit, escapes included."""
+    shown = _text(text[: MAX_REASON_BYTES + 1])
+    while len(msgspec.json.encode(shown)) > MAX_REASON_BYTES:
+        shown = shown[: max(1, len(shown) * 9 // 10)].removesuffix("…") + "…"
+    return shown

@@ -1,0 +1,210 @@
+"""Reads node state without changing any: from Nodes and the lease of a cluster, or from the state file.
+
+What a node says of itself, in its record or its readiness, is shown for that node alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from provision.cluster.errors import ForbiddenError, RecordError, RefusedError
+from provision.cluster.kubernetes_cluster import NODES, view_of
+from provision.cluster.lease import PROGRESS, read_lease, runs_until
+from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.marks import UPGRADE
+from provision.cluster.names import match_nodes
+from provision.cluster.objects import Node
+from provision.cluster.progress import MAX_BYTES, decode_progress
+from provision.cluster.state_file import lock_path, progress_path
+from provision.regular_file import read_regular
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.errors import ClusterError
+from provision.rollout.status.model import Seen, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from provision.cluster.api import Api
+    from provision.cluster.machine import Machine
+    from provision.cluster.objects import Lease
+    from provision.rollout.standing import Standing
+
+LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
+
+
+class KubernetesReader:
+    """Reads a cluster: it lists Nodes and gets the lease, and needs no other permission.
+
+    ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
+    record or that the engine speaks of, by its own name.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: Collection[str] | None,
+        machines: Mapping[str, Machine],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._machines = machines
+        self._sleep = sleep
+        self._known: dict[str, Node] = {}
+        self._version = ""
+        self._unwatched = ""
+
+    def look(self) -> Seen:
+        """Return what is true now. Raises ClusterError where Nodes cannot be listed."""
+        lease = self._lease()
+        nodes, self._version = self._api.list_moment(NODES, Node)
+        self._known = {node.metadata.name: node for node in nodes}
+        return self._seen(*lease)
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Return what is true after ``timeout_s``; only changes are sent. It is later where they may not be watched."""
+        if self._unwatched or not self._version:
+            self._sleep(max(timeout_s, LIST_S))
+            return self.look()
+        try:
+            changed = self._api.changes(NODES, Node, self._version, max(1, round(timeout_s)))
+        except ForbiddenError as error:
+            self._unwatched = f"looks every {LIST_S:g} s, for want of a permission: {error.message} ({error.hint})"
+            return self.look()
+        if changed is None:
+            return self.look()
+        for kind, node in changed[0]:
+            self._known.pop(node.metadata.name, None)
+            if kind != "DELETED":
+                self._known[node.metadata.name] = node
+        self._version = changed[1]
+        return self._seen(*self._lease())
+
+    def _seen(self, lease: Lease | None, complaint: str) -> Seen:
+        standing, unread = (None, "") if lease is None else _standing(lease)
+        found = self._found(standing)
+        names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
+        return Seen(
+            place=self._api.name,
+            time=self._api.now(),
+            nodes={
+                name: each if isinstance(each, NodeProblem) else view_of(name, each, self._api.name)
+                for name, each in found.items()
+            },
+            tenant=None if lease is None else self._tenant(lease),
+            standing=None if standing is None else _renamed(standing, names),
+            complaints=tuple(each for each in (complaint, unread, self._unwatched) if each),
+            is_lease_known=not complaint,
+        )
+
+    def _found(self, standing: Standing | None) -> dict[str, Node | NodeProblem]:
+        nodes = [self._known[name] for name in sorted(self._known)]
+        if self._nodes is not None:
+            return match_nodes(self._nodes, self._machines, nodes, self._api.name)
+        spoken_of = set() if standing is None else {*standing.waiting, *standing.out}
+        return {
+            node.metadata.name: node
+            for node in nodes
+            if UPGRADE in node.metadata.annotations or node.metadata.name in spoken_of
+        }
+
+    def _lease(self) -> tuple[Lease | None, str]:
+        """Return the lease, and why it cannot be read."""
+        try:
+            return read_lease(self._api), ""
+        except (ForbiddenError, RefusedError) as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            return None, f"who is at work and why nodes wait is not known: {error.message}{hint}"
+
+    def _tenant(self, lease: Lease) -> Tenant | None:
+        spec, until = lease.spec, runs_until(lease.spec)
+        if not spec.holder_identity:
+            return None
+        return Tenant(
+            holder=spec.holder_identity,
+            since=spec.acquire_time,
+            heard=spec.renew_time,
+            is_at_work=until is not None and self._api.now() <= until,
+        )
+
+
+class StateFileReader:
+    """Reads the state file of an inventory, and what lies beside it."""
+
+    def __init__(
+        self,
+        state_file: Path,
+        nodes: Collection[str],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = LocalCluster(state_file)
+        self._path = state_file
+        self._nodes = nodes
+        self._clock = clock
+        self._sleep = sleep
+
+    def look(self) -> Seen:
+        """Return what is true now. Raises StateFileError."""
+        tenant = self._tenant()  # before the nodes: they are never older than what is said of them
+        standing, complaints = self._standing()
+        return Seen(
+            place=self._cluster.name,
+            time=self._clock(),
+            nodes=self._cluster.observe(self._nodes),
+            tenant=tenant,
+            standing=standing,
+            complaints=complaints,
+        )
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Look again after a while: it costs two small files."""
+        self._sleep(timeout_s)
+        return self.look()
+
+    def _standing(self) -> tuple[Standing | None, tuple[str, ...]]:
+        path = progress_path(self._path)
+        try:
+            return decode_progress(read_regular(path, MAX_BYTES).strip()), ()
+        except FileNotFoundError:
+            return None, ()
+        except (OSError, RecordError) as error:
+            reason = error.message if isinstance(error, ClusterError) else error.strerror
+            return None, (f"why nodes wait is not known: {path} cannot be read: {reason}",)
+
+    def _tenant(self) -> Tenant | None:
+        """Return who has the lock. It is tried for a moment; an engine that begins just then tries again."""
+        path = lock_path(self._path)
+        with contextlib.suppress(OSError), path.open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                since = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                return Tenant(holder=file.read(1024).strip() or "another process", since=since, heard=self._clock())
+        return None
+
+
+def _standing(lease: Lease) -> tuple[Standing | None, str]:
+    """Return what the engine published, and why it cannot be read."""
+    text = lease.metadata.annotations.get(PROGRESS)
+    if text is None:
+        return None, ""
+    try:
+        return decode_progress(text), ""
+    except RecordError as error:
+        return None, f"why nodes wait is not known: annotation {PROGRESS} of the lease: {error.message}"
+
+
+def _renamed(standing: Standing, names: Mapping[str, str]) -> Standing:
+    """Return it with the inventory's names; what is said of other nodes of the cluster is left out."""
+    return replace(
+        standing,
+        out=frozenset(names[node] for node in standing.out if node in names),
+        waiting={names[node]: reason for node, reason in standing.waiting.items() if node in names},
+    )

@@ -1,0 +1,199 @@
+"""Renders how a fleet's upgrade stands: a block for each state, what needs somebody first, equal nodes together."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+
+from provision.report.console import Text
+from provision.report.doctor import runs
+from provision.report.terminal import count, duration, hanging, names
+from provision.rollout.status.situations import DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING, WORKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+    from provision.rollout.model import Record
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen
+    from provision.rollout.status.situations import Situation
+
+REASONS_SHOWN: Final = 8  # of one state
+_INDENT: Final = 2
+_HOUR_S: Final = 3600
+_DAY_S: Final = 24 * _HOUR_S
+_WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
+_WAITS: Final = (*WORKING.values(), WAITING, NOT_BEGUN)
+
+
+def render_status(status: FleetStatus) -> Iterator[RenderableType]:
+    """Yield who is at work, a summary, and the states of the nodes."""
+    yield from _head(status)
+    for situation in SITUATIONS:
+        nodes = [node for node in status.nodes if node.situation is situation]
+        if nodes:
+            yield ""
+            yield from _block(situation, nodes, status.seen.time)
+    for reason, number in status.unnamed:
+        yield hanging(_INDENT, Text(f"{count(number, 'node')} not named here: {reason}", "dim"))
+
+
+def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableType]:
+    """Yield everything that is known of one node."""
+    node = next(each for each in status.nodes if each.name == name)
+    record, now = node.record, status.seen.time
+    yield from _who(status.seen)
+    yield ""
+    yield Text.assemble((f"{name}: ", "bold cyan"), (node.situation.title, _style(node.situation)))
+    facts = [("means", node.situation.means)]
+    if node.reason:
+        facts.append(("waits" if node.situation in _WAITS else "reason", node.reason))
+    facts.append(("next", node.situation.follows))
+    if node.situation.todo:
+        facts.append(("do", _for_node(node.situation.todo, name)))
+    if record is not None:
+        facts.append(("driver", _versions(record)))
+        facts += [(label, _moment(at, now)) for label, at in (("began", record.began), ("since", record.since))]
+    if node.left_s is not None:
+        facts.append(("left", f"about {age(node.left_s)}, {_measured(status)}"))
+    if record is not None and record.took:
+        facts.append(("took", ", ".join(f"{phase} {age(seconds)}" for phase, seconds in record.took.items())))
+    if node.situation.needs_somebody and record is not None:
+        facts.append(("or", _for_node(GIVE_UP, name)))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=_INDENT + 6, no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for label, text in facts:
+        grid.add_row(f"  {label}", Text(text))
+    yield grid
+
+
+def age(seconds: float) -> str:
+    """Return ``7s``, ``2m05s``, ``3h07m`` or ``2d05h``."""
+    if seconds < _HOUR_S:
+        return duration(max(0.0, seconds))
+    whole = int(seconds)
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S}h{whole % _HOUR_S // 60:02}m"
+    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
+
+
+def _head(status: FleetStatus) -> Iterator[RenderableType]:
+    yield from _who(status.seen)
+    for complaint in status.seen.complaints:
+        yield hanging(Text("· ", "yellow"), Text(complaint, "yellow"))
+    counts = [
+        f"{number} {situation.title}"
+        for situation in SITUATIONS
+        if (number := sum(node.situation is situation for node in status.nodes))
+    ]
+    left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
+    yield Text(
+        f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
+    )
+
+
+def _measured(status: FleetStatus) -> str:
+    return f"measured on {count(status.measured, 'node')}"
+
+
+def _who(seen: Seen) -> Iterator[RenderableType]:
+    yield Text(seen.place, "dim")
+    tenant, standing = seen.tenant, seen.standing
+    if tenant is not None and tenant.is_at_work:
+        since = "" if tenant.since is None else f", since {_moment(tenant.since, seen.time)}"
+        prepares = "" if standing is not None else "; it prepares, or has published nothing yet"
+        yield Text.assemble((tenant.holder, "bold"), f" is at work{since}{prepares}")
+    elif tenant is not None:
+        heard = "" if tenant.heard is None else f" since {_moment(tenant.heard, seen.time)}"
+        yield Text.assemble((tenant.holder, "bold"), (f" has the lease and was not heard of{heard}", "yellow"))
+    elif seen.is_lease_known:
+        yield Text("nobody is at work")
+    if standing is not None and standing.stop:
+        yield hanging(Text("stopped: ", "bold red"), Text(standing.stop))
+
+
+def _block(situation: Situation, nodes: Sequence[NodeStatus], now: datetime) -> Iterator[RenderableType]:
+    head = Text.assemble((situation.title, _style(situation)), (f"  {count(len(nodes), 'node')}: ", "dim"))
+    yield hanging(head, Text(situation.means, "dim"))
+    groups = _by_reason(nodes)
+    for reason, alike in groups[:REASONS_SHOWN]:
+        times = _times(alike, now)
+        line = Text.assemble((names(runs([node.name for node in alike])), "bold cyan"), f"  {times}" if times else "")
+        yield hanging(_INDENT, line)
+        if reason:
+            yield hanging(2 * _INDENT, Text(reason))
+    if rest := groups[REASONS_SHOWN:]:
+        others = sum(len(alike) for _, alike in rest)
+        yield hanging(_INDENT, Text(f"and {count(others, 'node')} for other reasons (`--json` has them all)", "dim"))
+    if situation not in (DONE, IDLE):
+        yield hanging(_INDENT, Text.assemble(("next: ", "green"), situation.follows))
+    if situation.todo:
+        yield hanging(_INDENT, Text.assemble(("do: ", "bold green"), situation.todo))
+
+
+def _by_reason(nodes: Sequence[NodeStatus]) -> list[tuple[str, list[NodeStatus]]]:
+    """Return the nodes that say the same, the most first; a node's own name in its reason makes no difference."""
+    groups: dict[str, list[NodeStatus]] = defaultdict(list)
+    for node in nodes:
+        groups[_without_name(node)].append(node)
+    ranked = sorted(groups.items(), key=lambda entry: -len(entry[1]))
+    return [(alike[0].reason if len(alike) == 1 else reason, alike) for reason, alike in ranked]
+
+
+def _without_name(node: NodeStatus) -> str:
+    if node.name not in node.reason:
+        return node.reason
+    return "".join("NODE" if word == node.name else word for word in _WORDS.split(node.reason))
+
+
+def _times(nodes: Sequence[NodeStatus], now: datetime) -> str:
+    """Return how long the nodes are in their state, and out of service, and what is left."""
+    parts = []
+    if since := [(now - node.since).total_seconds() for node in nodes if node.since is not None]:
+        parts.append(f"for {_range(since)}")
+    flying = [node.record for node in nodes if node.record is not None and node.situation not in (DONE, *_BEFORE)]
+    if flying:
+        parts.append(f"out of service for {_range([(now - each.began).total_seconds() for each in flying])}")
+    if nodes[0].situation is DONE:
+        parts.append(f"was out of service for {_range([_was_out(node) for node in nodes])}")
+    if left := [node.left_s for node in nodes if node.left_s is not None]:
+        parts.append(f"about {_range(left)} left")
+    return ", ".join(parts)
+
+
+_BEFORE: Final = (WAITING, NOT_BEGUN)
+
+
+def _was_out(node: NodeStatus) -> float:
+    return 0.0 if node.record is None else (node.record.since - node.record.began).total_seconds()
+
+
+def _range(seconds: Sequence[float]) -> str:
+    least, most = age(min(seconds)), age(max(seconds))
+    return least if least == most else f"{least} to {most}"
+
+
+def _moment(at: datetime, now: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC ({age((now - at).total_seconds())})"
+
+
+def _versions(record: Record) -> str:
+    return " → ".join(version for version in (record.origin, record.target) if version) or "none"
+
+
+def _for_node(text: str, name: str) -> str:
+    return text.replace("NODE", name)
+
+
+def _style(situation: Situation) -> str:
+    if situation.needs_somebody:
+        return "bold red"
+    if situation is DONE:
+        return "bold green"
+    return "bold yellow" if situation in WORKING.values() else "bold"

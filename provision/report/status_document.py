@@ -1,0 +1,133 @@
+"""Renders how a fleet's upgrade stands as JSON; the contract is ``docs/contracts/status``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from provision.printable import printable_json
+from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
+
+if TYPE_CHECKING:
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Tenant
+
+SCHEMA: Final = "grapnel.dev/status/v1alpha1"
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class EngineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who holds the lease. ``at_work`` is false when the last sign of life is too long ago."""
+
+    holder: str
+    since: Time | None
+    heard: Time | None
+    at_work: bool
+
+
+class SituationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a state means; ``todo`` is empty where there is nothing to do."""
+
+    means: str
+    follows: str
+    todo: str
+    needs_somebody: bool
+
+
+class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One node. Null is what is not known, or does not apply."""
+
+    name: str
+    state: str
+    since: Time | None
+    began: Time | None
+    phase: Phase | None
+    failed_in: Phase | None
+    origin: str | None
+    target: str | None
+    reason: str
+    left_seconds: Seconds | None
+    took: dict[Phase, Seconds]
+
+
+class UnnamedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that wait and that the engine did not name: there are too many."""
+
+    reason: str
+    count: int
+
+
+class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How the upgrade of a fleet stands. ``states`` explains the states of its nodes.
+
+    ``published`` is when the engine last said why nodes wait, ``stop`` why no further node begins.
+    """
+
+    schema: Literal["grapnel.dev/status/v1alpha1"]
+    place: str
+    time: Time
+    engine: EngineDocument | None
+    published: Time | None
+    stop: str
+    left_seconds: Seconds | None
+    measured_nodes: int
+    needs_somebody: bool
+    states: dict[str, SituationDocument]
+    nodes: list[NodeDocument]
+    unnamed: list[UnnamedDocument]
+    complaints: list[str]
+
+
+def status_document(status: FleetStatus) -> str:
+    """Return it as JSON, nodes in their order."""
+    seen = status.seen
+    found = {node.situation.key: node.situation for node in status.nodes}
+    document = StatusDocument(
+        schema=SCHEMA,
+        place=seen.place,
+        time=seen.time,
+        engine=None if seen.tenant is None else _engine(seen.tenant),
+        published=None if seen.standing is None else seen.standing.time,
+        stop="" if seen.standing is None else seen.standing.stop,
+        left_seconds=_rounded(status.left_s),
+        measured_nodes=status.measured,
+        needs_somebody=status.needs_somebody,
+        states={
+            key: SituationDocument(
+                means=one.means, follows=one.follows, todo=one.todo, needs_somebody=one.needs_somebody
+            )
+            for key, one in found.items()
+        },
+        nodes=[_node(node) for node in status.nodes],
+        unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
+        complaints=list(seen.complaints),
+    )
+    return printable_json(msgspec.to_builtins(document))
+
+
+def _engine(tenant: Tenant) -> EngineDocument:
+    return EngineDocument(holder=tenant.holder, since=tenant.since, heard=tenant.heard, at_work=tenant.is_at_work)
+
+
+def _node(node: NodeStatus) -> NodeDocument:
+    record = node.record
+    return NodeDocument(
+        name=node.name,
+        state=node.situation.key,
+        since=node.since,
+        began=None if record is None else record.began,
+        phase=None if record is None else record.phase,
+        failed_in=None if record is None else record.failed_in,
+        origin=None if record is None else record.origin or None,
+        target=None if record is None else record.target or None,
+        reason=node.reason,
+        left_seconds=_rounded(node.left_s),
+        took={} if record is None else dict(record.took),
+    )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -1,0 +1,131 @@
+"""Says which of the nodes that wait may begin now, and why the others may not. Pure.
+
+What keeps all of them waiting is worked out once: it changes only with a node that begins.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from datetime import timedelta
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from provision.rollout.decision.census import Census
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.decision.waves import Turn
+
+# A kubelet that was restarted is ready again within seconds; one that is gone for good is noticed after 40 s.
+STILL: Final = timedelta(seconds=60)
+_NAMED: Final = 3
+
+_Reason = tuple[str, bool]  # and whether it ends by itself, or may
+_NOTHING: Final[_Reason] = ("", True)
+
+
+class Admission:
+    """Hands out what may begin: one decision's count of slots."""
+
+    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn) -> None:
+        self._policy, self._now, self._total = policy, now, census.total
+        self._turn, self._has_waves = turn, bool(policy.waves)
+        self._phases, self._cordoned, self._not_ready = dict(census.phases), set(census.cordoned), census.not_ready
+        self._soaking = census.soaking
+        # A node that failed, and that maxFailures allows for, leaves the others their budget.
+        failed = {node.name for node in census.failed}
+        self._cordoned -= failed
+        self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
+        self._first_out: list[str] | None = None  # worked out when it is asked for
+        self._soaks = self._why_soaking()
+        self._full: _Reason | None = None
+        self._too_few: _Reason | None = None
+        self._first_reason = ""
+        self._may_end = False
+
+    def take(self, node: NodeState) -> None:
+        """Count a node that begins now."""
+        name = node.name
+        self._phases[name] = Phase.CORDON
+        self._cordoned.add(name)
+        if name not in self._out:
+            self._out.add(name)
+            if self._first_out is not None:
+                insort(self._first_out, name)
+                del self._first_out[_NAMED:]
+        self._full = self._too_few = None
+
+    def why_not(self, node: NodeState) -> str:
+        """Return why a node does not begin now, empty when it does."""
+        reason, may_end = self._why_not(node)
+        if reason and not self._first_reason:
+            self._first_reason = reason
+        if reason and may_end:
+            self._may_end = True
+        return reason
+
+    def standstill(self, since: datetime | None) -> str | None:
+        """Return why it is over although nodes wait and nothing is under way, ``since`` when that is so.
+
+        At once where only a person can change it, after a while where it may pass, never while a node soaks.
+        """
+        if not self._first_reason or self._is_soaking or self._turn.is_soaking:
+            return None
+        is_over = not self._may_end or (since is not None and self._now - since >= STILL)
+        return self._first_reason if is_over else None
+
+    @property
+    def _is_soaking(self) -> bool:
+        return bool(self._soaking) and all(node.view.is_ready for node, _until in self._soaking)
+
+    def _why_not(self, node: NodeState) -> _Reason:
+        view = node.view
+        if not view.is_ready:
+            return f"{node.name} is not ready: bring its kubelet back first", True
+        if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
+            return self._turn.reason, self._turn.may_end
+        if len(self._phases) >= self._policy.max_parallel:
+            if self._full is None:
+                self._full = self._why_full()
+            return self._full
+        if node.has_failed_before:
+            return _NOTHING
+        if self._soaks[0]:
+            return self._soaks
+        if view.is_cordoned or len(self._out) < self._policy.max_unavailable:  # cordoned, it is out already
+            return _NOTHING
+        if self._too_few is None:
+            self._too_few = self._why_too_few()
+        return self._too_few
+
+    def _why_full(self) -> _Reason:
+        name, phase = next(iter(self._phases.items()))
+        more = f" and {len(self._phases) - 1} more" if len(self._phases) > 1 else ""
+        return f"waits for {name}: {phase}{more}", True
+
+    def _why_soaking(self) -> _Reason:
+        for node, _until in self._soaking:
+            if not node.view.is_ready:
+                return f"{node.name} has not been ready since it was changed", True
+        if not self._soaking:
+            return _NOTHING
+        node, until = max(self._soaking, key=lambda one: one[1])
+        return f"soaks until {until:%Y-%m-%d %H:%M:%S} UTC: {node.name} was just changed", True
+
+    def _why_too_few(self) -> _Reason:
+        limit = self._policy.max_unavailable
+        if self._first_out is None:
+            self._first_out = nsmallest(_NAMED, self._out)
+        named = [f"{name} {self._state(name)}" for name in self._first_out]
+        more = f" and {len(self._out) - _NAMED} more" if len(self._out) > _NAMED else ""
+        may_end = len(self._cordoned) - len(self._cordoned & self._phases.keys()) < limit
+        return f"{limit} of {self._total} nodes may be unavailable: {', '.join(named)}{more}", may_end
+
+    def _state(self, name: str) -> str:
+        if name in self._phases:
+            return f"is in {self._phases[name]}"
+        return "is cordoned" if name in self._cordoned else "is not ready"

@@ -1,0 +1,142 @@
+"""Says which wave may be changed now, and why the waves after it wait. Pure.
+
+A wave is over when none of its nodes is still to be changed. Then it soaks, and its gate is looked at. A gate that was
+passed in this process stays so: a node that becomes unhealthy later counts as unavailable, as any other does. The next
+process looks at the gates again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from provision.rollout.decision.policy import Policy, WavePolicy
+    from provision.rollout.decision.snapshot import NodeState, Snapshot
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """``wave`` may be changed now; the ones after it wait for ``reason``.
+
+    ``may_end``: it ends by itself, or may. ``is_soaking``: it does, at a time that is known. ``canary`` is the first
+    wave that has a node, None where no other follows it.
+    """
+
+    wave: int = 0
+    reason: str = ""
+    may_end: bool = False
+    is_soaking: bool = False
+    canary: int | None = None
+
+
+def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
+    """Return the wave that may be changed now."""
+    if not policy.waves:
+        return Turn()
+    members = _members(snapshot.nodes, len(policy.waves))
+    filled = [index for index, nodes in enumerate(members) if nodes]
+    canary = filled[0] if len(filled) > 1 else None
+    failures = sum(node.has_failed for node in snapshot.nodes)
+    for index in filled:
+        if index < snapshot.passed and not any(_is_pending(node) for node in members[index]):
+            continue
+        wave, allowed = policy.waves[index], 0 if index == canary else policy.max_failures - failures
+        turn = _WaveTurn(wave, index, members[index], snapshot.began, now)
+        found = turn.why_not_over() or turn.why_not_proven(canary) or turn.why_not_healthy(allowed) or turn.why_held()
+        if found is not None:
+            reason, may_end, is_soaking = found
+            return Turn(wave=index, reason=reason, may_end=may_end, is_soaking=is_soaking, canary=canary)
+    return Turn(wave=len(policy.waves), canary=canary)
+
+
+def _members(nodes: Sequence[NodeState], waves: int) -> list[list[NodeState]]:
+    members: list[list[NodeState]] = [[] for _ in range(waves)]
+    for node in nodes:
+        if node.wave is not None:
+            members[node.wave].append(node)
+    return members
+
+
+def _is_pending(node: NodeState) -> bool:
+    return node.wants_to_begin or node.is_in_flight
+
+
+_Found = tuple[str, bool, bool] | None  # the reason, whether it may end by itself, and whether it soaks
+
+
+class _WaveTurn:
+    """One wave at one moment: each method says why the next wave has to wait, None where it does not."""
+
+    def __init__(
+        self, wave: WavePolicy, index: int, members: Sequence[NodeState], began: datetime, now: datetime
+    ) -> None:
+        self._wave, self._index, self._members, self._began, self._now = wave, index, members, began, now
+        self._changed = [node for node in members if _is_changed(node)]
+
+    def why_not_over(self) -> _Found:
+        pending = [node for node in self._members if _is_pending(node)]
+        if not pending:
+            return None
+        first = next((node for node in pending if node.is_in_flight), pending[0])
+        phase = f": {first.record.phase}" if first.record is not None and first.is_in_flight else ""
+        more = f" and {len(pending) - 1} more" if len(pending) > 1 else ""
+        return f"waits for {self._wave.title}: {first.name}{phase}{more}", False, False
+
+    def why_not_proven(self, canary: int | None) -> _Found:
+        """Return what the canary lacks: one of its nodes has to be changed, and none of them may have failed."""
+        unable = [node for node in self._members if node.obstacle]
+        failed = [node for node in unable if node.has_failed_before]
+        if self._index != canary or not unable or (not failed and any(not node.obstacle for node in self._changed)):
+            return None
+        node = (failed or unable)[0]
+        if failed:
+            return (
+                f"{node.name} of {self._wave.title} has failed, and cannot be tried again: {node.obstacle}",
+                True,
+                False,
+            )
+        return f"no node of {self._wave.title} could be changed: {node.name}: {node.obstacle}", True, False
+
+    def why_not_healthy(self, allowed: int) -> _Found:
+        sick = [node for node in self._changed if not node.view.is_ready or _is_taken_out(node)]
+        if len(sick) > allowed:
+            named = ", ".join(f"{node.name} {_sickness(node)}" for node in sick[:_NAMED])
+            more = f" and {len(sick) - _NAMED} more" if len(sick) > _NAMED else ""
+            may_end = any(not node.view.is_ready for node in sick)
+            return f"{self._wave.title} is not healthy since its change: {named}{more}", may_end, False
+        ends = [
+            node.record.believed_since(self._now, self._began) + self._wave.soak
+            for node in self._changed
+            if node.record is not None
+        ]
+        if self._wave.soak and ends and max(ends) > self._now:
+            return f"{self._wave.title} soaks until {max(ends):%Y-%m-%d %H:%M:%S} UTC", True, True
+        return None
+
+    def why_held(self) -> _Found:
+        if not self._wave.is_held:
+            return None
+        hint = "look at its nodes, take `gate: hold` away from it, and apply again"
+        return f"{self._wave.title} is done and holds the others: {hint}", False, False
+
+
+def _is_changed(node: NodeState) -> bool:
+    record = node.record
+    return record is not None and record.phase is Phase.DONE and record.target == node.target
+
+
+def _is_taken_out(node: NodeState) -> bool:
+    """Tell whether somebody cordoned a node after its change, as monitors do with a node that is ill."""
+    return node.view.is_cordoned and node.record is not None and not node.record.was_cordoned
+
+
+def _sickness(node: NodeState) -> str:
+    return "was cordoned by somebody" if node.view.is_ready else "is not ready"

@@ -1,0 +1,33 @@
+"""Defines how a rollout stands, as its engine tells those who watch it from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the engine that ``began`` knew at ``time``: what no record of a node has.
+
+    ``at_once`` nodes are out of service together, ``soak`` apart; between the waves that are still to come there is
+    ``wave_soak`` in all, and if one ``is_held``, a person is waited for. ``out`` are those that it is working at,
+    ``waiting`` why each of the nodes that wait does. ``stop`` is why no further node begins. Where a reader was told
+    of more nodes than could be named, ``unnamed`` has how many, by their reason.
+    """
+
+    began: datetime
+    time: datetime
+    at_once: int
+    soak: timedelta
+    out: frozenset[str]
+    waiting: Mapping[str, str]
+    wave_soak: timedelta = timedelta(0)
+    is_held: bool = False
+    stop: str = ""
+    unnamed: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,92 @@
+"""Derives how each node stands from what was seen. Pure.
+
+Records are on Nodes, and a node's kubelet may write its own: what they say decides what is shown of that node alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.model import Phase
+from provision.rollout.status import situations
+from provision.rollout.status.estimate import Measures, left_of_fleet, measure
+from provision.rollout.status.model import FleetStatus, NodeStatus
+
+if TYPE_CHECKING:
+    from provision.rollout.model import NodeView, Record
+    from provision.rollout.status.model import Seen
+
+
+def fleet_status(seen: Seen) -> FleetStatus:
+    """Return how the fleet stands, its nodes in their order."""
+    standing = seen.standing
+    records = [view.record for view in seen.nodes.values() if not isinstance(view, NodeProblem) and view.record]
+    measures = measure(records, standing)
+    nodes = tuple(_node(name, view, seen, measures) for name, view in seen.nodes.items())
+    unnamed = () if standing is None else standing.unnamed
+    left_s = None
+    if standing is not None and _is_at_work(seen):
+        flying = [node.left_s for node in nodes if node.situation in situations.WORKING.values()]
+        waiting = sum(node.situation is situations.WAITING for node in nodes) + sum(number for _, number in unnamed)
+        left_s = left_of_fleet(measures, flying, waiting, standing)
+    return FleetStatus(seen=seen, nodes=nodes, left_s=left_s, measured=measures.nodes, unnamed=unnamed)
+
+
+def _is_at_work(seen: Seen) -> bool:
+    """Tell whether an engine is at work; where the lease could not be read, nobody is said to have gone."""
+    return not seen.is_lease_known or (seen.tenant is not None and seen.tenant.is_at_work)
+
+
+def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measures) -> NodeStatus:
+    if isinstance(view, NodeProblem):
+        reason = f"{view.message} ({view.hint})" if view.hint else view.message
+        return NodeStatus(name=name, situation=situations.UNCLEAR, reason=reason)
+    waits = "" if seen.standing is None else seen.standing.waiting.get(name, "")
+    record = view.record
+    if record is None or record.phase is Phase.DONE:
+        return _in_service(name, view, waits, seen)
+    if record.phase is Phase.FAILED:
+        where = None if record.failed_in is None or record.failed_in.is_over else record.failed_in
+        failed = situations.FAILED if where is None else situations.FAILED_IN[where]
+        return NodeStatus(name=name, situation=failed, since=record.since, reason=record.reason, record=record)
+    if not _is_worked_at(name, record, seen):
+        left = situations.LEFT[record.phase]
+        return NodeStatus(name=name, situation=left, since=record.since, reason=waits, record=record)
+    left_s = measures.left_s(record, seen.time)
+    working = situations.WORKING[record.phase]
+    return NodeStatus(name=name, situation=working, since=record.since, reason=waits, record=record, left_s=left_s)
+
+
+def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus:
+    record = view.record
+    since = None if record is None else record.since
+    if waits:
+        situation = situations.WAITING if _is_at_work(seen) else situations.NOT_BEGUN
+        return NodeStatus(name=name, situation=situation, reason=waits, record=record)
+    if not view.is_ready:
+        return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
+    if record is not None:
+        return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
+    situation = situations.CORDONED if view.is_cordoned else situations.IDLE
+    return NodeStatus(name=name, situation=situation, reason=_perhaps(seen))
+
+
+def _perhaps(seen: Seen) -> str:
+    """Return what a node may wait for that is not named, because too many are to be named."""
+    if seen.standing is None or not seen.standing.unnamed:
+        return ""
+    reason, number = max(seen.standing.unnamed, key=lambda one: one[1])
+    return f"unless it is one of {number} nodes that wait and that the engine did not name: {reason}"
+
+
+def _is_worked_at(name: str, record: Record, seen: Seen) -> bool:
+    """Tell whether the engine at work is at this node: the lease may be held for another fleet of the cluster.
+
+    What it publishes is a little behind what it writes on nodes. Before it has published anything it prepares, and
+    comes to the nodes that it finds in flight.
+    """
+    if not _is_at_work(seen):
+        return False
+    standing = seen.standing
+    return standing is None or name in standing.out or record.since >= standing.time

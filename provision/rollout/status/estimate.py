@@ -1,0 +1,79 @@
+"""Estimates how long an upgrade still takes, from how long its phases took on nodes before. Pure.
+
+Nothing is estimated from anything but measured phases, and only the median counts: one node, which may write its own
+record, moves it little.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from provision.rollout.model import Record
+    from provision.rollout.standing import Standing
+
+ORDER: Final = tuple(phase for phase in Phase if not phase.is_over)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The median of each phase in seconds, as far as ``nodes`` nodes have been measured."""
+
+    medians: Mapping[Phase, float] = field(default_factory=dict)
+    nodes: int = 0
+
+    def left_s(self, record: Record, now: datetime) -> float | None:
+        """Return what a node in flight still needs; None where one of its phases was never measured."""
+        rest = ORDER[ORDER.index(record.phase) :]
+        if any(phase not in self.medians for phase in rest):
+            return None
+        elapsed_s = max(0.0, (now - record.since).total_seconds())
+        return max(0.0, self.medians[rest[0]] - elapsed_s) + sum(self.medians[phase] for phase in rest[1:])
+
+    @property
+    def whole_s(self) -> float | None:
+        """What a node needs from its cordon on."""
+        return sum(self.medians.values()) if set(self.medians) == set(ORDER) else None
+
+
+def measure(records: Iterable[Record], standing: Standing | None) -> Measures:
+    """Return the medians of this upgrade: of records whose target is that of a node that was in flight in this run."""
+    known = list(records)
+    targets = {one.target for one in known if _is_of_this_run(one, standing)}
+    found: dict[Phase, list[float]] = {}
+    measured = [one for one in known if one.target in targets and one.took]
+    for record in measured:
+        for phase, seconds in record.took.items():
+            found.setdefault(phase, []).append(seconds)
+    return Measures({phase: median(each) for phase, each in found.items()}, len(measured))
+
+
+def _is_of_this_run(record: Record, standing: Standing | None) -> bool:
+    return record.phase is not Phase.DONE or (standing is not None and record.since >= standing.began)
+
+
+def left_of_fleet(measures: Measures, flying: Iterable[float | None], waiting: int, standing: Standing) -> float | None:
+    """Return the seconds until the last node is done: those in flight, then the others, as many at once as may be.
+
+    None where a phase of theirs was never measured, the run has stopped, or will wait for a person.
+    """
+    needs = list(flying)
+    if (
+        standing.stop
+        or standing.is_held
+        or (waiting and measures.whole_s is None)
+        or any(each is None for each in needs)
+    ):
+        return None
+    soonest = max((each for each in needs if each is not None), default=0.0)
+    rounds = math.ceil(waiting / max(1, standing.at_once))
+    pauses_s = rounds * standing.soak.total_seconds() + (standing.wave_soak.total_seconds() if waiting else 0.0)
+    return soonest + rounds * (measures.whole_s or 0.0) + pauses_s if needs or waiting else None

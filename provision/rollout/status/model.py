@@ -1,0 +1,89 @@
+"""Defines what is seen of a fleet's upgrade from outside its engine, and what that comes to, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.model import NodeView, Record
+    from provision.rollout.standing import Standing
+    from provision.rollout.status.situations import Situation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """Who holds the lease. ``heard`` is the last sign of life; ``is_at_work`` is false when that is too long ago."""
+
+    holder: str
+    since: datetime | None = None
+    heard: datetime | None = None
+    is_at_work: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was read at ``time``, by the clock of the place that keeps it.
+
+    ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published. ``complaints`` are what
+    could not be read, and why; ``is_lease_known`` is false when that was the lease.
+    """
+
+    place: str
+    time: datetime
+    nodes: Mapping[str, NodeView | NodeProblem]
+    tenant: Tenant | None = None
+    standing: Standing | None = None
+    complaints: tuple[str, ...] = ()
+    is_lease_known: bool = True
+
+
+class Reader(Protocol):
+    """Reads node state without changing any."""
+
+    def look(self) -> Seen:
+        """Return what is true now. Raises ClusterError."""
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Return what is true after a while: after ``timeout_s``, or later where looking is expensive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """How one node stands.
+
+    ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
+    its upgrade probably still takes, None where nothing was measured or nobody is at it.
+    """
+
+    name: str
+    situation: Situation
+    since: datetime | None = None
+    reason: str = ""
+    record: Record | None = None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    """How a fleet stands. ``left_s`` and ``measured``: see `provision.rollout.status.estimate`."""
+
+    seen: Seen
+    nodes: tuple[NodeStatus, ...]
+    left_s: float | None = None
+    measured: int = 0
+    unnamed: tuple[tuple[str, int], ...] = field(default_factory=tuple)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether an engine is upgrading nodes now."""
+        return self.seen.tenant is not None and self.seen.tenant.is_at_work
+
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether it takes a person for every node to get on."""
+        return any(node.situation.needs_somebody for node in self.nodes)

@@ -1,0 +1,190 @@
+"""Says what each state means in which a person may find a node, what follows, and what to type.
+
+One table for `grapnel status` and for ``docs/upgrade-incidents.md``. `python -m provision.rollout.status.situations`
+prints the page's part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from provision.rollout.model import Phase
+
+_GO_ON: Final = "run the same command again, such as `grapnel apply`: it begins where that one stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A state of a node. ``key`` is for scripts, ``title`` for people; ``todo`` is empty where there is nothing to do.
+
+    ``needs_somebody``: it does not get on by itself.
+    """
+
+    key: str
+    title: str
+    means: str
+    follows: str
+    todo: str = ""
+    needs_somebody: bool = False
+
+
+IDLE: Final = Situation(
+    "idle", "no upgrade", "no upgrade of it is recorded", "nothing, unless another driver is declared"
+)
+CORDONED: Final = Situation(
+    "cordoned",
+    "cordoned by somebody else",
+    "it takes no new pods, and no upgrade of it is recorded; it counts as unavailable",
+    "an upgrade leaves it cordoned",
+    "`kubectl uncordon NODE`, if nobody needs it so",
+)
+NOT_READY: Final = Situation(
+    "not-ready",
+    "not ready",
+    "its kubelet does not report, or reports that it is not ready; it counts as unavailable",
+    "no upgrade of it begins before it is ready",
+    "on the node: `systemctl status kubelet`",
+    needs_somebody=True,
+)
+UNCLEAR: Final = Situation(
+    "unclear",
+    "unclear",
+    "its record cannot be read, or it cannot be told which Node it is",
+    "nothing is done about it; the others go on",
+    "what the reason says",
+    needs_somebody=True,
+)
+WAITING: Final = Situation(
+    "waiting",
+    "waiting",
+    "it is in service and has yet to be upgraded",
+    "its turn comes when the reason no longer holds",
+)
+NOT_BEGUN: Final = Situation(
+    "not-begun",
+    "not begun",
+    "it is in service; the run that would have upgraded it is over",
+    "nothing, until the next run",
+    "`grapnel apply`, after what the reason names is corrected",
+    needs_somebody=True,
+)
+DONE: Final = Situation("done", "done", "it is in service with the driver that was declared", "nothing")
+FAILED: Final = Situation(
+    "failed",
+    "failed",
+    "its upgrade failed, and the record does not say where; it stays cordoned",
+    "nothing, until the next run",
+    "correct what the reason names, then `grapnel apply`",
+    needs_somebody=True,
+)
+
+_WORKING: Final = {
+    Phase.CORDON: ("it takes no new pods", "drain, at once"),
+    Phase.DRAIN: (
+        "pods that have a GPU are evicted, within their disruption budgets",
+        "release, when they are gone; failed, after drainTimeoutMinutes",
+    ),
+    Phase.RELEASE: (
+        "the node daemon closes the driver",
+        "swap, when no process holds a GPU; failed, after drainTimeoutMinutes",
+    ),
+    Phase.SWAP: ("packages and kernel module are exchanged", "verify; failed, with the former driver back"),
+    Phase.VERIFY: ("driver and GPUs are compared with the declaration", "resume; failed, if a check does not pass"),
+    Phase.RESUME: ("the node daemon offers the GPUs again", "done, when they are offered and the kubelet is ready"),
+}
+_LEFT: Final = {
+    Phase.CORDON: "it takes no new pods, and nobody is at it; its GPUs are as before",
+    Phase.DRAIN: "some of its pods may be evicted, and nobody is at it; its GPUs are as before",
+    Phase.RELEASE: "its GPUs may be out of service, and nobody is at it",
+    Phase.SWAP: "its GPUs are out of service; a swap that had begun goes on to its end on the node by itself",
+    Phase.VERIFY: "its driver is exchanged and not yet verified, and nobody is at it; its GPUs are out of service",
+    Phase.RESUME: "its driver is verified and its GPUs may be offered, but nobody uncordons it",
+}
+_LEFT_TODO: Final = {
+    Phase.SWAP: f"{_GO_ON}; `grapnel-driver status` on the node shows the swap",
+}
+_FAILED: Final = {
+    Phase.CORDON: ("it could not be taken out of service", "correct what the reason names, then `grapnel apply`"),
+    Phase.DRAIN: (
+        "pods did not leave in time; it stays cordoned, its GPUs are as before",
+        "scale up or correct the budget that the reason names, or raise drainTimeoutMinutes; then `grapnel apply`",
+    ),
+    Phase.RELEASE: (
+        "a process kept a GPU; it stays cordoned, with its GPUs out of service",
+        "stop what the reason names, then `grapnel apply`",
+    ),
+    Phase.SWAP: (
+        "the driver could not be exchanged; it stays cordoned, and the reason says whether the former one is back",
+        "`grapnel-driver status` on the node shows each step; correct it, then `grapnel apply`",
+    ),
+    Phase.VERIFY: (
+        "what runs is not what was declared; it stays cordoned, with its GPUs out of service",
+        "repair or reboot the node, then `grapnel apply`; or `grapnel rollback NODE`",
+    ),
+    Phase.RESUME: (
+        "the driver is verified, but its GPUs are not offered; it stays cordoned",
+        "on the node: `systemctl status grapnel-node`; then `grapnel apply`",
+    ),
+}
+GIVE_UP: Final = (
+    "To give up on a node: remove it from the inventory, then `kubectl annotate node NODE grapnel.dev/upgrade-`, "
+    "`grapnel-node resume` on the node, and `kubectl uncordon NODE`"
+)
+
+WORKING: Final = {
+    phase: Situation(phase.value, phase.value, means, follows) for phase, (means, follows) in _WORKING.items()
+}
+LEFT: Final = {
+    phase: Situation(
+        f"left-in-{phase}",
+        f"left in {phase}",
+        means,
+        "nothing, until the next run",
+        _LEFT_TODO.get(phase, _GO_ON),
+        needs_somebody=True,
+    )
+    for phase, means in _LEFT.items()
+}
+FAILED_IN: Final = {
+    phase: Situation(
+        f"failed-in-{phase}",
+        f"failed in {phase}",
+        means,
+        "the next run begins with it: drain again, or verify if it is as declared by then",
+        todo,
+        needs_somebody=True,
+    )
+    for phase, (means, todo) in _FAILED.items()
+}
+
+# In the order in which they are shown: what needs somebody first.
+SITUATIONS: Final = (
+    *FAILED_IN.values(),
+    FAILED,
+    UNCLEAR,
+    *LEFT.values(),
+    NOT_BEGUN,
+    NOT_READY,
+    *WORKING.values(),
+    WAITING,
+    CORDONED,
+    DONE,
+    IDLE,
+)
+
+
+def render_page() -> str:
+    """Return the states as a table in Markdown."""
+    lines = ["| state | what it means | what follows | what to do |", "|---|---|---|---|"]
+    lines += [
+        f"| **{each.title}** (`{each.key}`) | {each.means} | {each.follows} | {each.todo or 'nothing'} |"
+        for each in SITUATIONS
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(render_page())

@@ -1,0 +1,96 @@
+"""A booted node that somebody has changed: the order of its modules, or one library alone.
+
+Each test begins with the older driver in service, and ends with either driver, verified, once the cause is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.playbooks.driver.driven_node import PackagedNode, driven_node
+from tests.playbooks.staging.small_driver import NEW, OLD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.playbooks.driver.driven_node import DrivenNode
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(500)]  # the setup boots a node
+
+UPGRADE_LIBRARY = f"dpkg --force-depends --install /srv/extra/liblab_{NEW}_amd64.deb 2>/dev/null"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenNode]:
+    with driven_node(PackagedNode, "changed", tmp_path_factory.mktemp("driver")) as made:
+        yield made
+
+
+@pytest.fixture
+def node(installed: DrivenNode) -> Iterator[DrivenNode]:
+    """The node with the older driver in service, before the test and after it."""
+    installed.assert_has(OLD)
+    yield installed
+    installed.sh("rm -rf /run/gpusim/fail /usr/bin/nvidia-smi")
+    record = installed.swap(installed.prepare(OLD))
+    assert (record["state"], record["reason"]) == ("done", "")
+    installed.assert_has(OLD)
+
+
+def test_another_module_that_comes_first_is_named(node: DrivenNode) -> None:
+    """Somebody has put a module where depmod looks first: the change goes back before that is loaded."""
+    identifier, kernel = node.prepare(NEW), node.node.kernel_release
+    place = f"/lib/modules/{kernel}/somebody"
+    node.sh(
+        f"mkdir {place}; cp $(modinfo --field filename nvidia) {place}/; "
+        "echo search somebody extra built-in > /etc/depmod.d/0-somebody.conf"
+    )
+
+    refused = node.swap(identifier)
+    node.sh(f"rm -r {place} /etc/depmod.d/0-somebody.conf; depmod {kernel}")
+    node.assert_has(OLD)
+    after = node.swap(identifier)
+
+    assert refused["state"] == "returned", refused["reason"]
+    assert f"kernel {kernel} lacks the module {NEW} (proprietary) on disk, it has {OLD}" in refused["reason"]
+    assert (after["state"], after["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_library_that_is_upgraded_alone_after_staging_is_completed_by_the_swap(node: DrivenNode) -> None:
+    """The classic mismatch: programs find a library of another version than the loaded module."""
+    identifier = node.prepare(NEW)
+    node.sh(UPGRADE_LIBRARY)
+    mixed = node.call("verify")["differences"]
+
+    record = node.swap(identifier)
+
+    assert f"libcuda.so.1 is {NEW}, not {OLD}" in mixed
+    assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_library_that_is_upgraded_alone_is_put_back_by_the_way_back(node: DrivenNode) -> None:
+    """The set was staged before, so it leads back to what was whole."""
+    identifier = node.prepare(NEW)
+    node.sh(UPGRADE_LIBRARY)
+    node.break_smi()
+
+    record = node.swap(identifier)
+
+    assert record["state"] == "returned", record["reason"]
+    node.assert_has(OLD)
+
+
+@pytest.mark.parametrize("wanted", [OLD, NEW])
+def test_a_library_that_was_upgraded_alone_before_staging_is_made_good(node: DrivenNode, wanted: str) -> None:
+    """The other half is held at the older version, and apt knows no way out by itself."""
+    node.sh(UPGRADE_LIBRARY)
+    assert node.sh("apt-mark showhold").split() == ["nvidia-lab-modules"]
+
+    record = node.swap(node.prepare(wanted))
+
+    assert (record["state"], record["reason"]) == ("done", "")
+    node.assert_has(wanted)

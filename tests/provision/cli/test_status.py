@@ -1,0 +1,265 @@
+"""`grapnel status`: exit codes, JSON, one node, watching; and the words that a person reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from provision.cli import main
+from provision.cli.status import show_status
+from provision.cluster import LocalCluster, state_file_path
+from provision.errors import UsageError
+from provision.fleet.sources import inventory_key
+from provision.rollout.errors import UnreachableError
+from provision.rollout.model import Phase
+from provision.rollout.status.model import Seen, Tenant
+from tests.provision.contracts.schemas import CONTRACTS
+from tests.provision.rollout.fakes import MINUTE, NOON, record, view
+from tests.provision.rollout.status.test_derive import ADA, KILLED, NOW, TOOK, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.model import NodeView
+
+SCHEMA = json.loads(CONTRACTS.joinpath("status", "schema.json").read_text())
+DONE = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, since=NOW - MINUTE, reason="3 of 4 GPUs answer")
+
+
+def seen(*views: NodeView | NodeProblem, tenant: Tenant | None = ADA, **more: object) -> Seen:
+    fields = {"place": "cluster test", "time": NOW, "nodes": {each.name: each for each in views}, **more}
+    return Seen(tenant=tenant, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+@dataclass
+class FakeReader:
+    """Tells one look after the other; an error in the list is raised."""
+
+    looks: list[Seen | Exception] = field(default_factory=list)
+    on_look: Callable[[], None] = lambda: None
+
+    def look(self) -> Seen:
+        self.on_look()
+        following = self.looks.pop(0)
+        if isinstance(following, Exception):
+            raise following
+        return following
+
+    def follow(self, timeout_s: float) -> Seen:
+        assert timeout_s > 0
+        return self.look()
+
+
+def show(*looks: Seen | Exception, node: str | None = None, as_json: bool = False, watching: bool = False) -> int:
+    return show_status(FakeReader(list(looks)), node=node, as_json=as_json, watching=watching)
+
+
+DRAINING = seen(
+    view("n1", DONE),
+    view("n2", record(Phase.DRAIN, began=NOW - MINUTE, since=NOW - timedelta(seconds=10))),
+    *(view(f"n{number}") for number in range(3, 41)),
+    standing=standing(
+        out=("n2",),
+        n2="pod shop/web-7f9c still on the node",
+        **{f"n{number}": "waits for n2: drain" for number in range(3, 41)},
+    ),
+)
+PICTURE = """\
+cluster test
+ada@laptop/1 is at work, since 2026-05-04 12:00:00 UTC (10m00s)
+40 nodes: 1 drain, 38 waiting, 1 done; about 1h11m left, measured on 1 node
+
+drain  1 node: pods that have a GPU are evicted, within their disruption budgets
+  n2  for 10s, out of service for 1m00s, about 1m39s left
+    pod shop/web-7f9c still on the node
+  next: release, when they are gone; failed, after drainTimeoutMinutes
+
+waiting  38 nodes: it is in service and has yet to be upgraded
+  n3 to n40
+    waits for n2: drain
+  next: its turn comes when the reason no longer holds
+
+done  1 node: it is in service with the driver that was declared
+  n1  for 9m00s, was out of service for 1m00s
+"""
+
+
+def read(capsys: pytest.CaptureFixture[str]) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+
+
+def test_equal_nodes_read_like_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show(DRAINING) == 0
+    assert read(capsys) == PICTURE
+
+
+@pytest.mark.parametrize(
+    ("look", "code"),
+    [
+        (seen(view("n1", DONE)), 0),
+        (seen(), 0),
+        (seen(view("n1", FAILED)), 1),
+        (seen(view("n1", record(Phase.SWAP)), tenant=KILLED), 1),
+        (seen(view("n1"), tenant=None, standing=standing(n1="stopped: n0 failed in drain")), 1),
+        (seen(view("n1"), view("n2", is_ready=False)), 1),
+    ],
+    ids=["done", "no nodes", "failed", "left", "not begun", "not ready"],
+)
+def test_the_exit_code_says_whether_somebody_is_needed(look: Seen, code: int) -> None:
+    assert show(look) == code
+    assert show(look, as_json=True) == code
+
+
+def test_who_is_needed_comes_first_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(DRAINING, nodes={**DRAINING.nodes, "n50": view("n50", FAILED)}))
+
+    blocks = read(capsys).split("\n\n")
+    assert blocks[1] == (
+        "failed in verify  1 node: what runs is not what was declared; it stays cordoned,\n"
+        "                          with its GPUs out of service\n"
+        "  n50  for 1m00s, out of service for 10m00s\n"
+        "    3 of 4 GPUs answer\n"
+        "  next: the next run begins with it: drain again, or verify if it is as declared\n"
+        "  by then\n"
+        "  do: repair or reboot the node, then `grapnel apply`; or `grapnel rollback\n"
+        "  NODE`"
+    )
+
+
+def test_reasons_that_differ_in_the_nodes_own_name_are_one(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = {f"n{number}": f"n{number} is not ready: bring its kubelet back first" for number in range(1, 12)}
+    show(seen(*(view(name, is_ready=False) for name in waiting), standing=standing(**waiting)))
+
+    assert "  n1 to n11\n    NODE is not ready: bring its kubelet back first\n" in read(capsys)
+
+
+def test_what_a_node_says_stays_on_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = replace(FAILED, reason="\x1b[2Jn2  done\nn3  done \u202e")
+    show(seen(view("n1", hostile)))
+
+    assert r"    \x1b[2Jn2  done\nn3  done \u202e" in read(capsys)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "words"),
+    [
+        (None, "nobody is at work"),
+        (KILLED, "ada@laptop/1 has the lease and was not heard of since 2026-05-04 12:02:00 UTC (8m00s)"),
+        (ADA, "ada@laptop/1 is at work, since 2026-05-04 12:00:00 UTC (10m00s); it prepares"),
+    ],
+    ids=["nobody", "killed", "staging"],
+)
+def test_who_has_the_lease(tenant: Tenant | None, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show(seen(view("n1"), tenant=tenant))
+
+    assert words in " ".join(read(capsys).split())
+
+
+def test_one_node_with_all_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    look = seen(view("n1", replace(FAILED, took={Phase.DRAIN: 31.0})), view("n2", is_ready=False))
+
+    assert show(look, node="n1") == 1
+    output = read(capsys)
+    assert "n1: failed in verify\n" in output
+    assert "  reason  3 of 4 GPUs answer\n" in output
+    assert "  took    drain 31s\n" in output
+    assert "`grapnel rollback\n          n1`" in output
+    assert "n2" not in output
+
+
+def test_the_exit_code_is_about_the_one_node() -> None:
+    assert show(seen(view("n1", FAILED), view("n2", DONE)), node="n2") == 0
+
+
+def test_a_node_that_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(UsageError) as raised:
+        show(seen(view("gpu-01"), view("gpu-02")), node="gpu01")
+
+    assert raised.value.hint == "did you mean gpu-01?"
+
+
+@pytest.mark.parametrize(
+    "look", [DRAINING, seen(), seen(view("n1", FAILED), tenant=KILLED)], ids=["work", "none", "failed"]
+)
+def test_json_follows_its_schema(look: Seen, capsys: pytest.CaptureFixture[str]) -> None:
+    show(look, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+
+    jsonschema.validate(document, SCHEMA)
+    assert [node["name"] for node in document["nodes"]] == list(look.nodes)
+    assert {node["state"] for node in document["nodes"]} == set(document["states"])
+
+
+def test_json_of_one_node_has_that_node(capsys: pytest.CaptureFixture[str]) -> None:
+    show(DRAINING, node="n2", as_json=True)
+    document = json.loads(capsys.readouterr().out)
+
+    (node,) = document["nodes"]
+    assert (node["name"], node["state"], node["phase"], node["leftSeconds"]) == ("n2", "drain", "drain", 99.0)
+
+
+def test_watching_a_log_tells_what_changes_and_ends_with_the_upgrade(capsys: pytest.CaptureFixture[str]) -> None:
+    later = replace(DRAINING, time=NOW + MINUTE)
+    ended = seen(view("n1", DONE), view("n2", DONE), tenant=None)
+
+    assert show(DRAINING, later, ended, watching=True) == 0
+    output = read(capsys)
+    assert output.startswith(PICTURE + "\n")
+    assert output.removeprefix(PICTURE + "\n").startswith("cluster test\nnobody is at work\n2 nodes: 2 done\n")
+
+
+def test_watching_waits_for_an_engine_and_outlives_a_silent_server(capsys: pytest.CaptureFixture[str]) -> None:
+    idle = replace(DRAINING, tenant=None)
+    silent = UnreachableError("cluster test does not answer")
+
+    assert show(idle, DRAINING, silent, idle, watching=True) == 1
+    assert "cluster test does not answer: trying again; this is what was seen last" in " ".join(read(capsys).split())
+
+
+def test_leaving_the_watch_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    def leave() -> None:
+        if len(reader.looks) == 1:
+            raise KeyboardInterrupt
+
+    reader = FakeReader([DRAINING, DRAINING], leave)
+
+    assert show_status(reader, node=None, as_json=False, watching=True) == 0
+    assert read(capsys) == PICTURE
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("KUBECONFIG", "XDG_STATE_HOME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("grapnel.yaml").write_text(
+        "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec:\n  driver: {version: '550.163.01'}\n"
+    )
+    tmp_path.joinpath("hosts.yaml").write_text("all: {hosts: {n1: {}, n2: {}}}\n")
+    return tmp_path
+
+
+def test_the_command_reads_the_state_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = inventory_key([str(folder / "hosts.yaml")], folder)
+    cluster = LocalCluster(state_file_path(key, {"HOME": str(folder)}))
+    cluster.observe(["n1"])
+    cluster.write("n1", FAILED)
+
+    assert main(["status"]) == 1
+    output = read(capsys)
+    assert "nobody is at work\n2 nodes: 1 failed in verify, 1 no upgrade\n" in output
+    assert main(["status", "--node", "n2", "--json"]) == 0
+
+
+def test_json_and_watch_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--json", "--watch"]) == 2
+    assert "not allowed with argument" in capsys.readouterr().err

@@ -1,0 +1,277 @@
+"""Node state is read from outside and not changed: records, who has the lease, what its engine published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provision.cluster.api import Api
+from provision.cluster.errors import ForbiddenError
+from provision.cluster.lease import PROGRESS
+from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.machine import Machine
+from provision.cluster.marks import UPGRADE
+from provision.cluster.progress import encode_progress
+from provision.cluster.reader import LIST_S, KubernetesReader, StateFileReader
+from provision.cluster.record import encode_record
+from provision.cluster.state_file import lock_path, progress_path
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.errors import HeldError
+from provision.rollout.model import NodeView, Phase
+from tests.provision.cluster.fakes import Clock, FleetServer
+from tests.provision.cluster.samples import NOW, RECORD
+from tests.provision.cluster.test_progress import STANDING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.rollout.model import Record
+    from provision.rollout.status.model import Seen
+
+
+def node(name: str, record: Record | None = None, *, text: str = "", address: str = "") -> dict[str, Any]:
+    """Return a ready Node as JSON."""
+    written = text or (encode_record(record) if record is not None else "")
+    return {
+        "metadata": {"name": name, "annotations": {UPGRADE: written} if written else {}, "resourceVersion": "1"},
+        "spec": {"unschedulable": record is not None},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "InternalIP", "address": address}] if address else [],
+        },
+    }
+
+
+def lease(holder: str = "ada@laptop/1", *, heard: str = "2026-11-21T09:39:50.000000Z", progress: str = "") -> Any:  # noqa: ANN401 - an object of the API
+    """Return the lease; it is read at 09:40."""
+    return {
+        "metadata": {"name": "grapnel-upgrade", "annotations": {PROGRESS: progress} if progress else {}},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": 45,
+            "acquireTime": "2026-11-21T09:30:00.000000Z",
+            "renewTime": heard,
+        },
+    }
+
+
+@pytest.fixture
+def server() -> FleetServer:
+    return FleetServer(node("n1", RECORD), node("n2"), node("n3"))
+
+
+def reader(server: FleetServer, *names: str, clock: Clock | None = None) -> KubernetesReader:
+    clock = clock or Clock()
+    return KubernetesReader(Api(server, sleep=clock.sleep, clock=clock), names or None, {}, sleep=clock.sleep)
+
+
+def view(seen: Seen, name: str) -> NodeView:
+    found = seen.nodes[name]
+    assert isinstance(found, NodeView)
+    return found
+
+
+def test_records_holder_and_reasons_are_seen(server: FleetServer) -> None:
+    server.lease = lease(progress=encode_progress(STANDING))
+
+    seen = reader(server, "n1", "n2", "n3").look()
+
+    assert view(seen, "n1").record == RECORD
+    assert view(seen, "n1").is_cordoned
+    assert view(seen, "n2") == NodeView(name="n2", record=None, is_cordoned=False, is_ready=True)
+    assert seen.tenant is not None
+    assert (seen.tenant.holder, seen.tenant.since, seen.tenant.is_at_work) == ("ada@laptop/1", NOW, True)
+    assert seen.standing is not None
+    assert seen.standing.waiting == {name: STANDING.waiting[name] for name in ("n1", "n3")}, "of these nodes"
+    assert (seen.complaints, seen.time) == ((), NOW + timedelta(minutes=10))
+
+
+def test_a_holder_that_has_not_renewed_its_lease_is_not_at_work(server: FleetServer) -> None:
+    server.lease = lease(heard="2026-11-21T09:39:00.000000Z")
+
+    tenant = reader(server).look().tenant
+
+    assert tenant is not None
+    assert not tenant.is_at_work
+
+
+@pytest.mark.parametrize("stored", [None, lease("")], ids=["there is no lease", "it was given back"])
+def test_nobody_is_at_work(server: FleetServer, stored: object) -> None:
+    server.lease = stored  # type: ignore[assignment]  # JSON
+
+    seen = reader(server).look()
+
+    assert (seen.tenant, seen.standing, seen.is_lease_known) == (None, None, True)
+
+
+def test_without_an_inventory_it_is_the_nodes_that_somebody_speaks_of(server: FleetServer) -> None:
+    assert list(reader(server).look().nodes) == ["n1"]
+    server.lease = lease(progress=encode_progress(STANDING))
+    assert list(reader(server).look().nodes) == ["n1", "n2", "n3"]
+
+
+def test_reasons_are_found_by_the_name_of_the_node(server: FleetServer) -> None:
+    server.nodes["node-7"] = node("node-7", address="10.0.0.7")
+    server.lease = lease(progress=encode_progress(replace(STANDING, waiting={"node-7": "soaks"})))
+    machines = {"gpu-rack-7": Machine(addresses=frozenset({"10.0.0.7"}))}
+
+    seen = KubernetesReader(Api(server), ["gpu-rack-7"], machines).look()
+
+    assert seen.standing is not None
+    assert seen.standing.waiting == {"gpu-rack-7": "soaks"}
+
+
+def test_a_record_that_cannot_be_read_is_a_problem_of_that_node(server: FleetServer) -> None:
+    server.nodes["n2"] = node("n2", text='{"phase": 7}')
+
+    seen = reader(server, "n1", "n2", "gone").look()
+
+    problem, gone = seen.nodes["n2"], seen.nodes["gone"]
+    assert isinstance(problem, NodeProblem)
+    assert "annotation grapnel.dev/upgrade of node n2 of cluster x" in problem.message
+    assert isinstance(gone, NodeProblem)
+    assert gone.message == "gone is not a node of cluster x"
+
+
+def test_what_is_published_and_cannot_be_read_is_said(server: FleetServer) -> None:
+    server.lease = lease(progress="{")
+
+    seen = reader(server).look()
+
+    assert seen.standing is None
+    assert seen.complaints[0].startswith("why nodes wait is not known: annotation grapnel.dev/progress of the lease:")
+
+
+def test_without_permission_for_the_lease_the_nodes_are_seen_and_the_rule_is_named(server: FleetServer) -> None:
+    server.forbidden = {"leases"}
+
+    seen = reader(server).look()
+
+    assert list(seen.nodes) == ["n1"]
+    assert not seen.is_lease_known
+    (complaint,) = seen.complaints
+    assert "eve may not get leases in namespace kube-system on cluster x" in complaint
+    assert '{apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]}' in complaint
+
+
+def test_without_permission_to_list_nodes_it_is_an_error(server: FleetServer) -> None:
+    server.forbidden = {"list"}
+
+    with pytest.raises(ForbiddenError, match="eve may not list nodes on cluster x"):
+        reader(server).look()
+
+
+def test_changes_are_followed_and_the_list_is_not_asked_for_again(server: FleetServer) -> None:
+    watching = reader(server, "n1", "n2", "n3")
+    watching.look()
+    server.change("MODIFIED", node("n1", replace(RECORD, phase=Phase.SWAP)))
+    server.change("DELETED", node("n3"))
+
+    seen = watching.follow(2)
+
+    assert view(seen, "n1").record == replace(RECORD, phase=Phase.SWAP)
+    assert isinstance(seen.nodes["n3"], NodeProblem)
+    server.change("ADDED", node("n3", RECORD))
+    assert view(watching.follow(2), "n3").record == RECORD
+    assert server.requests.count("list") == 1
+
+
+def test_a_version_that_is_forgotten_leads_to_the_list(server: FleetServer) -> None:
+    watching = reader(server, "n1")
+    watching.look()
+    server.is_forgotten = True
+    server.nodes["n1"] = node("n1")
+
+    assert view(watching.follow(2), "n1").record is None
+    assert server.requests.count("list") == 2
+
+
+def test_without_permission_to_watch_it_looks_less_often_and_says_so(server: FleetServer) -> None:
+    server.forbidden = {"watch"}
+    clock = Clock()
+    watching = reader(server, "n1", clock=clock)
+    watching.look()
+
+    first, second = watching.follow(2), watching.follow(2)
+
+    assert "eve may not watch nodes on cluster x" in first.complaints[0]
+    assert second.complaints == first.complaints
+    assert clock.slept == [LIST_S], "the first time it could not know"
+    assert server.requests.count("watch") == 1
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> Path:
+    return tmp_path / "grapnel" / "node-state-1.json"
+
+
+def test_machines_without_a_cluster_are_read_from_files(state_file: Path) -> None:
+    cluster = LocalCluster(state_file)
+    looking = StateFileReader(state_file, ["n1", "n2"], clock=lambda: NOW)
+    assert (looking.look().tenant, looking.look().standing) == (None, None)
+
+    with cluster.lease("ada@laptop/1"):
+        cluster.observe(["n1"])
+        cluster.write("n1", RECORD, cordoned=True)
+        cluster.publish(STANDING)
+        seen = looking.look()
+
+    assert view(seen, "n1").record == RECORD
+    assert view(seen, "n2").record is None
+    assert seen.standing == STANDING
+    assert seen.tenant is not None
+    assert (seen.tenant.holder, seen.tenant.is_at_work) == ("ada@laptop/1", True)
+    after = looking.look()
+    assert (after.tenant, after.standing) == (None, STANDING), "what was said last stays"
+
+
+def test_looking_at_the_lock_keeps_no_engine_out(state_file: Path) -> None:
+    cluster = LocalCluster(state_file)
+    with cluster.lease("ada"):
+        pass
+    StateFileReader(state_file, []).look()
+    with (
+        cluster.lease("ada"),
+        pytest.raises(HeldError, match="ada is changing nodes"),
+        LocalCluster(state_file).lease("bob"),
+    ):
+        pass
+
+
+def test_a_new_run_forgets_what_the_former_said(state_file: Path) -> None:
+    cluster = LocalCluster(state_file)
+    with cluster.lease("ada"):
+        cluster.publish(STANDING)
+    with cluster.lease("ada"):
+        assert StateFileReader(state_file, []).look().standing is None
+
+
+def test_reasons_that_change_often_are_written_now_and_then_and_at_the_end(state_file: Path) -> None:
+    now = [100.0]
+    cluster = LocalCluster(state_file, clock=lambda: now[0])
+    looking = StateFileReader(state_file, [])
+    with cluster.lease("ada"):
+        for number in range(5):
+            cluster.publish(replace(STANDING, stop=f"stop {number}"))
+        first = looking.look().standing
+        now[0] += 1
+        cluster.publish(replace(STANDING, stop="stop 4"))
+        second = looking.look().standing
+        cluster.publish(replace(STANDING, stop="the end"))
+    last = looking.look().standing
+
+    assert [each.stop if each else None for each in (first, second, last)] == ["stop 0", "stop 4", "the end"]
+
+
+def test_a_disk_that_is_full_does_not_end_the_rollout(state_file: Path) -> None:
+    cluster = LocalCluster(state_file)
+    with cluster.lease("ada"):
+        progress_path(state_file).mkdir()
+        cluster.publish(STANDING)
+        (complaint,) = StateFileReader(state_file, []).look().complaints
+
+    assert complaint.startswith(f"why nodes wait is not known: {progress_path(state_file)} cannot be read")
+    assert lock_path(state_file).exists()

@@ -1,0 +1,223 @@
+"""What is said of nodes, from what was seen: with an engine at work, without one, and after one that was killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.model import Phase
+from provision.rollout.standing import Standing
+from provision.rollout.status import situations
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.model import Seen, Tenant
+from tests.provision.rollout.fakes import MINUTE, NOON, record, view
+
+if TYPE_CHECKING:
+    from provision.rollout.model import NodeView
+    from provision.rollout.status.model import FleetStatus
+    from provision.rollout.status.situations import Situation
+
+NOW = NOON + 10 * MINUTE
+ADA = Tenant(holder="ada@laptop/1", since=NOON, heard=NOW)
+KILLED = replace(ADA, heard=NOON + 2 * MINUTE, is_at_work=False)
+STANDING = Standing(began=NOON, time=NOW - MINUTE, at_once=1, soak=timedelta(0), out=frozenset(), waiting={})
+TOOK = {
+    Phase.CORDON: 1.0,
+    Phase.DRAIN: 30.0,
+    Phase.RELEASE: 4.0,
+    Phase.SWAP: 60.0,
+    Phase.VERIFY: 10.0,
+    Phase.RESUME: 5.0,
+}
+WHOLE_S = sum(TOOK.values())
+
+
+def standing(*, out: tuple[str, ...] = (), stop: str = "", **waiting: str) -> Standing:
+    return replace(STANDING, out=frozenset(out), waiting=waiting, stop=stop)
+
+
+def status(*views: NodeView | NodeProblem, **more: object) -> FleetStatus:
+    fields = {"place": "cluster test", "time": NOW, "nodes": {each.name: each for each in views}, **more}
+    return fleet_status(Seen(**fields))  # type: ignore[arg-type]  # fields by name
+
+
+def only(found: FleetStatus) -> Situation:
+    (node,) = found.nodes
+    return node.situation
+
+
+IN_FLIGHT = [phase for phase in Phase if not phase.is_over]
+
+
+@pytest.mark.parametrize("phase", IN_FLIGHT)
+def test_a_node_that_an_engine_is_at_gets_on_by_itself(phase: Phase) -> None:
+    found = status(view("n1", record(phase)), tenant=ADA, standing=standing(out=("n1",), n1="pod shop/web-1"))
+
+    assert only(found) is situations.WORKING[phase]
+    assert found.nodes[0].reason == "pod shop/web-1"
+    assert not found.needs_somebody
+
+
+@pytest.mark.parametrize("phase", IN_FLIGHT)
+@pytest.mark.parametrize("tenant", [None, KILLED], ids=["nobody has the lease", "its engine was killed"])
+def test_a_node_that_nobody_is_at_was_left(phase: Phase, tenant: Tenant | None) -> None:
+    found = status(view("n1", record(phase)), tenant=tenant, standing=standing(out=("n1",), n1="pod shop/web-1"))
+
+    assert only(found) is situations.LEFT[phase]
+    assert found.nodes[0].reason == "pod shop/web-1", "the last that was known"
+    assert found.needs_somebody
+
+
+def test_an_engine_at_work_on_other_nodes_of_the_cluster_is_not_at_this_one() -> None:
+    found = status(view("n1", record(Phase.SWAP)), tenant=ADA, standing=standing(out=("other",)))
+
+    assert only(found) is situations.LEFT[Phase.SWAP]
+
+
+def test_a_phase_that_is_younger_than_what_was_published_is_the_engines() -> None:
+    young = record(Phase.CORDON, since=NOW - timedelta(seconds=2))
+
+    assert only(status(view("n1", young), tenant=ADA, standing=standing())) is situations.WORKING[Phase.CORDON]
+
+
+def test_an_engine_that_prepares_comes_to_what_it_finds_in_flight() -> None:
+    assert only(status(view("n1", record(Phase.SWAP)), tenant=ADA)) is situations.WORKING[Phase.SWAP]
+
+
+def test_where_the_lease_cannot_be_read_nobody_is_said_to_have_gone() -> None:
+    found = status(view("n1", record(Phase.SWAP)), is_lease_known=False)
+
+    assert only(found) is situations.WORKING[Phase.SWAP]
+
+
+@pytest.mark.parametrize("phase", IN_FLIGHT)
+def test_a_failed_node_says_where_and_why(phase: Phase) -> None:
+    found = status(view("n1", record(Phase.FAILED, failed_in=phase, reason="3 of 4 GPUs")), tenant=ADA)
+
+    assert only(found) is situations.FAILED_IN[phase]
+    assert found.nodes[0].reason == "3 of 4 GPUs"
+    assert found.needs_somebody
+
+
+def test_a_record_that_says_it_failed_in_the_end_is_not_believed() -> None:
+    assert only(status(view("n1", record(Phase.FAILED, failed_in=Phase.DONE)))) is situations.FAILED
+
+
+@pytest.mark.parametrize(
+    ("seen", "tenant", "expected"),
+    [
+        (view("n1"), ADA, situations.WAITING),
+        (view("n1", record(Phase.DONE)), ADA, situations.WAITING),
+        (view("n1", is_ready=False), ADA, situations.WAITING),
+        (view("n1"), None, situations.NOT_BEGUN),
+        (view("n1"), KILLED, situations.NOT_BEGUN),
+    ],
+    ids=[
+        "an engine is at work",
+        "it was upgraded before",
+        "the reason is better than that it is not ready",
+        "the run has ended",
+        "the engine was killed",
+    ],
+)
+def test_a_node_with_a_reason_waits(seen: NodeView, tenant: Tenant | None, expected: Situation) -> None:
+    found = status(seen, tenant=tenant, standing=standing(n1="waits for n0: drain"))
+
+    assert (only(found), found.nodes[0].reason) == (expected, "waits for n0: drain")
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (view("n1"), situations.IDLE),
+        (view("n1", is_cordoned=True), situations.CORDONED),
+        (view("n1", is_ready=False), situations.NOT_READY),
+        (view("n1", record(Phase.DONE)), situations.DONE),
+        (view("n1", record(Phase.DONE), is_ready=False), situations.NOT_READY),
+        (NodeProblem(name="n1", message="its record cannot be read", hint="look"), situations.UNCLEAR),
+    ],
+    ids=["nothing", "cordoned", "not ready", "done", "done, then not ready", "unclear"],
+)
+def test_a_node_that_nothing_is_done_about(seen: NodeView | NodeProblem, expected: Situation) -> None:
+    assert only(status(seen, tenant=ADA, standing=standing())) is expected
+
+
+def test_what_is_left_is_the_rest_of_a_node_and_the_whole_of_those_that_wait() -> None:
+    flying = record(Phase.SWAP, since=NOW - timedelta(seconds=20))
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = standing(out=("n2",), n3="waits for n2: swap", n4="waits for n2: swap")
+    soaking = replace(told, soak=MINUTE)
+
+    found = status(view("n1", done), view("n2", flying), view("n3"), view("n4"), tenant=ADA, standing=soaking)
+
+    assert found.nodes[1].left_s == 40 + 10 + 5
+    assert found.left_s == 55 + 2 * (WHOLE_S + 60)
+    assert found.measured == 1
+
+
+def test_waves_take_their_soak_too() -> None:
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = replace(standing(n2="wave 2 of 2"), wave_soak=30 * MINUTE)
+
+    assert status(view("n1", done), view("n2"), tenant=ADA, standing=told).left_s == WHOLE_S + 1800
+    held = replace(told, is_held=True)
+    assert status(view("n1", done), view("n2"), tenant=ADA, standing=held).left_s is None
+
+
+def test_two_at_once_take_half_as_long() -> None:
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = replace(standing(n2="soaks", n3="soaks", n4="soaks"), at_once=2)
+
+    found = status(view("n1", done), view("n2"), view("n3"), view("n4"), tenant=ADA, standing=told)
+
+    assert found.left_s == 2 * WHOLE_S
+
+
+def test_nodes_that_are_not_named_take_their_time_too() -> None:
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = replace(standing(), unnamed=(("waits for n1: swap", 10),))
+
+    assert status(view("n1", done), tenant=ADA, standing=told).left_s == 10 * WHOLE_S
+
+
+def test_a_node_that_is_not_named_may_wait_all_the_same() -> None:
+    found = status(view("n1"), tenant=ADA, standing=replace(standing(), unnamed=(("soaks", 1), ("waits for n9", 7))))
+
+    assert only(found) is situations.IDLE
+    assert found.nodes[0].reason == (
+        "unless it is one of 7 nodes that wait and that the engine did not name: waits for n9"
+    )
+
+
+def test_one_node_that_lies_does_not_decide() -> None:
+    honest = [view(f"n{number}", record(Phase.DONE, since=NOW, took=TOOK)) for number in range(4)]
+    liar = view("bad", record(Phase.DONE, since=NOW, took=dict.fromkeys(TOOK, 1e7)))
+
+    assert status(*honest, liar, view("n9"), tenant=ADA, standing=standing(n9="soaks")).left_s == WHOLE_S
+
+
+@pytest.mark.parametrize(
+    ("before", "tenant", "told"),
+    [
+        (record(Phase.DONE, since=NOW), ADA, standing(n2="soaks")),
+        (record(Phase.DONE, since=NOW, took={Phase.DRAIN: 3.0}), ADA, standing(n2="soaks")),
+        (record(Phase.DONE, since=NOON - MINUTE, took=TOOK), ADA, standing(n2="soaks")),
+        (record(Phase.DONE, since=NOW, took=TOOK), None, standing(n2="soaks")),
+        (record(Phase.DONE, since=NOW, took=TOOK), ADA, standing(n2="stopped: n1", stop="n1 failed in drain")),
+    ],
+    ids=[
+        "nothing was measured",
+        "one phase was measured",
+        "another run was measured",
+        "nobody is at work",
+        "the run has stopped",
+    ],
+)
+def test_nothing_is_estimated_where(before: object, tenant: Tenant | None, told: Standing) -> None:
+    found = status(view("n1", before), view("n2"), tenant=tenant, standing=told)  # type: ignore[arg-type]  # a record
+
+    assert found.left_s is None

@@ -97,6 +97,24 @@ def test_a_library_that_was_upgraded_alone_before_staging_is_made_good(node: Dri
     node.assert_has(wanted)
 
 
+def test_a_package_that_somebody_holds_changes_and_stays_held(node: DrivenNode) -> None:
+    """Without `hold` the change leaves holds as they are: half of the driver is held, and still changes as a whole."""
+    node.sh("apt-mark unhold nvidia-lab-modules")
+    identifier = node.prepare(NEW, hold=False)
+
+    record = node.swap(identifier)
+    held = node.sh("apt-mark showhold").split()
+    versions = node.sh("dpkg-query -W -f '${Version} ' liblab nvidia-lab-modules").split()
+    back = node.back()
+    held_back = node.sh("apt-mark showhold").split()
+    node.sh("apt-mark hold nvidia-lab-modules")
+
+    assert (record["state"], record["reason"], back["state"], back["reason"]) == ("done", "", "done", "")
+    assert versions == [NEW, NEW]
+    assert (held, held_back) == (["liblab"], ["liblab"])
+    node.assert_has(OLD)
+
+
 DAMAGES = {
     "emptied": f"truncate -s 0 {STATUS}",
     "cut off in the middle": f"truncate -s $(($(stat -c %s {STATUS}) / 2)) {STATUS}",

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.playbooks.driver.conftest import MIG, NAMES, NEW, OLD, SETTINGS, Staged, make_change, stage
+from tests.playbooks.driver.conftest import MIG, NAMES, NEW, OLD, SETTINGS, Staged, make_change, put_driver, stage
 from tests.playbooks.driver.machines import KERNEL, LAUNCH, SERVICE, FakeMachine, Package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def test_an_upgrade_takes_every_step_in_order(upgrade: Staged) -> None:
@@ -26,6 +27,20 @@ def test_an_upgrade_takes_every_step_in_order(upgrade: Staged) -> None:
         "mig", "start-services", "inventory", "verify", "adopt", "initramfs", "finish",
     ]  # fmt: skip
     assert (upgrade.machine.root / SETTINGS[1:]).read_text() == f"# {NEW}\n"
+
+
+def test_a_package_that_somebody_else_holds_stays_held(tmp_path: Path) -> None:
+    machine = FakeMachine(tmp_path)
+    put_driver(machine, OLD)
+    machine.packages["libcuda1"].held = True
+    staged = stage(machine, make_change(NEW, hold=False), make_change(OLD, files=(), services=()))
+
+    record = staged.run("swap")
+    assert (record.state, record.reason) == ("done", "")
+    assert {name for name, one in machine.packages.items() if one.held} == {"libcuda1"}
+
+    assert staged.run("back").state == "done"
+    assert {name for name, one in machine.packages.items() if one.held} == {"libcuda1"}
 
 
 def test_the_initramfs_is_rebuilt_once_and_after_the_driver_is_verified(upgrade: Staged) -> None:

@@ -25,7 +25,8 @@ class Target:
 
     ``former`` and ``held`` belong to a way back: files as they were, and exactly those packages of ``known`` that are
     held. Without ``held`` the change says whether its packages are. ``undone`` is what it leads back from; its
-    packages are finished first if they were cut short.
+    packages are finished first if they were cut short. ``kept`` are the packages that somebody else holds, where the
+    change itself holds none: package managers release what they change.
     """
 
     change: DriverChange
@@ -36,6 +37,7 @@ class Target:
     held: frozenset[str] | None = None
     known: tuple[str, ...] = ()
     undone: Target | None = None
+    kept: frozenset[str] = frozenset()
 
     @property
     def is_way_back(self) -> bool:
@@ -44,8 +46,9 @@ class Target:
 
 
 def forward_target(host: Host, folder: str, change: DriverChange, suffix: str) -> Target:
-    """Return the target of a staged change."""
-    return Target(change, folder, package_files(host, folder, suffix), module_archives(host, folder))
+    """Return the target of a staged change; raises `StoreError`."""
+    kept = frozenset() if change.hold else read_holds(host, before_folder(folder))
+    return Target(change, folder, package_files(host, folder, suffix), module_archives(host, folder), kept=kept)
 
 
 def way_back_target(host: Host, folder: str, suffix: str) -> Target:

@@ -135,7 +135,8 @@ def held_names(target: Target, installed: Mapping[str, InstalledPackage]) -> set
     """Return which of the installed packages are to be held, None where that is left as it is."""
     if target.held is not None:
         return {*target.held} & installed.keys()
-    return {*target.change.names} & installed.keys() if target.change.hold else None
+    names = {*target.change.names} if target.change.hold else {*target.kept}.intersection(target.change.names)
+    return names & installed.keys() if names else None
 
 
 def _gpu_differences(host: Host, change: DriverChange) -> list[str]:

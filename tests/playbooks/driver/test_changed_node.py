@@ -1,4 +1,4 @@
-"""A booted node that somebody has changed: the order of its modules, or one library alone.
+"""A booted node that somebody has changed: a library alone, dpkg's database, the order of modules, another kernel.
 
 Each test begins with the older driver in service, and ends with either driver, verified, once the cause is gone.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(500)]  # the setup boots a node
 
+STATUS = "/var/lib/dpkg/status"
 UPGRADE_LIBRARY = f"dpkg --force-depends --install /srv/extra/liblab_{NEW}_amd64.deb 2>/dev/null"
 
 
@@ -94,3 +95,48 @@ def test_a_library_that_was_upgraded_alone_before_staging_is_made_good(node: Dri
 
     assert (record["state"], record["reason"]) == ("done", "")
     node.assert_has(wanted)
+
+
+DAMAGES = {
+    "emptied": f"truncate -s 0 {STATUS}",
+    "cut off in the middle": f"truncate -s $(($(stat -c %s {STATUS}) / 2)) {STATUS}",
+    "a block of zeros": f"dd if=/dev/zero of={STATUS} bs=4096 seek=8 count=1 conv=notrunc 2>/dev/null",
+    "garbage": f"sed -i s/^Package:/Pack:age/ {STATUS}",
+    "gone": f"rm {STATUS}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_database_is_refused_and_nothing_is_disturbed(node: DrivenNode, damage: str) -> None:
+    identifier, loaded = node.prepare(NEW), "stat -c %Z /sys/module/nvidia/version; systemctl show -p MainPID {service}"
+    before = node.sh(loaded.format(service="nvidia-persistenced"))
+    node.sh(f"cp -a {STATUS} /srv/status; {damage}")
+
+    refused = node.swap(identifier)
+    staged = node.call("stage", given=node.change(NEW, hold=False))
+    after = node.sh(loaded.format(service="nvidia-persistenced"))
+    node.sh(f"cp -a /srv/status {STATUS}")
+    node.assert_has(OLD)
+    again = node.swap(identifier)
+
+    assert refused["state"] == "failed", refused["reason"]
+    assert "damaged" in refused["reason"], refused
+    assert not staged["complete"], staged
+    assert [one["code"] for one in staged["findings"]] == ["packages-unreadable"], staged
+    assert after == before
+    assert (again["state"], again["reason"]) == ("done", "")
+    node.assert_has(NEW)
+
+
+def test_a_kernel_that_was_installed_meanwhile_is_refused(node: DrivenNode) -> None:
+    identifier = node.prepare(NEW)
+    node.sh("mkdir -p /lib/modules/9.9.9-amd64; touch /boot/vmlinuz-9.9.9-amd64")
+
+    refused = node.swap(identifier)
+    node.sh("rm -r /lib/modules/9.9.9-amd64 /boot/vmlinuz-9.9.9-amd64")
+    node.assert_has(OLD)
+    after = node.swap(identifier)
+
+    assert refused["state"] == "failed", refused["reason"]
+    assert refused["reason"].startswith("kernel-not-staged: the kernel 9.9.9-amd64 was installed after")
+    assert (after["state"], after["reason"]) == ("done", "")

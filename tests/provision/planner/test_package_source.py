@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 NEW, OLD = "550.163.01", "535.309.01"
 KERNEL: Final = "6.8.0-63-generic"
 MAIN, SERVER = "nvidia-graphics-drivers", "nvidia-graphics-drivers-580-server"
-DEBIANS = dict.fromkeys(
+ON_DEBIAN = dict.fromkeys(
     ("libcuda1", "libnvidia-ml1", "nvidia-smi", "nvidia-kernel-dkms", "nvidia-kernel-support"), MAIN
 )
 # NVIDIA's repository for Debian has packages of the same names and source, and one more.
-NVIDIAS = {**DEBIANS, "nvidia-driver-cuda": MAIN}
+NVIDIAS = {**ON_DEBIAN, "nvidia-driver-cuda": MAIN}
 SERVERS = dict.fromkeys(("libnvidia-compute-580-server", "nvidia-utils-580-server"), SERVER)
 WITH_DKMS = {**SERVERS, "nvidia-dkms-580-server": SERVER}
 COMPILED = {
@@ -93,7 +93,7 @@ def test_a_node_has_the_plan_that_the_source_of_the_bundle_would_give_it(tmp_pat
 @pytest.mark.parametrize(
     ("facts", "version", "source"),
     [
-        pytest.param(offering(DEBIANS, f"{NEW}-2"), NEW, "distribution", id="Debian's own"),
+        pytest.param(offering(ON_DEBIAN, f"{NEW}-2"), NEW, "distribution", id="Debian's own"),
         pytest.param(offering(NVIDIAS, f"{NEW}-1"), NEW, "nvidia", id="NVIDIA's for Debian"),
         pytest.param(on_ubuntu(WITH_DKMS, "580.95.05-0ubuntu1"), "580.95.05", "distribution", id="Ubuntu's with dkms"),
         pytest.param(on_ubuntu(COMPILED, "580.95.05-0ubuntu1"), "580.95.05", "canonical", id="Canonical's modules"),
@@ -109,10 +109,10 @@ def test_the_packages_say_which_source_they_come_from(facts: NodeFacts, version:
 def test_what_a_node_has_installed_does_not_say_where_the_bundle_comes_from() -> None:
     """It has Debian's driver, of the same version as that of NVIDIA which is in the bundle."""
     facts = offering(NVIDIAS, f"{NEW}-1")
-    here = {name: InstalledPackage(version=f"{NEW}-2", source=source) for name, source in DEBIANS.items()}
+    here = {name: InstalledPackage(version=f"{NEW}-2", source=source) for name, source in ON_DEBIAN.items()}
     both = {
         name: (*facts.available[name], AvailablePackage(version=f"{NEW}-2", source=source, fetchable=False))
-        for name, source in DEBIANS.items()
+        for name, source in ON_DEBIAN.items()
     }
 
     made = plan(replace(facts, packages=here, available={**facts.available, **both}), stack_of())
@@ -140,7 +140,7 @@ def test_a_version_that_the_bundle_lacks_is_a_problem_that_says_what_it_has(tmp_
 
 def test_a_branch_is_what_the_bundle_has_of_it_from_any_source() -> None:
     facts = offering(NVIDIAS, "550.190.01-1")
-    older = {name: (AvailablePackage(version=f"{NEW}-2", source=source),) for name, source in DEBIANS.items()}
+    older = {name: (AvailablePackage(version=f"{NEW}-2", source=source),) for name, source in ON_DEBIAN.items()}
     mixed = replace(facts, available={name: (*facts.available[name], *older.get(name, ())) for name in NVIDIAS})
 
     assert versions_for(mixed, stack_of(branch="550").driver) == frozenset({NEW, "550.190.01"})

@@ -45,7 +45,7 @@ NVIDIAS_OF_UBUNTU = dict.fromkeys(("libnvidia-compute-580", "nvidia-utils-580", 
 
 
 def stack_of(**more: Any) -> StackSpec:  # noqa: ANN401 - keys of the section `driver`
-    driver = {
+    driver: dict[str, Any] = {
         "version": None if "branch" in more else NEW,
         "kernelModule": "proprietary",
         "companions": [],
@@ -143,7 +143,7 @@ def test_a_branch_is_what_the_bundle_has_of_it_from_any_source() -> None:
     older = {name: (AvailablePackage(version=f"{NEW}-2", source=source),) for name, source in ON_DEBIAN.items()}
     mixed = replace(facts, available={name: (*facts.available[name], *older.get(name, ())) for name in NVIDIAS})
 
-    assert versions_for(mixed, stack_of(branch="550").driver) == {NEW, "550.190.01"}
+    assert versions_for(mixed, stack_of(branch="550").driver) == frozenset({NEW, "550.190.01"})
     assert versions_for(offering({}, NEW), stack_of(branch="550").driver) == frozenset()
 
 

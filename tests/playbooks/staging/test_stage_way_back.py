@@ -41,6 +41,18 @@ def test_the_way_back_of_an_upgrade_comes_from_what_the_node_has_without_a_downl
     assert node.fetched == [f"libcuda1_{NEW}.deb", f"nvidia-dkms_{NEW}.deb"]
 
 
+def test_the_way_back_starts_what_ran_although_the_new_driver_has_no_such_service(node: Node) -> None:
+    persistenced, imex = "nvidia-persistenced.service", "nvidia-imex.service"
+    old = change_of(OLD, services=[persistenced, imex])
+    staged(node, old)
+    node.swap(old, change_id(old))
+    node.active = {persistenced}
+
+    back = way_back(node, staged(node, change_of(NEW, services=[])))
+
+    assert back.services == (persistenced,)
+
+
 @pytest.mark.parametrize("is_rebuilt", [False, True])
 def test_the_way_back_has_the_module_that_is_installed_and_is_packed_only_where_no_set_has_it(
     node: Node, *, is_rebuilt: bool

@@ -208,7 +208,7 @@ def _return(work: Work, former: Mapping[str, str], new: set[str], modules: Seque
         hold=change.hold,
         kernels=tuple(dict.fromkeys(one.kernel for one in modules)),
         dkms=modules[0].module if modules else None,
-        services=tuple(name for name in change.services if _is_active(host, name)),
+        services=tuple(name for name in _services(host, change) if _is_active(host, name)),
         sign=None,
         compile="stage",
         reboot=change.reboot,
@@ -234,6 +234,16 @@ def _flavour(work: Work, module: BuiltModule) -> str:
     if not work.host.path(archive).is_file():
         return "proprietary"
     return flavour_of(read_modules(work.host, archive, module.module, module.kernel, work.scratch))
+
+
+def _services(host: Host, change: DriverChange) -> tuple[str, ...]:
+    """Return the services of a change and of the one that it follows, which may have brought others."""
+    current = store.current_change(host)
+    try:
+        former = () if current is None else store.read_change(host, store.staged_folder(current)).services
+    except store.StoreError:  # its set is damaged: what the change itself has is known
+        former = ()
+    return tuple(dict.fromkeys((*change.services, *former)))
 
 
 def _is_active(host: Host, service: str) -> bool:

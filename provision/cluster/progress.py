@@ -137,7 +137,7 @@ def _waiting(standing: Standing, called: Mapping[str, str], budget: _Budget) -> 
 
 
 def _text(text: str) -> str:
-    """Return what is text of it: output of programs may hold bytes that are none."""
+    """Return it with whatever is no UTF-8 replaced: programs may print any bytes."""
     return text.encode(errors="replace").decode()
 
 

@@ -34,7 +34,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc] # Ansible ships no typ
 
     def answer(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the task, from plain arguments."""
-        raise NotImplementedError
+        raise NotImplementedError  # each action has its own
 
 
 def registered(task_vars: Mapping[str, Any], hosts: Iterable[str], name: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -121,6 +121,7 @@ class Kernel:
         machine.teach("/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver mig", lambda: _finished(0, "{}"))
         machine.teach("modinfo --field version /nvidia.ko", lambda: _finished(0, f"{self.on_disk}\n"))
         machine.teach("systemctl show --property Id,ActiveState", self._show_service)
+        machine.teach(f"systemctl show --property LoadState --value {self.SERVICE}", "loaded\n")
         machine.teach(f"systemctl stop {self.SERVICE}", self.stop_service)
         machine.teach(f"systemctl start {self.SERVICE}", self.start_service)
         if loaded is not None:

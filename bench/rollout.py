@@ -80,31 +80,38 @@ def in_waves(snapshot: Snapshot, waves: int) -> Snapshot:
     return replace(snapshot, nodes=nodes)
 
 
+def busy(name: str) -> NodeState:
+    return replace(begun(name, Phase.SWAP), is_busy=True)
+
+
+def draining(name: str) -> NodeState:
+    return begun(name, Phase.DRAIN, pods=8)
+
+
+def soaking(name: str) -> NodeState:
+    return begun(name, Phase.DONE)
+
+
+def cordoned(name: str) -> NodeState:
+    return waiting(name, is_cordoned=True)
+
+
+def not_ready(name: str) -> NodeState:
+    return waiting(name, is_ready=False)
+
+
+def failed(name: str) -> NodeState:
+    return replace(begun(name, Phase.FAILED), has_failed=True)
+
+
+def fine(name: str) -> NodeState:
+    return replace(waiting(name), is_disruptive=False, is_as_declared=True)
+
+
 def situations(nodes: int) -> Iterator[Situation]:
     """Yield what a rollout of this many nodes meets, and the worst of it."""
     few, quarter = max(1, nodes // 100), max(1, nodes // 4)
     wide = Policy(max_parallel=quarter, max_unavailable=quarter, soak=SOAK)
-
-    def busy(name: str) -> NodeState:
-        return replace(begun(name, Phase.SWAP), is_busy=True)
-
-    def draining(name: str) -> NodeState:
-        return begun(name, Phase.DRAIN, pods=8)
-
-    def soaking(name: str) -> NodeState:
-        return begun(name, Phase.DONE)
-
-    def cordoned(name: str) -> NodeState:
-        return waiting(name, is_cordoned=True)
-
-    def not_ready(name: str) -> NodeState:
-        return waiting(name, is_ready=False)
-
-    def failed(name: str) -> NodeState:
-        return replace(begun(name, Phase.FAILED), has_failed=True)
-
-    def fine(name: str) -> NodeState:
-        return replace(waiting(name), is_disruptive=False, is_as_declared=True)
 
     narrow = replace(wide, max_parallel=few)
     yield Situation(f"{few} in flight", fleet(nodes, few, busy, waiting), narrow)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import shutil
 import subprocess
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,51 +16,14 @@ from lab.runfile import SmallDriver, as_runfile
 from provision.driver.terms import Flavour
 from provision.runfile.archive import Limits, unpack
 from provision.runfile.errors import RunfileError
-from provision.runfile.store import KEPT, Converted, RunfileStore
-from provision.spec.model import Runfile
+from provision.runfile.store import Converted, RunfileStore
+from tests.provision.runfile.workbench import VERSION, Workbench, bench_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-VERSION = "550.54.15"
 LIBRARIES = "./usr/lib/x86_64-linux-gnu"
-
-
-@dataclass(frozen=True)
-class Workbench:
-    folder: Path
-
-    @property
-    def store(self) -> RunfileStore:
-        return RunfileStore(self.folder / "cache")
-
-    def write(self, content: bytes) -> Runfile:
-        """Write a file, and return it as it is declared."""
-        place = self.folder / "driver.run"
-        place.write_bytes(content)
-        return Runfile(path=str(place), sha256=hashlib.sha256(content).hexdigest())
-
-    def convert(self, driver: SmallDriver | None = None, compression: str = "xz") -> Converted:
-        return self.store.convert(self.write((driver or SmallDriver(VERSION)).content(compression)))
-
-    def refused(self, content: bytes, **declared: str) -> str:
-        """Return what is said of a file that is no good; nothing of it is kept."""
-        with pytest.raises(RunfileError) as caught:
-            self.store.convert(
-                Runfile(**{"path": str(self.folder / "driver.run"), "sha256": self.digest_of(content)} | declared)
-            )
-        assert caught.value.hint
-        assert [path.name for path in (self.folder / "cache").iterdir()] == [".lock"]
-        return caught.value.message
-
-    def digest_of(self, content: bytes) -> str:
-        return self.write(content).sha256
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
-    return Workbench(tmp_path)
 
 
 def dpkg(*words: str) -> str:
@@ -185,10 +146,6 @@ def test_the_script_of_the_file_is_never_run(bench: Workbench) -> None:
     bench.convert()
 
     assert not list(bench.folder.rglob("*.was-run"))
-
-
-def bench_content() -> bytes:
-    return SmallDriver(VERSION).content()
 
 
 def cut(content: bytes) -> bytes:
@@ -341,68 +298,3 @@ def test_an_archive_that_grows_without_end_is_given_up(bench: Workbench) -> None
 
     with pytest.raises(RunfileError, match="more than a driver can be"):
         unpack(bench.folder / "driver.run", declared.sha256, bench.folder, Limits(size_bytes=100))
-
-
-def test_a_file_is_converted_once_and_needed_no_more(bench: Workbench) -> None:
-    declared = bench.write(bench_content())
-    made = bench.store.convert(declared)
-    (bench.folder / "driver.run").unlink()
-
-    assert bench.store.convert(declared).packages == made.packages
-
-
-def test_a_kept_package_that_has_changed_is_made_again(bench: Workbench) -> None:
-    declared = bench.write(bench_content())
-    made = bench.store.convert(declared)
-    made.path(made.packages[0]).write_bytes(b"something else")
-
-    again = bench.store.convert(declared)
-
-    assert again.packages == made.packages
-    assert again.path(again.packages[0]).read_bytes().startswith(b"!<arch>\n")
-
-
-def test_what_a_killed_conversion_left_is_gone_after_the_next(bench: Workbench) -> None:
-    left = bench.folder / "cache" / ".partial-x"
-    left.mkdir(parents=True)
-    (left / "unpacked").write_text("a part")
-
-    bench.convert()
-
-    assert not left.exists()
-
-
-def test_conversions_that_nobody_uses_go(bench: Workbench) -> None:
-    for number in range(KEPT + 2):
-        bench.convert(SmallDriver(f"550.54.{10 + number}", flavours=("open",)))
-
-    kept = [path for path in (bench.folder / "cache").iterdir() if path.is_dir()]
-    assert len(kept) == KEPT
-
-
-def test_a_cache_that_is_a_link_is_not_used(bench: Workbench) -> None:
-    (bench.folder / "elsewhere").mkdir()
-    (bench.folder / "cache").symlink_to(bench.folder / "elsewhere")
-
-    with pytest.raises(RunfileError, match="is a link, or belongs to somebody else"):
-        bench.convert()
-
-
-def test_a_file_that_is_not_there_is_named(bench: Workbench) -> None:
-    with pytest.raises(RunfileError, match=r"/nowhere/x\.run: no such file or directory"):
-        bench.store.convert(Runfile(path="/nowhere/x.run", sha256="0" * 64))
-
-
-@pytest.mark.functional
-@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of its own is mounted by root alone")
-def test_a_full_disk_is_said_with_what_to_do(bench: Workbench) -> None:
-    small = bench.folder / "cache"
-    small.mkdir(mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(small)], check=True)
-    try:
-        with pytest.raises(RunfileError, match="no space left on device") as caught:
-            bench.convert()
-        assert "make room" in caught.value.hint
-        assert [path.name for path in small.iterdir()] == [".lock"]
-    finally:
-        subprocess.run(["umount", str(small)], check=True)

@@ -74,7 +74,7 @@ def _tried(before: Round) -> Iterator[tuple[ModuleBuild, frozenset[str]]]:
 
 
 def _handovers(supply: Supply, answers: Mapping[str, Assessment]) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
-    """Yield the files for each node, or why there are none."""
+    """Yield the files for each node, or why they cannot be handed over."""
     for node, answer in answers.items():
         try:
             handover = supply.handover(answer) if is_to_stage(answer) else None

@@ -58,7 +58,7 @@ def runs_until(spec: LeaseSpec) -> datetime | None:
 
 
 def read_lease(api: Api) -> Lease | None:
-    """Return the lease, None where there is none. Raises ClusterError."""
+    """Return the lease, None if nobody has made one yet. Raises ClusterError."""
     request = Request(method="GET", path=_PATH, timeout_s=_TIMEOUT_S)
     try:
         return api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)

@@ -25,7 +25,7 @@ def collapse(names: Iterable[str]) -> list[str]:
 
 
 def expand(spans: Iterable[str], limit: int) -> Iterator[str]:
-    """Yield the names, at most ``limit``; what looks like a span and is none is a name."""
+    """Yield the names, at most ``limit``; what is not a valid span counts as a name."""
     for span in spans:
         for name in _names(span, limit):
             if limit <= 0:

@@ -1,6 +1,6 @@
 """Keeps what becomes of a run on the disk: its record, and its journal.
 
-Both are written before the next step begins. What the journal tells of a run that was killed is read here as well.
+Both are written before the next step begins. After a kill, the journal says how far a run had come.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, count, names
-from provision.rollout.decision.advance import evictable
+from provision.rollout.decision.leaving import evictable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

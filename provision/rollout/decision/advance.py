@@ -7,16 +7,16 @@ that was killed anywhere is followed by one that reads the record and continues.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.snapshot import Action, Evict, RunStep, Write
+from provision.rollout.decision.leaving import again, evictable, held
+from provision.rollout.decision.snapshot import Action, RunStep, Write
 from provision.rollout.model import Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from provision.rollout.decision.snapshot import Holder, NodeState, StepResult
+    from provision.rollout.decision.snapshot import NodeState, StepResult
     from provision.rollout.model import GpuPod
 
 _NEXT: Final = {
@@ -29,8 +29,6 @@ _NEXT: Final = {
 }
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
-_RETRY: Final = timedelta(seconds=5)
-_NAMED: Final = 3
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
 
@@ -61,22 +59,13 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
         return _enter(node, record, Phase.VERIFY, now), ""
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now), ""
-    held = _held(node, record, step, pods)
-    if not held:
+    reason = held(node, record, step, pods)
+    if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
         return _enter(node, record, _NEXT[record.phase], now) if is_done else RunStep(node.name, record.phase), ""
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
-        return _fail(node, record, f"after {_minutes(node)}: {held}", now), ""
-    return _again(node, record, step, now, pods), held
-
-
-def evictable(node: NodeState) -> tuple[GpuPod, ...]:
-    """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
-    pods = node.view.gpu_pods
-    for pod in pods:
-        if pod.is_mirror_or_daemon:
-            return tuple([pod for pod in pods if not pod.is_mirror_or_daemon])
-    return pods
+        return _fail(node, record, f"after {_minutes(node)}: {reason}", now), ""
+    return again(node, record, step, now, pods), reason
 
 
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
@@ -84,33 +73,6 @@ def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: t
     if record.phase is Phase.SWAP:
         return step is None and bool(pods)  # it was uncordoned, and pods came back
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
-
-
-def _held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
-    """Return what keeps the node in its phase, empty when nothing does."""
-    if record.phase in (Phase.DRAIN, Phase.RELEASE) and pods:
-        named = [_pod(pod, node) for pod in pods[:_NAMED]]
-        return f"{', '.join(named)}{_more(len(pods))} still on the node"
-    if step is not None and step.holders:
-        named = [_holder(one, node) for one in step.holders[:_NAMED]]
-        return f"a GPU is held by {', '.join(named)}{_more(len(step.holders))}"
-    if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
-        return "the kubelet is not ready"
-    return ""
-
-
-def _again(
-    node: NodeState, record: Record, step: StepResult | None, now: datetime, pods: tuple[GpuPod, ...]
-) -> Action | None:
-    """Return what is tried again while something keeps the node in its phase."""
-    if record.phase is Phase.RESUME:
-        return None
-    if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
-        return Write(node.name, record, cordoned=True)
-    if pods:
-        staying = tuple(pod for pod in pods if not pod.is_terminating)
-        return Evict(node.name, staying) if staying else None
-    return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
 
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
@@ -134,21 +96,3 @@ def _fail(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
 def _minutes(node: NodeState) -> str:
     minutes = int(node.drain_timeout.total_seconds() // 60)
     return "1 minute" if minutes == 1 else f"{minutes} minutes"
-
-
-def _pod(pod: GpuPod, node: NodeState) -> str:
-    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
-    name = f"pod {pod.namespace}/{pod.name}"
-    return f"{name} ({why})" if why else name
-
-
-def _holder(holder: Holder, node: NodeState) -> str:
-    pods = {pod.uid: pod for pod in node.view.gpu_pods}
-    of = holder.unit
-    if holder.pod_uid:
-        of = f"pod {pods[holder.pod_uid]}" if holder.pod_uid in pods else f"pod with UID {holder.pod_uid}"
-    return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
-
-
-def _more(count: int) -> str:
-    return f" and {count - _NAMED} more" if count > _NAMED else ""

@@ -18,23 +18,21 @@ from provision.spec.model.driver import (
     Runfile,
     Signing,
 )
+from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
     Engine,
     Entitlement,
-    Gate,
     GpuStack,
     Metadata,
     Node,
     Plugin,
-    Rollout,
     Runtime,
     StackSpec,
     Taint,
     TaintEffect,
     Tenancy,
-    Wave,
 )
 
 __all__ = [

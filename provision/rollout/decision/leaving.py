@@ -1,0 +1,72 @@
+"""Says what has to leave a node before its driver is changed, and how it is asked to. Pure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.decision.snapshot import Action, Evict, RunStep, Write
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from provision.rollout.decision.snapshot import Holder, NodeState, StepResult
+    from provision.rollout.model import GpuPod, Record
+
+_RETRY: Final = timedelta(seconds=5)
+_NAMED: Final = 3
+
+
+def evictable(node: NodeState) -> tuple[GpuPod, ...]:
+    """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
+    pods = node.view.gpu_pods
+    for pod in pods:
+        if pod.is_mirror_or_daemon:
+            return tuple([pod for pod in pods if not pod.is_mirror_or_daemon])
+    return pods
+
+
+def held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
+    """Return what keeps the node in its phase, empty when nothing does."""
+    if record.phase in (Phase.DRAIN, Phase.RELEASE) and pods:
+        named = [_pod(pod, node) for pod in pods[:_NAMED]]
+        return f"{', '.join(named)}{_more(len(pods))} still on the node"
+    if step is not None and step.holders:
+        named = [_holder(one, node) for one in step.holders[:_NAMED]]
+        return f"a GPU is held by {', '.join(named)}{_more(len(step.holders))}"
+    if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
+        return "the kubelet is not ready"
+    return ""
+
+
+def again(
+    node: NodeState, record: Record, step: StepResult | None, now: datetime, pods: tuple[GpuPod, ...]
+) -> Action | None:
+    """Return what is tried again while something keeps the node in its phase."""
+    if record.phase is Phase.RESUME:
+        return None
+    if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
+        return Write(node.name, record, cordoned=True)
+    if pods:
+        staying = tuple(pod for pod in pods if not pod.is_terminating)
+        return Evict(node.name, staying) if staying else None
+    return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
+
+
+def _pod(pod: GpuPod, node: NodeState) -> str:
+    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
+    name = f"pod {pod.namespace}/{pod.name}"
+    return f"{name} ({why})" if why else name
+
+
+def _holder(holder: Holder, node: NodeState) -> str:
+    pods = {pod.uid: pod for pod in node.view.gpu_pods}
+    of = holder.unit
+    if holder.pod_uid:
+        of = f"pod {pods[holder.pod_uid]}" if holder.pod_uid in pods else f"pod with UID {holder.pod_uid}"
+    return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
+
+
+def _more(count: int) -> str:
+    return f" and {count - _NAMED} more" if count > _NAMED else ""

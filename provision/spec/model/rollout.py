@@ -1,0 +1,74 @@
+"""Defines the section `rollout`: how a change moves through the fleet."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from msgspec import Meta
+
+from provision.spec.model.section import Section, doc
+from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
+
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class Gate(Enum):
+    """What has to be true of a wave before the next one begins."""
+
+    HEALTHY = "healthy"
+    HOLD = "hold"
+
+
+class Wave(Section, frozen=True, kw_only=True):
+    """Some of the nodes of a rollout, which are changed before any node of the next wave begins."""
+
+    name: Annotated[WaveName | None, doc("What messages call the wave; null: its number.")] = None
+    size: Annotated[
+        Count | Percent | None,
+        doc(
+            "How many nodes: a number, or a percentage that is rounded up; null: all that groups and hosts select, and "
+            "in the last wave all that are left."
+        ),
+    ] = None
+    groups: Annotated[
+        tuple[GroupName, ...], doc("Groups of the inventory whose hosts are in the wave.", uniqueItems=True)
+    ] = ()
+    hosts: Annotated[tuple[HostName, ...], doc("Hosts of the inventory that are in the wave.", uniqueItems=True)] = ()
+    soak_minutes: Annotated[
+        Annotated[int, Meta(ge=0, le=10_080)],
+        doc("How long all of its nodes must stay healthy before the next wave begins."),
+    ] = 0
+    gate: Annotated[
+        Gate,
+        doc(
+            "What ends the wave; healthy: its changed nodes are ready and not cordoned by others; hold: the same, and "
+            "this key is taken away."
+        ),
+    ] = Gate.HEALTHY
+
+
+class Rollout(Section, frozen=True, kw_only=True):
+    """How a change moves through the fleet."""
+
+    max_unavailable: Annotated[
+        Count | Percent,
+        doc("Most nodes that may be out of service at once: a number, or a percentage that is rounded up."),
+    ] = "25%"
+    max_parallel: Annotated[Count, doc("Most nodes that are changed at the same time.")] = 1
+    soak_minutes: Annotated[
+        Annotated[int, Meta(ge=0, le=10_080)],
+        doc("How long a changed node must stay healthy before the next ones follow."),
+    ] = 0
+    drain_timeout_minutes: Annotated[
+        Annotated[int, Meta(ge=1, le=1_440)],
+        doc("How long pods may take to leave a node before its change is given up."),
+    ] = 5
+    max_failures: Annotated[
+        Annotated[int, Meta(ge=0, le=100_000)],
+        doc("Most nodes that may fail before no further one begins; a node of the first wave may never."),
+    ] = 0
+    waves: Annotated[
+        tuple[Wave, ...],
+        doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
+    ] = ()

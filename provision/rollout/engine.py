@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.failure import failure_of
-from provision.apply.model import Failure, Note
+from provision.apply.model import Failure, Note, Status
 from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
@@ -177,8 +177,23 @@ class Engine:
         for name, view in self._cluster.observe(tuple(self._nodes)).items():
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
-                lost = replace(node.view, is_ready=False, gpu_pods=())
-                self._nodes[name] = replace(node, view=lost, obstacle=obstacle or view.message)
+                self._nodes[name] = replace(
+                    node,
+                    view=replace(node.view, is_ready=False, gpu_pods=()),
+                    obstacle=obstacle or view.message,
+                    is_missing=True,
+                    lost_since=node.lost_since or self._clock(),
+                )
+            elif node.is_missing:  # it is there again: what was given up meanwhile goes on
+                is_over = view.record is not None and view.record.phase.is_over
+                self._nodes[name] = replace(
+                    node,
+                    view=view,
+                    obstacle=obstacle,
+                    is_missing=False,
+                    lost_since=None,
+                    has_failed=node.has_failed and is_over,
+                )
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
@@ -216,6 +231,9 @@ class Engine:
         self._cluster.publish(standing)
 
     def _act(self, decision: Decision, pool: ThreadPoolExecutor) -> None:
+        for name in decision.given_up:
+            self._nodes[name] = replace(self._nodes[name], has_failed=True)
+            self._moved.add(name)
         for action in decision.actions:
             if isinstance(action, Write):
                 self._write(action)
@@ -231,13 +249,13 @@ class Engine:
         self._nodes[action.node] = replace(
             node,
             view=replace(node.view, record=record),
-            has_failed=record.phase is Phase.FAILED,
+            has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
             is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
             step=None,
             blocked={},
         )
         self._moved.add(action.node)
-        self._observe(PhaseEntered(action.node, record.phase, record.reason))
+        self._observe(PhaseEntered(action.node, record.phase, record.complaint))
 
     def _evict(self, action: Evict) -> None:
         answers = [(pod.uid, self._cluster.evict(pod)) for pod in action.pods]
@@ -251,7 +269,10 @@ class Engine:
     def _begin_step(self, action: RunStep, pool: ThreadPoolExecutor) -> None:
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
-        future = pool.submit(self._adapters.steps.run, action.node, action.phase, self._events.put, self._cancel)
+        back = {} if action.back is None else {"back": action.back}
+        future = pool.submit(
+            self._adapters.steps.run, action.node, action.phase, self._events.put, self._cancel, **back
+        )
         future.add_done_callback(lambda done: self._events.put(_StepEnded(action.node, action.phase, done)))
 
     def _pause(self, timeout_s: float) -> None:
@@ -275,15 +296,18 @@ class Engine:
             ended=self._clock(),
             is_done=failure is None and not outcome.holders,
             failure="" if failure is None else failure.message,
+            is_unreachable=failure is not None and failure.status is Status.UNREACHABLE,
             holders=outcome.holders,
         )
         is_swapped = step.is_done and step.phase is Phase.SWAP
+        is_back = step.is_done and step.phase is Phase.ROLLBACK
         self._nodes[event.node] = replace(
             node,
             is_busy=False,
             step=step,
-            is_disruptive=node.is_disruptive and not is_swapped,
-            is_as_declared=node.is_as_declared or is_swapped,
+            is_disruptive=(node.is_disruptive and not is_swapped) or is_back,
+            is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
+            lost_since=(node.lost_since or step.ended) if step.is_unreachable else None,
         )
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped

@@ -30,26 +30,32 @@ def results(phase: Phase) -> tuple[StepResult | None, ...]:
         StepResult(phase=phase, ended=NOON),
         StepResult(phase=phase, ended=NOON, is_done=True),
         StepResult(phase=phase, ended=NOON, failure="it broke"),
+        StepResult(phase=phase, ended=NOON, failure="no route to host", is_unreachable=True),
         StepResult(phase=phase, ended=NOON, holders=holders),
     )
 
 
 def nodes_in(phase: Phase) -> Iterator[NodeState]:
     """Yield a node out of service in all situations that a decision tells apart."""
-    flags = itertools.product(results(phase), (NEW, OLD), *[EITHER] * 5)
-    for step, target, is_declared, is_disruptive, has_pods, is_cordoned, is_ready in flags:
+    flags = itertools.product(results(phase), (NEW, OLD), *[EITHER] * 6)
+    for step, target, is_declared, is_disruptive, has_pods, is_cordoned, is_ready, is_returning in flags:
+        if is_returning is not (phase is Phase.ROLLBACK) and phase not in (Phase.VERIFY, Phase.RESUME):
+            continue
         pods = (pod("web-1"),) if has_pods else ()
-        seen = view("n1", record(phase), gpu_pods=pods, is_cordoned=is_cordoned, is_ready=is_ready)
-        yield state("n1", seen, target=target, step=step, is_as_declared=is_declared, is_disruptive=is_disruptive)
+        remembered = record(phase, is_returning=is_returning)
+        seen = view("n1", remembered, gpu_pods=pods, is_cordoned=is_cordoned, is_ready=is_ready)
+        flag = {"is_as_declared": is_declared, "is_disruptive": is_disruptive}
+        yield state("n1", seen, target=target, step=step, lost_since=NOON, **flag)
 
 
 def test_the_table_is_what_is_decided() -> None:
     decided: set[tuple[Phase | None, Phase]] = set()
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
-            action, _ = advance(node, record(phase), now, NOON)
+            assert node.record is not None
+            action, _ = advance(node, node.record, now, NOON)
             decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
-    for phase, is_declared in itertools.product((None, Phase.DONE, Phase.FAILED), EITHER):
+    for phase, is_declared in itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER):
         node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared)
         action = begin(node, NOON)
         assert isinstance(action, Write)
@@ -68,7 +74,7 @@ def test_nothing_else_is_legal() -> None:
 
 
 def test_no_node_is_back_in_service_without_verification() -> None:
-    assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
+    assert {before for before, after in IN_TABLE if after.is_in_service} == {Phase.RESUME}
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
 
 

@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -39,10 +40,13 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "AtTimeout",
     "Build",
     "Capability",
     "Companion",
     "Compile",
+    "DaemonSets",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -50,6 +54,7 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
     "Plugin",
@@ -62,5 +67,6 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "WaitFor",
     "Wave",
 ]

@@ -134,10 +134,8 @@ def find_pause(scope: Scope) -> Pause | None:
             f"upgrades are paused {pause}",
             hint="`grapnel resume` ends it; `grapnel status` shows how the nodes stand. Nothing was changed",
         )
-    say(
-        f"upgrades are paused {pause}; what was begun on {few(flying)} is finished, and nothing else is changed",
-        sys.stderr,
-    )
+    begun = f"what was begun on {few(flying)} is finished, and nothing else is changed"
+    say(f"upgrades are paused {pause}; {begun}", sys.stderr)
     return pause
 
 

@@ -227,7 +227,8 @@ def test_who_may_look_sees_a_rollout_as_it_goes_on_and_can_change_nothing(stage:
 
 @pytest.mark.functional
 def test_who_is_on_call_pauses_a_rollout_of_somebody_else_and_cannot_upgrade(stage: Stage) -> None:
-    api = open_api(operator(stage, "on-call-tonight", granted=ON_CALL), None, {})
+    account = operator(stage, "on-call-tonight", granted=ON_CALL)
+    api = open_api(account, None, {})
     assert api is not None
     pauses, cluster = LeasePauses(api), stage.connect()
     stage.kubectl("delete", "lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE, "--ignore-not-found")
@@ -240,7 +241,7 @@ def test_who_is_on_call_pauses_a_rollout_of_somebody_else_and_cannot_upgrade(sta
     assert stage.connect().paused() is None
     with (
         pytest.raises(ForbiddenError),
-        stage.connect(stage.control_plane.folder / "on-call-tonight.kubeconfig").lease("eve"),
+        stage.connect(account).lease("eve"),
     ):
         pytest.fail("it may upgrade")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError
 from provision.cluster.kubernetes_cluster import NODES, view_of
-from provision.cluster.lease import PROGRESS, read_lease, runs_until
+from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
@@ -24,6 +24,7 @@ from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
+from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, Tenant
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class KubernetesReader:
             },
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
+            pause=None if lease is None else pause_of(lease.metadata.annotations),
             complaints=tuple(each for each in (complaint, unread, self._unwatched) if each),
             is_lease_known=not complaint,
         )
@@ -160,6 +162,7 @@ class StateFileReader:
             nodes=self._cluster.observe(self._nodes),
             tenant=tenant,
             standing=standing,
+            pause=self._cluster.paused(),
             complaints=complaints,
         )
 
@@ -207,4 +210,10 @@ def _renamed(standing: Standing, names: Mapping[str, str]) -> Standing:
         standing,
         out=frozenset(names[node] for node in standing.out if node in names),
         waiting={names[node]: reason for node, reason in standing.waiting.items() if node in names},
+        waves=_members(standing.waves, names),
+        domains=_members(standing.domains, names),
     )
+
+
+def _members(groups: tuple[Members, ...], names: Mapping[str, str]) -> tuple[Members, ...]:
+    return tuple(Members(group.title, tuple(names[node] for node in group.nodes if node in names)) for group in groups)

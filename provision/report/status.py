@@ -11,6 +11,7 @@ from rich.table import Table
 from provision.report.console import Text
 from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
+from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING, WORKING
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.rollout.model import Record
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, WaveStatus
     from provision.rollout.status.situations import Situation
 
 REASONS_SHOWN: Final = 8  # of one state
@@ -53,6 +54,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     facts = [("means", node.situation.means)]
     if node.reason:
         facts.append(("waits" if node.situation in _WAITS else "reason", node.reason))
+    facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:
         facts.append(("do", _for_node(node.situation.todo, name)))
@@ -96,6 +98,14 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
     yield Text(
         f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
     )
+    for wave in status.waves:
+        if wave.done + wave.flying + wave.failed > 0 and wave.done < wave.total:
+            yield Text(_wave_words(wave))
+
+
+def _wave_words(wave: WaveStatus) -> str:
+    more = [f"{number} {what}" for number, what in ((wave.flying, "out of service"), (wave.failed, "failed")) if number]
+    return ", ".join([f"{wave.title}: {wave.done} of {wave.total} done", *more])
 
 
 def _measured(status: FleetStatus) -> str:
@@ -114,6 +124,8 @@ def _who(seen: Seen) -> Iterator[RenderableType]:
         yield Text.assemble((tenant.holder, "bold"), (f" has the lease and was not heard of{heard}", "yellow"))
     elif seen.is_lease_known:
         yield Text("nobody is at work")
+    if seen.pause is not None:
+        yield hanging(Text("paused ", "bold yellow"), Text(f"{seen.pause}; {RESUME}"))
     if standing is not None and standing.stop:
         yield hanging(Text("stopped: ", "bold red"), Text(standing.stop))
 

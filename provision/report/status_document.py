@@ -11,6 +11,7 @@ from provision.printable import printable_json
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
 
 if TYPE_CHECKING:
+    from provision.rollout.pause import Pause
     from provision.rollout.status.model import FleetStatus, NodeStatus, Tenant
 
 SCHEMA: Final = "grapnel.dev/status/v1alpha1"
@@ -26,6 +27,14 @@ class EngineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: Time | None
     heard: Time | None
     at_work: bool
+
+
+class PauseDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Who lets no further node begin, since when, and why."""
+
+    by: str
+    since: Time | None
+    reason: str
 
 
 class SituationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -51,6 +60,18 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     left_seconds: Seconds | None
     took: dict[Phase, Seconds]
+    wave: str
+    domain: str
+
+
+class WaveDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a wave is. ``flying``: out of service."""
+
+    title: str
+    total: int
+    done: int
+    flying: int
+    failed: int
 
 
 class UnnamedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +91,14 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     place: str
     time: Time
     engine: EngineDocument | None
+    pause: PauseDocument | None
     published: Time | None
     stop: str
     left_seconds: Seconds | None
     measured_nodes: int
     needs_somebody: bool
     states: dict[str, SituationDocument]
+    waves: list[WaveDocument]
     nodes: list[NodeDocument]
     unnamed: list[UnnamedDocument]
     complaints: list[str]
@@ -90,6 +113,7 @@ def status_document(status: FleetStatus) -> str:
         place=seen.place,
         time=seen.time,
         engine=None if seen.tenant is None else _engine(seen.tenant),
+        pause=None if seen.pause is None else _pause(seen.pause),
         published=None if seen.standing is None else seen.standing.time,
         stop="" if seen.standing is None else seen.standing.stop,
         left_seconds=_rounded(status.left_s),
@@ -101,6 +125,10 @@ def status_document(status: FleetStatus) -> str:
             )
             for key, one in found.items()
         },
+        waves=[
+            WaveDocument(title=one.title, total=one.total, done=one.done, flying=one.flying, failed=one.failed)
+            for one in status.waves
+        ],
         nodes=[_node(node) for node in status.nodes],
         unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
         complaints=list(seen.complaints),
@@ -110,6 +138,10 @@ def status_document(status: FleetStatus) -> str:
 
 def _engine(tenant: Tenant) -> EngineDocument:
     return EngineDocument(holder=tenant.holder, since=tenant.since, heard=tenant.heard, at_work=tenant.is_at_work)
+
+
+def _pause(pause: Pause) -> PauseDocument:
+    return PauseDocument(by=pause.by, since=pause.since, reason=pause.reason)
 
 
 def _node(node: NodeStatus) -> NodeDocument:
@@ -126,6 +158,8 @@ def _node(node: NodeStatus) -> NodeDocument:
         reason=node.reason,
         left_seconds=_rounded(node.left_s),
         took={} if record is None else dict(record.took),
+        wave=node.wave,
+        domain=node.domain,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import again, evictable, held
+from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, RunStep, Write
 from provision.rollout.model import Phase, Record
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from provision.rollout.model import GpuPod
 
 _NEXT: Final = {
-    Phase.CORDON: Phase.DRAIN,
+    Phase.CORDON: Phase.DRAIN,  # or JOBS, where a declaration says what is waited for
+    Phase.JOBS: Phase.DRAIN,
     Phase.DRAIN: Phase.RELEASE,
     Phase.RELEASE: Phase.SWAP,
     Phase.SWAP: Phase.VERIFY,
@@ -29,8 +30,8 @@ _NEXT: Final = {
     Phase.RESUME: Phase.DONE,
     Phase.ROLLBACK: Phase.VERIFY,
 }
-_BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
-_WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
+_BEFORE_VERIFY: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
+_WITHOUT_STEP: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
 _REACH_AGAIN: Final = timedelta(seconds=15)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
@@ -57,7 +58,7 @@ def begin(node: NodeState, now: datetime) -> Action:
 def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
     step = node.step if node.step is not None and node.step.phase is record.phase else None
-    pods = evictable(node)
+    pods = has_to_leave(node)
     if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first
         if record.target != node.target or _is_behind(node, record, step, pods):
             return _restart(node, record, now), ""
@@ -67,10 +68,12 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
         return _reach_again(node, record, step, now)
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now), ""
+    if record.phase is Phase.JOBS:
+        return _wait_for_jobs(node, record, now, began)
     reason = held(node, record, step, pods) or _why_lost(node, record)
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
-        return _enter(node, record, _next(record), now) if is_done else _run(node, record), ""
+        return _go_on(node, record, now) if is_done else _run(node, record), ""
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
         return _fail(node, record, f"after {_minutes(node.drain_timeout)}: {reason}", now), ""
     action = again(node, record, step, now, pods)
@@ -108,8 +111,25 @@ def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: t
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
+def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+    """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
+    jobs, since = node.view.jobs, record.believed_since(now, began)
+    until = None if node.drain.jobs is None else since + node.drain.jobs
+    if not jobs or (until is not None and now >= until):
+        return _go_on(node, record, now), ""
+    reason = waits_for_jobs(node, until)
+    return (None if node.view.is_cordoned else Write(node.name, record, cordoned=True)), reason
+
+
+def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
+    is_first = record.phase is Phase.CORDON and node.drain.waits
+    return _enter(node, record, Phase.JOBS if is_first else _next(record), now)
+
+
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
-    phase = Phase.VERIFY if node.is_as_declared else Phase.DRAIN
+    """Begin again, before anything that may end a pod."""
+    out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
+    phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(
         record, target=node.target, reason="", failed_in=None, is_returning=False, is_unrelated=False, ailment=""
     )

@@ -56,7 +56,7 @@ PHASE_WORDS = {
     Phase.VERIFY: "verify: what runs is compared with what is declared",
     Phase.RESUME: "resume: the node daemon offers the GPUs again",
     Phase.DONE: "done: in service again",
-    Phase.ROLLBACK: "rollback",
+    Phase.ROLLBACK: "rollback: the former driver is brought back",
     Phase.RETURNED: "returned: in service again with the former driver",
 }
 ACTION_STYLES = {
@@ -118,8 +118,8 @@ def phase_words(entered: PhaseEntered) -> str:
         return f"failed, stays out of service: {entered.reason}"
     if entered.phase is Phase.RETURNED:
         return entered.reason or PHASE_WORDS[entered.phase]
-    if entered.phase is Phase.ROLLBACK:
-        return f"{PHASE_WORDS[entered.phase]}: {entered.reason}"
+    if entered.phase is Phase.ROLLBACK and entered.reason:
+        return f"rollback: {entered.reason}"
     return PHASE_WORDS[entered.phase]
 
 

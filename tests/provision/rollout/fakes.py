@@ -139,6 +139,9 @@ class FakeCluster:
         self.classes.append(name)
         return True
 
+    def check_lease(self) -> None:
+        pass
+
     def publish(self, standing: Standing) -> None:
         if not self.published or self.published[-1] != standing:
             self.published.append(standing)

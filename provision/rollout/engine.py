@@ -15,6 +15,7 @@ from provision.apply.model import Failure, Note
 from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
+from provision.rollout.decision.places import waves_of
 from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
@@ -57,7 +58,7 @@ class Adapters:
     """What the engine acts through; it observes again after ``poll_s`` at the latest.
 
     ``executor`` makes what runs ``steps``, at most so many at once, until the event is set; it and ``clock`` have the
-    same time.
+    same time. ``publish`` hears how the rollout stands after every turn, beside the cluster; it must not block.
     """
 
     cluster: Cluster
@@ -65,6 +66,7 @@ class Adapters:
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
+    publish: Callable[[Standing], None] = lambda _standing: None
 
 
 class Engine:
@@ -81,6 +83,7 @@ class Engine:
     ) -> None:
         self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
+        self._waves = waves_of(nodes, policy)
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
@@ -201,8 +204,10 @@ class Engine:
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
+            waves=self._waves,
         )
         self._cluster.publish(standing)
+        self._adapters.publish(standing)
 
     def _act(self, decision: Decision) -> None:
         for action in decision.actions:

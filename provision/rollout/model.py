@@ -114,10 +114,18 @@ class GpuPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """What is seen of one node where its state lives."""
+    """What is seen of one node where its state lives.
+
+    ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
+    that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
+    """
 
     name: str
     record: Record | None
     is_cordoned: bool
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    held_by: str = ""
+    is_skipped: bool = False
+    priority: int = 0

@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -39,6 +40,7 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "RESPECTED",
     "Build",
     "Capability",
     "Companion",
@@ -52,6 +54,7 @@ __all__ = [
     "KernelModule",
     "Metadata",
     "Node",
+    "Order",
     "Plugin",
     "Repository",
     "Rollout",
@@ -62,5 +65,6 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Tool",
     "Wave",
 ]

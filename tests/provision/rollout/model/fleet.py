@@ -46,11 +46,11 @@ class Steady:
 
 def pods_of(name: str, number: int) -> list[Pod]:
     """Return an ordinary pod, one with a budget, and one of a DaemonSet."""
-    common = {"namespace": "shop", "controller": "ReplicaSet/web"}
+    ordinary, budgeted, daemon = (f"{name}-{kind}{number}" for kind in "abd")
     return [
-        Pod(name=f"{name}-a{number}", uid=f"{name}-a{number}", grace_s=10.0, **common),
-        Pod(name=f"{name}-b{number}", uid=f"{name}-b{number}", grace_s=2.0, budget="web", **common),
-        Pod(name=f"{name}-d{number}", uid=f"{name}-d{number}", is_daemon=True, **common),
+        Pod(namespace="shop", name=ordinary, uid=ordinary, grace_s=10.0, controller="ReplicaSet/web"),
+        Pod(namespace="shop", name=budgeted, uid=budgeted, grace_s=2.0, budget="web", controller="ReplicaSet/web"),
+        Pod(namespace="shop", name=daemon, uid=daemon, is_daemon=True, controller="DaemonSet/exporter"),
     ]
 
 
@@ -182,7 +182,7 @@ class Fleet:
     def stick(self, name: str) -> None:
         """Have the pods of a node never end."""
         for pod in self.world.machines[name].pods.values():
-            pod.is_stuck = not pod.is_terminating
+            pod.is_stuck = pod.is_stuck or not pod.is_terminating
 
     def put_clock(self, seconds: float) -> None:
         self.world.time.jump += timedelta(seconds=seconds)

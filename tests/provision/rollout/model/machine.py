@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from provision.rollout.model import Phase
 from tests.provision.rollout.model.fleet import HOLDERS, NAMES, NEW, NEWER, OLD, POLICIES, STEPS, Fleet
+
+if TYPE_CHECKING:
+    from provision.rollout.model import Phase
 
 holders = st.sampled_from(HOLDERS)
 nodes = st.sampled_from(NAMES)

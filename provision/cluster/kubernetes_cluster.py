@@ -117,6 +117,8 @@ class KubernetesCluster:
                 self._keep(node, now)
                 return
             if now is None or not _is_untouched(seen, now, cordon=cordoned is not None):
+                if now is not None and self._informer is not None:
+                    self._informer.written(now)
                 break
             seen = now  # changed where it does not matter here, such as by its kubelet
         raise ConflictError(

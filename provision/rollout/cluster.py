@@ -49,7 +49,7 @@ class Change:
     """What `Cluster.write` takes, for one node of several."""
 
     node: str
-    record: Record | None
+    record: Record
     cordoned: bool | None
 
 

@@ -128,11 +128,10 @@ class Informer:
         self._doubtful.discard(node)
         if isinstance(view, NodeView):
             view = replace(view, gpu_pods=pods)
-            if _looks_empty(view):
-                if self._empty.get(node) != _occasion(entry.node, view):
-                    self._doubtful.add(node)
-            else:
+            if not view.is_cordoned or not _looks_empty(view):
                 self._empty.pop(node, None)
+            if _looks_empty(view) and self._empty.get(node) != _occasion(entry.node, view):
+                self._doubtful.add(node)
         self._keep(name, view)
 
     def _read_again(self, nodes: list[str]) -> None:
@@ -144,12 +143,9 @@ class Informer:
             if found is not None:
                 self._look(node, found)
             view, seen = self._views[self._called[node]], self._seen[self._called[node]]
-            if isinstance(view, NodeView) and _looks_empty(view):
+            if isinstance(view, NodeView) and _looks_empty(view) and view.is_cordoned:  # else a pod may come any moment
                 self._doubtful.discard(node)
-                if view.is_cordoned:
-                    self._empty[node] = _occasion(seen, view)
-                else:
-                    self._doubtful.add(node)  # until it is cordoned, a pod may come any moment
+                self._empty[node] = _occasion(seen, view)
 
     def _read(self, node: str) -> tuple[list[Pod], str]:
         return self._api.list_moment(PODS, Pod, selector=f"spec.nodeName={node},{ALIVE}")

@@ -111,7 +111,7 @@ class KubernetesCluster:
             except StatusError:
                 now = self._get(seen)
             else:
-                self._seen[node] = written
+                self._keep(node, written)
                 return
             if now is not None and _holds(now, patch):  # our own patch, whose answer was lost
                 self._keep(node, now)

@@ -14,7 +14,7 @@ from provision.cluster.mirror import NodeCopy, NodeMirror, PodCopy, PodMirror
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.parallel import each
-from provision.cluster.pods import gpu_pods
+from provision.cluster.pods import pod_use
 from provision.cluster.watcher import Source, Watcher
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
-    from provision.rollout.model import GpuPod
+    from provision.cluster.pod_rules import PodRules
+    from provision.cluster.pods import NodePods
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/pods"
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
-_EMPTYING: Final = frozenset({Phase.DRAIN, Phase.RELEASE})  # what comes next relies on there being no pod
+FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
 
 
 class Informer:
@@ -45,16 +46,16 @@ class Informer:
         api: Api,
         *,
         only: Collection[str],
-        see: Callable[[str, Node], NodeView | NodeProblem],
-        resources: Collection[str],
+        see: Callable[[Node], NodeView | NodeProblem],
+        rules: PodRules,
         machines: Mapping[str, Machine],
         seen: dict[str, Node],
         wake: Callable[[], None],
     ) -> None:
         self._api, self._machines, self._seen = api, machines, seen
         mutex = threading.RLock()
-        self._nodes = NodeMirror(lambda node: see(node.metadata.name, node), wake, mutex)
-        self._pods = PodMirror(lambda pods: gpu_pods(pods, resources), wake, self._is_in_flight, mutex)
+        self._nodes = NodeMirror(see, wake, mutex)
+        self._pods = PodMirror(lambda pod: pod_use(pod, rules), wake, self._is_in_flight, mutex)
         self._watchers: list[Watcher[Any]] = [watcher for name in only or [""] for watcher in self._watchers_of(name)]
         self._called: dict[str, str] = {}  # names of the inventory by those of Nodes
         self._names: tuple[str, ...] = ()
@@ -118,7 +119,7 @@ class Informer:
                 self._called[node.metadata.name] = name
         return {node for node, name in self._called.items() if former.get(node) != name}
 
-    def _look(self, node: str, pods: tuple[GpuPod, ...]) -> None:
+    def _look(self, node: str, pods: NodePods) -> None:
         """See a Node as it is now, with these pods."""
         entry, name = self._nodes.get(node), self._called[node]
         if entry is None:  # it has just gone: the next time, its machine is a problem
@@ -127,7 +128,7 @@ class Informer:
         view = replace(entry.view, name=name)
         self._doubtful.discard(node)
         if isinstance(view, NodeView):
-            view = replace(view, gpu_pods=pods)
+            view = replace(view, gpu_pods=pods.gpu, jobs=pods.jobs)
             if not view.is_cordoned or not _looks_empty(view):
                 self._empty.pop(node, None)
             if _looks_empty(view) and self._empty.get(node) != _occasion(entry.node, view):
@@ -157,11 +158,10 @@ class Informer:
 
 def _looks_empty(view: NodeView) -> bool:
     """Tell whether a Node is in a phase that ends when its pods are gone, and has none that has to go."""
-    return (
-        view.record is not None
-        and view.record.phase in _EMPTYING
-        and all(pod.is_mirror_or_daemon for pod in view.gpu_pods)
-    )
+    phase = None if view.record is None else view.record.phase
+    if phase is Phase.JOBS:
+        return not view.jobs
+    return phase in (Phase.DRAIN, Phase.RELEASE) and all(pod.is_mirror_or_daemon for pod in view.gpu_pods)
 
 
 def _occasion(node: Node, view: NodeView) -> tuple[str, Phase, object]:

@@ -13,14 +13,16 @@ import msgspec
 
 from provision.cluster.marks import UPGRADE
 from provision.cluster.objects import Metadata, NodeSpec, NodeStatus
+from provision.cluster.pods import node_pods
 from provision.rollout.cluster import NodeProblem
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from provision.cluster.objects import Node, Pod
-    from provision.rollout.model import GpuPod, NodeView
+    from provision.cluster.pods import NodePods, PodUse
+    from provision.rollout.model import NodeView
 
 _Key = tuple[str, str]  # namespace and name
 
@@ -164,17 +166,16 @@ class NodeCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    node: str
     version: int
-    pod: GpuPod
+    use: PodUse
 
 
 class PodMirror:
-    """The pods that have a GPU, by their Node. ``wake`` is called when one changes on a Node that ``matters``."""
+    """The pods that matter to their Nodes. ``wake`` is called when one changes on a Node that ``matters``."""
 
     def __init__(
         self,
-        see: Callable[[Iterable[Pod]], dict[str, tuple[GpuPod, ...]]],
+        see: Callable[[Pod], PodUse | None],
         wake: Callable[[], None],
         matters: Callable[[str], bool],
         mutex: threading.RLock,
@@ -191,29 +192,27 @@ class PodMirror:
             found, self._changed = self._changed, set()
             return found
 
-    def on(self, node: str) -> tuple[GpuPod, ...]:
-        """Return the pods of a Node, by namespace and name."""
+    def on(self, node: str) -> NodePods:
+        """Return the pods of a Node."""
         with self._mutex:
-            return tuple(self._pods[key].pod for key in sorted(self._keys.get(node, ())))
+            return node_pods(self._pods[key].use for key in self._keys.get(node, ()))
 
     def put(self, pod: Pod) -> None:
         """Take a pod as it was read, unless a newer one is known."""
         key, version = (pod.metadata.namespace, pod.metadata.name), number(pod.metadata.resource_version)
-        found = self._see([pod])
+        use = self._see(pod)
         with self._mutex:
             former = self._pods.get(key)
             if former is not None and version < former.version:
                 return
-            if not found:
+            if use is None or (former is not None and former.use.node != use.node):
                 self._remove(key)
+            if use is None:
                 return
-            ((node, (seen,)),) = found.items()
-            if former is not None and former.node != node:
-                self._remove(key)
-            self._pods[key] = _Kept(node, version, seen)
-            self._keys.setdefault(node, set()).add(key)
-            if former is None or former.pod != seen:
-                self._touch(node)
+            self._pods[key] = _Kept(version, use)
+            self._keys.setdefault(use.node, set()).add(key)
+            if former is None or former.use != use:
+                self._touch(use.node)
 
     def drop(self, key: _Key, version: int) -> None:
         """Know that a pod was gone at that version."""
@@ -235,20 +234,19 @@ class PodMirror:
         with self._mutex:
             self._reached[only] = max(self._reached.get(only, 0), number(version))
 
-    def confirm(self, node: str, pods: Iterable[Pod], version: str) -> tuple[GpuPod, ...] | None:
+    def confirm(self, node: str, pods: Collection[Pod], version: str) -> NodePods | None:
         """Return the pods of a Node after a read of it at that version; None where it found what is known here.
 
         Where it is not older than what is known here, it is believed; else its pods may have gone since: they are
         returned, and are not kept.
         """
-        pods = list(pods)
-        read = self._see(pods).get(node, ())
+        read = node_pods(use for use in map(self._see, pods) if use is not None)
         with self._mutex:
             if read == self.on(node):
                 return None
             if number(version) < max(self._reached.get(node, 0), self._reached.get("", 0)):
                 self._touch(node)
-                return read or self.on(node)
+                return read if read.gpu or read.jobs else self.on(node)
             for pod in pods:
                 self.put(pod)
             there = {(pod.metadata.namespace, pod.metadata.name) for pod in pods}
@@ -259,11 +257,11 @@ class PodMirror:
     def _remove(self, key: _Key) -> None:
         former = self._pods.pop(key, None)
         if former is not None:
-            keys = self._keys[former.node]
-            keys.discard(key)
-            if not keys:
-                del self._keys[former.node]
-            self._touch(former.node)
+            node = former.use.node
+            self._keys[node].discard(key)
+            if not self._keys[node]:
+                del self._keys[node]
+            self._touch(node)
 
     def _touch(self, node: str) -> None:
         self._changed.add(node)

@@ -12,7 +12,9 @@ import pytest
 from lab.apiserver import Store, serving
 from lab.apiserver.fleet import make_fleet, node, pod
 from provision.cluster.api import Api
-from provision.cluster.kubernetes_cluster import FEW, KubernetesCluster
+from provision.cluster.informer import FEW
+from provision.cluster.kubernetes_cluster import KubernetesCluster
+from provision.cluster.pod_rules import PodRules
 from provision.cluster.transport import Transport
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.errors import ConflictError
@@ -36,7 +38,7 @@ class Watched:
         self.server, self.store = server, server.store
         self.names = make_fleet(self.store, size)
         self.cluster = KubernetesCluster(
-            Api(Transport(kubeconfig(server.url))), resources=["nvidia.com/gpu"], machines={}
+            Api(Transport(kubeconfig(server.url))), rules=PodRules(resources=frozenset({"nvidia.com/gpu"})), machines={}
         )
         self.cluster.observe(self.names)
         self.woken = threading.Event()

@@ -89,6 +89,7 @@ class Watcher(Generic[T]):
         self._error: ClusterError | None = None
         self._version = ""
         self._patience_s = PATIENCE_S
+        self._has_heard = False
 
     def start(self) -> None:
         """List, which raises ClusterError, and follow from there."""
@@ -124,7 +125,7 @@ class Watcher(Generic[T]):
     def _run(self) -> None:
         failures = 0
         while not self._stopped.is_set():
-            began, version = self._clock(), self._version
+            began, self._has_heard = self._clock(), False
             try:
                 if not self._version:
                     self._list()
@@ -140,8 +141,7 @@ class Watcher(Generic[T]):
                 self._fail(ClusterError(f"watching {self._source.path} of {self._api.name} failed: {error!r}"))
                 raise
             # Only one that brought something, or lasted, is gone on with at once: a server in trouble is spared.
-            brought = self._version not in ("", version) or self._clock() - began >= _PAUSES_S[-1]
-            failures = 0 if brought else failures + 1
+            failures = 0 if self._has_heard or self._clock() - began >= _PAUSES_S[-1] else failures + 1
             if failures and not self._stopped.is_set():
                 longest = _PAUSES_S[min(failures, len(_PAUSES_S)) - 1]
                 self._pause(self._stopped, longest * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
@@ -168,6 +168,7 @@ class Watcher(Generic[T]):
         try:
             for kind, thing, version in self._api.events(stream, self._source.item):
                 self._recover()
+                self._has_heard = True
                 if thing is not None:
                     self._copy.change(kind, thing)
                 self._copy.reach(version)

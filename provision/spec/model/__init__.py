@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -41,6 +42,7 @@ __all__ = [
     "KIND",
     "Build",
     "Capability",
+    "Commands",
     "Companion",
     "Compile",
     "Driver",
@@ -57,7 +59,10 @@ __all__ = [
     "Rollout",
     "Runfile",
     "Runtime",
+    "Scheduler",
+    "SchedulerKind",
     "Signing",
+    "Slurm",
     "StackSpec",
     "Taint",
     "TaintEffect",

@@ -113,11 +113,33 @@ class GpuPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work that another scheduler than Kubernetes gave a node: it is waited for, and never ended.
+
+    ``id`` is what people call it, ``left`` how much of its time is left at most, in the scheduler's words.
+    """
+
+    id: str
+    user: str = ""
+    left: str = ""
+
+    def __str__(self) -> str:
+        user = f" of {self.user}" if self.user else ""
+        return f"{self.id}{user} ({self.left} left)" if self.left else f"{self.id}{user}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """What is seen of one node where its state lives."""
+    """What is seen of one node where its state lives.
+
+    ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
+    node that is not.
+    """
 
     name: str
     record: Record | None
     is_cordoned: bool
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
+    work: tuple[Job, ...] = ()
+    why_not_ready: str = ""

@@ -85,7 +85,7 @@ class Admission:
     def _why_not(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
-            return f"{node.name} is not ready: bring its kubelet back first", True
+            return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", True
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
             return self._turn.reason, self._turn.may_end
         if len(self._phases) >= self._policy.max_parallel:

@@ -71,7 +71,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
     """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
     if record.phase is Phase.SWAP:
-        return step is None and bool(pods)  # it was uncordoned, and pods came back
+        return step is None and bool(pods or node.view.work)  # it was uncordoned, and they came back
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 

@@ -56,8 +56,8 @@ class Scheduler(Section, frozen=True, kw_only=True):
     kind: Annotated[
         SchedulerKind,
         doc(
-            "Who gives work to the node; auto: Kubernetes where a kubeconfig is found, else none; none: nobody is told, "
-            "and what still holds a GPU is waited for."
+            "Who gives work to the node; auto: Kubernetes where a kubeconfig is found, else none; none: nobody is "
+            "told, and what still holds a GPU is waited for."
         ),
     ] = SchedulerKind.AUTO
     slurm: Annotated[Slurm | None, doc("How Slurm is reached; null: scontrol of this machine.")] = None

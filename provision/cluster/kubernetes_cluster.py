@@ -15,6 +15,7 @@ from provision.cluster.lease import Tenure, hold
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
+from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
 from provision.cluster.pods import gpu_pods
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
@@ -43,15 +44,18 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``resources`` are the declared resource names.
+    ``resources`` are the declared resource names, ``asked`` what the declaration wants to know of Nodes.
     """
 
-    def __init__(self, api: Api, *, resources: Collection[str], machines: Mapping[str, Machine]) -> None:
+    def __init__(
+        self, api: Api, *, resources: Collection[str], machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+    ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self._check)  # for whatever changes something
         self._resources = frozenset(resources)
         self._machines = machines
+        self._asked = asked
         self._seen: dict[str, Node] = {}
         self._tenure: Tenure | None = None
         self._standing: Standing | None = None
@@ -73,7 +77,7 @@ class KubernetesCluster:
         return {
             name: each
             if isinstance(each, NodeProblem)
-            else view_of(name, each, self.name, pods.get(each.metadata.name, ()))
+            else view_of(name, each, self.name, pods.get(each.metadata.name, ()), self._asked)
             for name, each in found.items()
         }
 
@@ -163,7 +167,9 @@ class KubernetesCluster:
             yield from self._api.list_all(_PODS, Pod, selector=f"{selector},{_ALIVE}")
 
 
-def view_of(name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = ()) -> NodeView | NodeProblem:
+def view_of(
+    name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = (), asked: Asked = EVERYTHING
+) -> NodeView | NodeProblem:
     """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
     text = node.metadata.annotations.get(UPGRADE)
     try:
@@ -176,7 +182,15 @@ def view_of(name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = ()) ->
             f"`kubectl annotate node {node.metadata.name} {UPGRADE}-`",
         )
     return NodeView(
-        name=name, record=record, is_cordoned=node.spec.unschedulable, is_ready=node.is_ready, gpu_pods=pods
+        name=name,
+        record=record,
+        is_cordoned=node.spec.unschedulable,
+        is_ready=node.is_ready,
+        gpu_pods=pods,
+        labels=labels_of(node, asked.labels),
+        held_by=why_held(node, asked.respect),
+        is_skipped=is_skipped(node),
+        priority=priority_of(node),
     )
 
 

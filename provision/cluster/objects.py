@@ -38,16 +38,24 @@ class Metadata(_Object, frozen=True, kw_only=True):
 
 
 class Condition(_Object, frozen=True, kw_only=True):
-    """``status`` is "True", "False" or "Unknown"."""
+    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word."""
 
     type: str
     status: str
+    reason: str = ""
+
+
+class Taint(_Object, frozen=True, kw_only=True):
+    """What keeps pods from a node that do not tolerate it."""
+
+    key: str
 
 
 class NodeSpec(_Object, frozen=True, kw_only=True):
     """``unschedulable`` is what `kubectl cordon` sets."""
 
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeAddress(_Object, frozen=True, kw_only=True):

@@ -104,6 +104,7 @@ class ScheduledCluster:
             is_ready=not seen.why_not_ready,
             work=seen.jobs,
             why_not_ready=seen.why_not_ready,
+            held_by=seen.held_by,
         )
 
     def _may_be_undone(self, node: str, seen: SchedulerNode) -> bool:

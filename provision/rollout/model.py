@@ -132,6 +132,8 @@ class Job:
 class NodeView:
     """What is seen of one node where its state lives.
 
+    ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
+    that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
     node that is not.
     """
@@ -141,5 +143,9 @@ class NodeView:
     is_cordoned: bool
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    held_by: str = ""
+    is_skipped: bool = False
+    priority: int = 0
     work: tuple[Job, ...] = ()
     why_not_ready: str = ""

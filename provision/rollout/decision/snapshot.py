@@ -42,7 +42,7 @@ class NodeState:
     something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
     ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
     ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
-    policy, None where it takes part in none.
+    policy, None where it takes part in none. ``rank`` is its place among nodes of the same wave and priority.
     """
 
     view: NodeView
@@ -57,6 +57,7 @@ class NodeState:
     blocked: Mapping[str, str] = field(default_factory=dict)
     has_failed: bool = False
     wave: int | None = None
+    rank: int = 0
 
     @property
     def name(self) -> str:
@@ -82,6 +83,14 @@ class NodeState:
         if record is None or record.phase is Phase.DONE:
             return self.is_disruptive
         return record.phase is Phase.FAILED
+
+    @property
+    def kept_out(self) -> str:
+        """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
+        view = self.view
+        if view.is_skipped:
+            return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
+        return view.held_by
 
     @property
     def has_failed_before(self) -> bool:

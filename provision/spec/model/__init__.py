@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
@@ -40,6 +41,7 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "RESPECTED",
     "Build",
     "Capability",
     "Commands",
@@ -54,6 +56,7 @@ __all__ = [
     "KernelModule",
     "Metadata",
     "Node",
+    "Order",
     "Plugin",
     "Repository",
     "Rollout",
@@ -67,5 +70,6 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Tool",
     "Wave",
 ]

@@ -39,7 +39,7 @@ class CommandScheduler:
     """The programs of a site. What it knows of a node besides its work is what the state file has."""
 
     def __init__(self, program: Program, commands: Commands) -> None:
-        self.name = f"{commands.drain[0]}"
+        self.name = f"drain commands ({commands.drain[0]})"
         self._program = program
         self._commands = commands
 

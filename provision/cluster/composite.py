@@ -1,7 +1,7 @@
 """Makes one cluster of several: nodes of Kubernetes, of Slurm, and others, in one rollout.
 
 Each node is asked and told where it belongs. The limits of a rollout count all of them. One engine has every lock that
-any of them has: two engines meet in the lock of the state file on one machine, and in the lease of Kubernetes otherwise.
+any of them has: two engines meet in the lock of the state file on one machine, in the lease of Kubernetes otherwise.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from provision.cluster.errors import ForbiddenError, SchedulerError
 from provision.cluster.scheduler import SchedulerNode
 from provision.cluster.slurm.answers import JOB_FORMAT, JOB_STATES, parse_jobs, parse_nodes, parse_reservations
 from provision.cluster.slurm.names import match_slurm_nodes
-from provision.cluster.slurm.states import OURS, is_busy, is_drained, is_ours, why_held, why_not_ready
+from provision.cluster.slurm.states import OURS, is_busy, is_drained, is_ours, is_unheard_of, why_held, why_not_ready
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Job
@@ -29,7 +29,8 @@ _SAFE: Final = re.compile(r"[A-Za-z0-9_.,:=@%/+-]+")
 _UNREACHABLE: Final = ("unable to contact slurm controller", "connect failure", "timed out", "connection refused")
 _FORBIDDEN: Final = ("permission denied", "access denied", "invalid user id")
 _MAINTENANCE: Final = "MAINTENANCE"
-_UNKNOWN_JOB: Final = Job(id="a job")  # with PrivateData, Slurm does not show those of others
+_UNSEEN: Final = Job(id="a job that squeue does not show")  # PrivateData hides those of others
+_UNHEARD: Final = Job(id="whatever ran before slurmctld started: its slurmd has not registered yet")
 
 
 class SlurmScheduler:
@@ -52,13 +53,12 @@ class SlurmScheduler:
     def look(self, views: Mapping[str, NodeView]) -> dict[str, SchedulerNode | NodeProblem]:
         """Return what slurmctld has on each node.
 
-        Jobs are asked for where it matters: on nodes that are drained, and of all nodes the first time, for the plan.
+        Jobs are asked for where it matters: on nodes that we have drained, and on all the first time, for the plan.
         """
         nodes = parse_nodes(self._ask("scontrol", "show", "node"))
         found = match_slurm_nodes(tuple(views), self._machines, nodes, self.name)
         matched = [node for node in found.values() if not isinstance(node, NodeProblem)]
-        busy = [node.name for node in matched if is_busy(node) and (is_drained(node) or not self._has_looked)]
-        jobs = self._jobs(busy)
+        jobs = self._jobs([node.name for node in matched if is_ours(node) or (is_busy(node) and not self._has_looked)])
         held = self._maintained() if any(_MAINTENANCE in node.states for node in matched) else {}
         self._has_looked = True
         self._known |= {name: node.name for name, node in found.items() if not isinstance(node, NodeProblem)}
@@ -126,7 +126,14 @@ def _described(node: SlurmNode, jobs: Mapping[str, tuple[Job, ...]], held: Mappi
     return SchedulerNode(
         is_drained=is_drained(node),
         is_ours=is_ours(node),
-        jobs=jobs.get(node.name) or ((_UNKNOWN_JOB,) if is_busy(node) else ()),
+        jobs=jobs.get(node.name) or _unseen(node),
         why_not_ready=why_not_ready(node),
         held_by=why_held(node) or held.get(node.name, ""),
     )
+
+
+def _unseen(node: SlurmNode) -> tuple[Job, ...]:
+    """Return what the node's state tells of jobs of which squeue has told nothing."""
+    if is_unheard_of(node):
+        return (_UNHEARD,)
+    return (_UNSEEN,) if is_busy(node) else ()

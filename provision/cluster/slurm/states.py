@@ -42,6 +42,11 @@ def is_busy(node: SlurmNode) -> bool:
     return bool(node.states & _BUSY)
 
 
+def is_unheard_of(node: SlurmNode) -> bool:
+    """Tell whether slurmctld has started and not heard of the node since: what runs on it is not in its state yet."""
+    return "UNKNOWN" in node.states
+
+
 def why_not_ready(node: SlurmNode) -> str:
     """Return why a node could not work if it were not drained, empty for one that could.
 

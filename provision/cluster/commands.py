@@ -32,7 +32,7 @@ _HAS_WORK: Final = 1
 _NAMED: Final = 20  # lines of output
 _LONGEST: Final = 120  # characters of each
 _AT_ONCE: Final = 16
-_ASKING: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE)
+_ASKING: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE)
 
 
 class CommandScheduler:

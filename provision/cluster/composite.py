@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.cluster import Cluster, NodeProblem
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 
@@ -65,6 +66,10 @@ class CompositeCluster:
             for keeper in self._keepers:
                 stack.enter_context(keeper.lease(holder))
             yield
+
+    def paused(self) -> Pause | None:
+        """Return the pause of any of them: each one holds the whole rollout."""
+        return next((pause for keeper in self._keepers if (pause := keeper.paused()) is not None), None)
 
     def publish(self, standing: Standing) -> None:
         """Tell everybody: who reads one of the places sees the whole rollout."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provision.cluster.local_cluster import LocalCluster
     from provision.cluster.scheduler import Scheduler, SchedulerNode
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 MAINTENANCE: Final = "maintenance"
@@ -81,6 +82,10 @@ class ScheduledCluster:
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Hold the lock of the state file: no scheduler has one for this."""
         return self._journal.lease(holder)
+
+    def paused(self) -> Pause | None:
+        """Return the pause of the state file."""
+        return self._journal.paused()
 
     def publish(self, standing: Standing) -> None:
         """Write it beside the state file."""

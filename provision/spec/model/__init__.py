@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
@@ -42,11 +43,14 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "AtTimeout",
     "Build",
     "Capability",
     "Commands",
     "Companion",
     "Compile",
+    "DaemonSets",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -54,6 +58,7 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
     "Order",
@@ -71,5 +76,6 @@ __all__ = [
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "WaitFor",
     "Wave",
 ]

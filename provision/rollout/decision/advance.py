@@ -80,13 +80,13 @@ def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
     """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
     if record.phase is Phase.SWAP:
-        return step is None and bool(pods)  # it was uncordoned, and pods came back
+        return step is None and bool(pods or node.view.work)  # it was uncordoned, and they came back
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
 def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
-    jobs, since = node.view.jobs, record.believed_since(now, began)
+    jobs, since = node.view.jobs or node.view.work, record.believed_since(now, began)
     until = None if node.drain.jobs is None else since + node.drain.jobs
     if not jobs or (until is not None and now >= until):
         return _go_on(node, record, now), ""

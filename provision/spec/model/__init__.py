@@ -19,6 +19,8 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -39,10 +41,14 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "RESPECTED",
+    "AtTimeout",
     "Build",
     "Capability",
     "Companion",
     "Compile",
+    "DaemonSets",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -50,8 +56,10 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
+    "Order",
     "Plugin",
     "Repository",
     "Rollout",
@@ -62,5 +70,7 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Tool",
+    "WaitFor",
     "Wave",
 ]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from provision.spec.model.rollout_drain import Drain, WaitFor
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
 
@@ -64,6 +66,10 @@ class Rollout(Section, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_440)],
         doc("How long pods may take to leave a node before its change is given up."),
     ] = 5
+    wait_for: Annotated[WaitFor, doc("Pods that are to end by themselves before anything is evicted from a node.")] = (
+        WaitFor()
+    )
+    drain: Annotated[Drain, doc("How pods and processes that use a GPU are made to leave a node.")] = Drain()
     max_failures: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)],
         doc("Most nodes that may fail before no further one begins; a node of the first wave may never."),
@@ -72,3 +78,14 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    order: Annotated[
+        Order,
+        doc(
+            "Which nodes begin first within a wave, after those of a higher priority; inventory: in its order; spread: "
+            "one of each zone in turn; emptyFirst: those with the fewest pods that have to leave."
+        ),
+    ] = Order.INVENTORY
+    respect: Annotated[
+        tuple[Tool, ...],
+        doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),
+    ] = RESPECTED

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
         def get(self, name: str, /) -> str | None: ...
 
+
 COOKIE: Final = "grapnel-status"
 MAX_SESSIONS: Final = 1000  # browsers; the oldest has to give its token again
 TOKEN_BYTES: Final = 24

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
 from provision.rollout.model import Phase
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
     from provision.rollout.status.model import NodeStatus, Seen
     from provision.status_page.feed import LogLine
+
+
+_ASIDE: Final = ("wait-for-jobs", "rollback")  # phases that not every node goes through
 
 
 def node_document(node: NodeStatus, seen: Seen, log: Sequence[LogLine]) -> dict[str, Any]:
@@ -43,17 +46,23 @@ def node_document(node: NodeStatus, seen: Seen, log: Sequence[LogLine]) -> dict[
 def timeline(record: Record, now: int) -> list[dict[str, Any]]:
     """Return the phases in their order: how long each took, which one the node is in, and which are still to come.
 
-    ``took`` is None for a phase that nobody measured, such as one that an engine saw only the end of.
+    ``took`` is None for a phase that nobody measured, such as one that an engine saw only the end of. Phases that not
+    every node goes through are there only for one that does.
     """
-    at = record.failed_in if record.phase is Phase.FAILED else record.phase
-    phases = list(ORDER) if record.phase in ORDER or at is None or at in ORDER else [*ORDER, at]
-    position = len(phases) if at is None or at.is_over else phases.index(at)
-    entries = []
+    is_failed = record.phase is Phase.FAILED
+    at = record.failed_in if is_failed else record.phase
+    phases = [phase for phase in ORDER if phase.value not in _ASIDE or phase in record.took or phase is at]
+    position = phases.index(at) if at in phases else len(phases)
+    is_known = at in phases or record.phase is Phase.DONE
+    entries: list[dict[str, Any]] = []
     for index, phase in enumerate(phases):
         took = record.took.get(phase)
-        status = "done" if index < position else "ahead"
         if index == position:
-            status = "failed" if record.phase is Phase.FAILED else "now"
-            took = None if status == "failed" else max(0, now - int(record.since.timestamp()))
-        entries.append({"phase": phase.value, "status": status, "took": took})
+            status = "failed" if is_failed else "now"
+            took = None if is_failed else max(0, now - int(record.since.timestamp()))
+        elif took is not None or (index < position and is_known):
+            status = "done" if index < position else "ahead"
+        else:
+            status = "ahead"
+        entries.append({"phase": phase.value, "status": status, "took": None if status == "ahead" else took})
     return entries

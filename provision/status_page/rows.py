@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
+from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import SITUATIONS
 from provision.status_page.looks import look_of
 
@@ -149,6 +150,8 @@ def _notices(status: FleetStatus) -> list[Notice]:
     found = []
     if seen.standing is not None and seen.standing.stop:
         found.append(Notice("bad", f"The rollout has stopped: {printable(seen.standing.stop)}"))
+    if seen.pause is not None:
+        found.append(Notice("warn", f"Paused {printable(str(seen.pause))}; {RESUME}"))
     tenant = seen.tenant
     if tenant is not None and not tenant.is_at_work:
         found.append(Notice("warn", f"{printable(tenant.holder)} has the lease, and has not been heard of for a while"))

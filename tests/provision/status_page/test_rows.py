@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen
@@ -62,8 +63,17 @@ def test_phases_are_told_with_what_they_took() -> None:
 def test_every_phase_has_a_timeline(phase: Phase) -> None:
     steps = timeline(record(phase, 99, 7, took=TOOK), int(NOW.timestamp()))
 
-    assert [step["phase"] for step in steps][:2] == ["cordon", "drain"]
+    assert next(step["phase"] for step in steps) == "cordon"
     assert all(step["status"] in {"done", "now", "ahead", "failed"} for step in steps)
+    assert [step["status"] for step in steps].count("now") == (not phase.is_over)
+
+
+def test_phases_that_not_every_node_has_are_told_of_those_that_do() -> None:
+    usual = [step["phase"] for step in timeline(record(Phase.SWAP, 99, 7), 0)]
+    waited = [step["phase"] for step in timeline(record(Phase.SWAP, 99, 7, took={Phase.JOBS: 8.0}), 0)]
+
+    assert Phase.JOBS not in usual
+    assert set(waited) == {*usual, Phase.JOBS}
 
 
 def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
@@ -86,10 +96,14 @@ def test_the_head_says_what_holds_everything() -> None:
     seen = fleet(40, 4)
     assert seen.standing is not None
     assert seen.tenant is not None
-    stopped = replace(seen, standing=replace(seen.standing, stop="n1 failed in verify"), complaints=("no lease",))
+    pause = Pause(by="ada", reason="GPUs get warm")
+    stopped = replace(
+        seen, standing=replace(seen.standing, stop="n1 failed in verify"), complaints=("no lease",), pause=pause
+    )
 
     assert [notice.text for notice in head_of(fleet_status(stopped)).notices] == [
         "The rollout has stopped: n1 failed in verify",
+        "Paused by ada: GPUs get warm; `grapnel resume` ends it",
         "no lease",
     ]
     gone = replace(seen, tenant=replace(seen.tenant, is_at_work=False))

@@ -53,7 +53,7 @@ class KubernetesCluster:
     ) -> None:
         self.name = api.name
         self._api = api
-        self._acting = api.guarded(self._check)  # for whatever changes something
+        self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
         self._machines = machines
         self._asked = asked
@@ -196,8 +196,8 @@ class KubernetesCluster:
             return ""
         return encode_progress(standing, {name: node.metadata.name for name, node in self._seen.copy().items()})
 
-    def _check(self) -> None:
-        """Raise LeaseLostError when this engine has lost the lease."""
+    def check_lease(self) -> None:
+        """Raise LeaseLostError when this engine has lost the lease, by its own clock."""
         if self._tenure is not None:
             self._tenure.check()
 

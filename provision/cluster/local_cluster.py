@@ -122,6 +122,9 @@ class LocalCluster(OneByOne):
             finally:
                 self._write_progress()
 
+    def check_lease(self) -> None:
+        """Do nothing: a lock of the kernel is never lost by a process that lives."""
+
     def publish(self, standing: Standing) -> None:
         """Write it beside the state file: at once, but no more often than every ``PUBLISH_S``."""
         self._standing = standing

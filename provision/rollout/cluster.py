@@ -101,8 +101,8 @@ class Cluster(Protocol):
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Keep every other engine out while inside; the same ``holder`` takes its own lease over at once.
 
-        Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict` or
-        `ensure_runtime_class` raises LeaseLostError and does nothing.
+        Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict`,
+        `ensure_runtime_class` or `check_lease` raises LeaseLostError and does nothing.
         """
 
     def paused(self) -> Pause | None:
@@ -110,6 +110,9 @@ class Cluster(Protocol):
 
         Inside `lease` it costs no request, and is known within seconds.
         """
+
+    def check_lease(self) -> None:
+        """Raise LeaseLostError when the lease is lost: for what is done elsewhere. Costs no request."""
 
     def publish(self, standing: Standing) -> None:
         """Tell whoever reads the state of the fleet how the rollout stands, soon; never an error, called often.

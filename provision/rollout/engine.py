@@ -306,6 +306,7 @@ class Engine:
                 self._nodes[action.node] = replace(node, blocked=blocked)
 
     def _begin_step(self, action: RunStep) -> None:
+        self._cluster.check_lease()  # a machine that slept must not touch nodes that another one is at by now
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
         self._executor.start(action.node, action.phase)

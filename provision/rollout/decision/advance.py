@@ -52,6 +52,7 @@ def begin(node: NodeState, now: datetime) -> Action:
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
+    record = _without_lifted_cordon(node, record)
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = has_to_leave(node)
     if record.target != node.target or _is_behind(node, record, step, pods):
@@ -69,6 +70,11 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
         return _fail(node, record, f"after {_minutes(node)}: {reason}", now), ""
     return again(node, record, step, now, pods), reason
+
+
+def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
+    """Return the record after somebody lifted the cordon that was there before: the next one is this rollout's own."""
+    return replace(record, was_cordoned=False) if record.was_cordoned and not node.view.is_cordoned else record
 
 
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:

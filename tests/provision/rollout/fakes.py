@@ -144,6 +144,9 @@ class FakeCluster(OneByOne):
     def paused(self) -> Pause | None:
         return self.pause
 
+    def check_lease(self) -> None:
+        pass
+
     def publish(self, standing: Standing) -> None:
         if not self.published or self.published[-1] != standing:
             self.published.append(standing)

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.errors import ConflictError, HeldError, LeaseLostError, UnreachableError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Hooks:
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedCluster:
+class SimulatedCluster(OneByOne):
     """One engine's view of the fleet: what it has observed, and whether it still holds the lease."""
 
     world: World

@@ -43,14 +43,17 @@ class VirtualExecutor:
         """Have the engine told, as the world tells it."""
         self._events.append(StepEnded(node, phase, outcome))
 
-    def wait(self, timeout_s: float) -> list[Event]:
+    def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened, letting time pass until something has."""
+        soonest_s = self._world.time.now_s + least_s
         if self._cancel.is_set():
             self._world.cancel(self)
         if timeout_s:
             self._let_pass(timeout_s, until_woken=True)
             if self._batch_s and (self._events or self._is_woken):
                 self._let_pass(self._batch_s, until_woken=False)
+        if (left_s := soonest_s - self._world.time.now_s) > 0:
+            self._let_pass(left_s, until_woken=False)
         self._is_woken = False
         events, self._events = self._events, []
         return events

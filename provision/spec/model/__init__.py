@@ -19,7 +19,9 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -41,10 +43,14 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "AtTimeout",
     "Build",
     "Capability",
+    "Commands",
     "Companion",
     "Compile",
+    "DaemonSets",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -52,6 +58,7 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
     "Order",
@@ -60,11 +67,15 @@ __all__ = [
     "Rollout",
     "Runfile",
     "Runtime",
+    "Scheduler",
+    "SchedulerKind",
     "Signing",
+    "Slurm",
     "StackSpec",
     "Taint",
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "WaitFor",
     "Wave",
 ]

@@ -136,6 +136,17 @@ LabelValue = Annotated[
         longest=63,
     ),
 ]
+_KEY = rf"({_DOMAIN}/)?{_NAME}"
+_REQUIREMENT = rf"(!{_KEY}|{_KEY}( *(==?|!=) *({_NAME})?| +(in|notin) *\( *({_NAME})?( *, *({_NAME})?)* *\))?)"
+LabelSelector = Annotated[
+    str,
+    text(
+        rf"({_REQUIREMENT}( *, *{_REQUIREMENT})*)?",
+        "a label selector: KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (A, B), KEY notin (A, B); ',' joins several",
+        "app=training, tier notin (test)",
+        longest=1024,
+    ),
+]
 # One for all nodes of a fleet, so it is every address of a node or none but its own.
 ListenAddress = Annotated[
     str,
@@ -145,6 +156,20 @@ ListenAddress = Annotated[
         "an address and a port: 0.0.0.0, [::], 127.0.0.1 or [::1], ':' and a number up to 65535",
         "0.0.0.0:9400",
     ),
+]
+# Run without a shell here; behind ssh another machine's shell reads them, so that what a shell acts on is left out.
+CommandArgument = Annotated[
+    str,
+    text(
+        r"([A-Za-z0-9_.,:=@%/+-]|\{node\})+",
+        "an argument of a command: letters, digits and _ . , : = @ % / + -, and {node}, without spaces and quotes",
+        "/usr/local/sbin/drain-node",
+        longest=255,
+    ),
+]
+SlurmName = Annotated[
+    str,
+    text("[A-Za-z0-9_]([-A-Za-z0-9_.]*)", "a name of Slurm: letters, digits and _ . -", "maintenance", longest=64),
 ]
 FolderPath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver-550.163.01", longest=255)]
 RunfilePath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver.run", longest=255)]

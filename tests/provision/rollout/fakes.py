@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import ConflictError, HeldError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.standing import Standing
 
@@ -69,7 +70,7 @@ class FakeNode:
 
 
 @dataclass
-class FakeCluster:
+class FakeCluster(OneByOne):
     """Node state as an API server keeps it. ``effect`` is called before every change, and may refuse it."""
 
     nodes: dict[str, FakeNode]
@@ -83,6 +84,7 @@ class FakeCluster:
     is_held: bool = False
     most_out: int = 0
     published: list[Standing] = field(default_factory=list)
+    pause: Pause | None = None
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         self.on_observe()
@@ -138,6 +140,9 @@ class FakeCluster:
             return False
         self.classes.append(name)
         return True
+
+    def paused(self) -> Pause | None:
+        return self.pause
 
     def check_lease(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Draws how each step goes: a seed, a node, a phase and an attempt give the same answer, in whatever order they come."""
+"""Draws how each step goes: one seed, node, phase and attempt give one answer, in whatever order they come."""
 
 from __future__ import annotations
 

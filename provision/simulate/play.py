@@ -38,7 +38,6 @@ def play(scenario: Scenario, seed: int) -> Playback:
     cluster, cancel = SimulatedCluster(world), threading.Event()
     batch_s = len(scenario.nodes) / BATCHED
     executor = _LosingExecutor(world, cancel, chance, batch_s)
-    cluster.on_change = executor.wake
     states, policy = prepare(scenario, cluster)
     recorder = Recorder(world.time, world.machines)
     cluster.hooks.published = recorder.published

@@ -61,7 +61,7 @@ class LocalCluster:
             found = read_state(self._path)
             self._seen.update({name: found.nodes.get(name, NOTHING) for name in nodes})
             self._known = found
-            return {name: _view(name, self._seen[name]) for name in nodes}
+            return {name: view_of_entry(name, self._seen[name]) for name in nodes}
 
     def paused(self) -> Pause | None:
         """Return the pause as it was at the last `observe`; before the first one, as it is now."""
@@ -154,6 +154,7 @@ def _is_untouched(seen: Entry, now: Entry) -> bool:
     return (seen.record, seen.cordoned) == (now.record, now.cordoned)
 
 
-def _view(name: str, entry: Entry) -> NodeView:
+def view_of_entry(name: str, entry: Entry) -> NodeView:
+    """Return what an entry of the state file says of a machine."""
     record = None if entry.record is None else record_of(entry.record)
-    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, gpu_pods=())
+    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, is_skipped=entry.skipped)

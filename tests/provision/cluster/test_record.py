@@ -28,6 +28,7 @@ WORDS = {
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
+    "retry-is-a-word": "expected `bool`, got `str` - at `$.retry`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
     "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
@@ -48,6 +49,7 @@ records = st.builds(
     was_cordoned=st.booleans(),
     reason=st.text(max_size=MAX_REASON),
     failed_in=st.none() | st.sampled_from(Phase),
+    retry=st.booleans(),
     took=st.dictionaries(st.sampled_from(Phase), st.floats(0, 1e6)),
 )
 

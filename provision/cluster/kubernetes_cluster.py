@@ -16,7 +16,7 @@ from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
-from provision.cluster.pods import gpu_pods
+from provision.cluster.pods import NodePods, pods_of_nodes
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
+    from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Eviction
     from provision.rollout.model import GpuPod, Record
     from provision.rollout.pause import Pause
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
 _ATTEMPTS: Final = 5
+NO_PODS: Final = NodePods()
 NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
 _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -45,16 +47,16 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``resources`` are the declared resource names, ``asked`` what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
     """
 
     def __init__(
-        self, api: Api, *, resources: Collection[str], machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
     ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self._check)  # for whatever changes something
-        self._resources = frozenset(resources)
+        self._rules = rules
         self._machines = machines
         self._asked = asked
         self._seen: dict[str, Node] = {}
@@ -74,11 +76,11 @@ class KubernetesCluster:
             else:
                 self._seen[name] = each
         names = [each.metadata.name for each in found.values() if not isinstance(each, NodeProblem)]
-        pods = gpu_pods(self._list_pods(names), self._resources)
+        pods = pods_of_nodes(self._list_pods(names), self._rules)
         return {
             name: each
             if isinstance(each, NodeProblem)
-            else view_of(name, each, self.name, pods.get(each.metadata.name, ()), self._asked)
+            else view_of(name, each, self.name, pods.get(each.metadata.name, NO_PODS), self._asked)
             for name, each in found.items()
         }
 
@@ -177,7 +179,7 @@ class KubernetesCluster:
 
 
 def view_of(
-    name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = (), asked: Asked = EVERYTHING
+    name: str, node: Node, where: str, pods: NodePods = NO_PODS, asked: Asked = EVERYTHING
 ) -> NodeView | NodeProblem:
     """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
     text = node.metadata.annotations.get(UPGRADE)
@@ -195,7 +197,8 @@ def view_of(
         record=record,
         is_cordoned=node.spec.unschedulable,
         is_ready=node.is_ready,
-        gpu_pods=pods,
+        gpu_pods=pods.gpu,
+        jobs=pods.jobs,
         labels=labels_of(node, asked.labels),
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),

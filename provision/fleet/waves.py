@@ -18,10 +18,20 @@ if TYPE_CHECKING:
 
 
 def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
-    """Yield that a node declares other waves than the ``first`` of the fleet: a wave is about all of them."""
+    """Yield that a node declares other waves than the ``first`` of the fleet, or treats pods in another way."""
     if node.stack.rollout.waves != first.stack.rollout.waves:
         message = f"other waves are declared for {first.name}: a rollout has the same waves for all nodes"
         yield error(WAVES, message, "declare them once, in the file or for the group all")
+
+    for key, mine, theirs in (
+        ("waitFor", node.stack.rollout.wait_for, first.stack.rollout.wait_for),
+        ("drain", node.stack.rollout.drain, first.stack.rollout.drain),
+    ):
+        if mine != theirs:
+            message = (
+                f"other pods are declared for {first.name}: a rollout treats the pods of all nodes in the same way"
+            )
+            yield error(("rollout", key), message, "declare it once, in the file or for the group all")
 
 
 def judge_selected(stack: StackSpec, hosts: Collection[str], groups: Collection[str]) -> Iterator[Remark]:

@@ -10,6 +10,7 @@ from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
+from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
@@ -131,14 +132,16 @@ def _is_changed(answer: Assessment | Failure) -> bool:
 def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    drain = drain_policy(stack.rollout)
     if isinstance(answer, Failure):
-        return NodeState(view=view, target=target, drain_timeout=timeout, obstacle=answer.message)
+        return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
     return NodeState(
         view=view,
         target=target,
         origin=(module.version or "") if module.loaded else "",
         drain_timeout=timeout,
+        drain=drain,
         is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,

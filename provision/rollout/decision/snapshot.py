@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
@@ -39,18 +40,20 @@ class StepResult:
 class NodeState:
     """Everything that a decision may know about one node.
 
-    ``target`` and ``origin`` are driver versions. ``is_disruptive``: its plan needs the node out of service.
-    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where
-    something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
-    ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
-    ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
-    policy, None where it takes part in none. ``rank`` is its place among nodes of the same wave and priority.
+    ``target`` and ``origin`` are driver versions. ``drain`` is how pods and processes are made to leave the node,
+    within ``drain_timeout`` where it names no other limit. ``is_disruptive``: its plan needs the node out of service.
+    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where something
+    can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process. ``blocked`` are the
+    pods (by UID) that could not be evicted when it was last tried, with the reason. ``has_failed``: it failed in this
+    process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
+    none. ``rank`` is its place among nodes of the same wave and priority.
     """
 
     view: NodeView
     target: str
     origin: str = ""
     drain_timeout: timedelta
+    drain: DrainPolicy = EVICT_ALL
     is_disruptive: bool = False
     is_as_declared: bool = False
     obstacle: str = ""

@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.stack import (
     API_VERSION,
@@ -41,10 +42,13 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "AtTimeout",
     "Build",
     "Capability",
     "Companion",
     "Compile",
+    "DaemonSets",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -52,6 +56,7 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
     "Order",
@@ -66,5 +71,6 @@ __all__ = [
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "WaitFor",
     "Wave",
 ]

@@ -88,7 +88,10 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
             id="abandon a node whose record cannot be read",
         ),
         pytest.param(
-            abandon(found(is_skipped=True, is_cordoned=True)), None, "is in no upgrade, and none begins on it", id="abandon again"
+            abandon(found(is_skipped=True, is_cordoned=True)),
+            None,
+            "is in no upgrade, and none begins on it",
+            id="abandon again",
         ),
         pytest.param(uncordon(found(is_cordoned=True)), Change(cordoned=False), "takes pods again", id="uncordon"),
         pytest.param(uncordon(found()), None, "takes pods", id="uncordon what takes pods"),

@@ -14,7 +14,7 @@ from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.model import Failure
 from provision.cli.node_request import ask, open_requests, request_arguments
-from provision.cli.options import declaration_argument, load_fleet
+from provision.cli.options import load_fleet
 from provision.cli.plan import build_context, run_arguments
 from provision.cli.terminal import say
 from provision.errors import ExitCode, UsageError
@@ -39,7 +39,6 @@ SETTLED: Final = timedelta(seconds=20)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     request_arguments(parser)
-    declaration_argument(parser)
     run_arguments(parser)
     parser.add_argument(
         "--uncordon",
@@ -84,11 +83,14 @@ def put_back(context: ApplyContext, asking: Asking) -> int:
     code = ask(asking, decide)
     if code != ExitCode.DONE:
         return code
-    wait_until_left(asking.requests.reader(), asking.nodes)
+    for requests in dict.fromkeys(asking.requests.values()):
+        wait_until_left(requests.reader(), asking.nodes)
     resumed = resume_daemons(context, asking.nodes)
     for node in sorted(kept & resumed):
         say(f"{node}: offers its GPUs, and stays cordoned as it was before the upgrade: `kubectl uncordon {node}`")
-    again = ask(replace(asking, nodes=tuple(node for node in asking.nodes if node in resumed - kept)), uncordon)
+    for node in sorted(resumed & asking.scheduled):
+        say(f"{node}: offers its GPUs, and stays drained: resume it in its scheduler")
+    again = ask(asking.only(resumed - kept - asking.scheduled), uncordon)
     return again if len(resumed) == len(asking.nodes) else ExitCode.FAILED
 
 

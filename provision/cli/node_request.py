@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cli.cluster import cluster_arguments
-from provision.cli.options import debug_argument, inventories_of, inventory_argument
+from provision.cli.options import debug_argument, declaration_argument, inventory_argument
+from provision.cli.places import find_places
 from provision.cli.terminal import say
-from provision.errors import ExitCode, UsageError
+from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection, Mapping
 
     from provision.cluster.node_requests import NodeRequests
     from provision.rollout.requests import Decide
@@ -21,61 +21,61 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The nodes that something is asked of, and where it is written down."""
+    """The nodes that something is asked of, each with where that is written down.
 
-    nodes: tuple[str, ...]
-    requests: NodeRequests
+    ``scheduled`` are those that a scheduler other than Kubernetes has.
+    """
+
+    requests: Mapping[str, NodeRequests]
+    scheduled: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes, in the inventory's order."""
+        return tuple(self.requests)
+
+    def only(self, nodes: Collection[str]) -> Asking:
+        """Return the same for some of the nodes."""
+        return Asking({node: each for node, each in self.requests.items() if node in nodes}, self.scheduled)
 
 
 def request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the nodes and what finds them."""
     parser.add_argument("nodes", nargs="+", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
+    declaration_argument(parser)
     inventory_argument(parser)
     debug_argument(parser)
     cluster_arguments(parser)
 
 
 def open_requests(args: argparse.Namespace) -> Asking:
-    """Return the nodes that are named; where there is no inventory, they are Nodes of the cluster.
-
-    The declaration does not matter: what is asked of a node is the same whatever it is to become.
-    """
-    from provision.cluster import Machine, open_api, state_file_path  # noqa: PLC0415 - start-up time
+    """Return the nodes that are named, hosts or groups of the inventory, and where their state lives."""
     from provision.cluster.node_requests import KubernetesRequests, StateFileRequests  # noqa: PLC0415 - start-up time
-    from provision.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
-    from provision.fleet.load import read_inventory  # noqa: PLC0415 - start-up time
-    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
-    if args.no_cluster and (args.kubeconfig or args.context):
-        raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
-    api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
-    inventories, here = inventories_of(args), Path.cwd()
-    if not inventories and api is not None:
-        names = tuple(dict.fromkeys(args.nodes))
-        return Asking(names, KubernetesRequests(api, names, {}))
-    if not inventories:
-        raise InventoryError("there is no inventory", hint="name one with `--inventory`, or a cluster")
-    inventory = read_inventory(inventories, limit=",".join(args.nodes), directory=here, environ=os.environ)
-    names = tuple(host.name for host in inventory.hosts)
-    if api is None:
-        state_file = state_file_path(inventory_key(inventories, here), os.environ)
-        return Asking(names, StateFileRequests(state_file, names))
-    addresses = resolve_nodes(inventory.hosts)
-    machines = {name: Machine(addresses=each) for name, each in addresses.items()}
-    return Asking(names, KubernetesRequests(api, names, machines))
+    places = find_places(args, *args.nodes)
+    requests: dict[str, NodeRequests] = {}
+    if places.api is not None and places.in_cluster:
+        kubernetes = KubernetesRequests(places.api, places.in_cluster, places.machines)
+        requests |= dict.fromkeys(places.in_cluster, kubernetes)
+    requests |= dict.fromkeys(places.in_file, StateFileRequests(places.state_file, places.in_file))
+    return Asking(requests, places.scheduled)
 
 
 def ask(asking: Asking, decide: Decide) -> int:
     """Ask it of every node, and tell what that means; return 1 if it makes no sense for one of them."""
-    answers = {node: asking.requests.change(node, decide) for node in asking.nodes}
-    for node, answer in answers.items():
+    is_refused = False
+    for node, requests in asking.requests.items():
+        answer = requests.change(node, decide)
+        is_refused = is_refused or answer.is_refused
         for line in answer.words:
             say(f"{node}: {line}")
-    return ExitCode.FAILED if any(answer.is_refused for answer in answers.values()) else ExitCode.DONE
+    return ExitCode.FAILED if is_refused else ExitCode.DONE
 
 
 def engine_at_work(asking: Asking) -> str:
     """Return who is at work, empty where nobody is."""
-    tenant = asking.requests.reader().look().tenant
-    return tenant.holder if tenant is not None and tenant.is_at_work else ""
+    for requests in dict.fromkeys(asking.requests.values()):
+        tenant = requests.reader().look().tenant
+        if tenant is not None and tenant.is_at_work:
+            return tenant.holder
+    return ""

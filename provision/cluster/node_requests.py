@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.kubernetes_cluster import NODES, node_path, view_of
+from provision.cluster.informer import NODES
+from provision.cluster.kubernetes_cluster import node_path, view_of
 from provision.cluster.local_cluster import view_of_entry
 from provision.cluster.marks import render_patch
 from provision.cluster.names import match_nodes

@@ -113,7 +113,7 @@ def _state(
         message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
         return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    drain = drain_policy(stack.rollout)
+    drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
         return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     is_done = _is_done(verb, answer, view.record)

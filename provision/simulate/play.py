@@ -77,9 +77,9 @@ class _LosingExecutor(VirtualExecutor):
         super().__init__(world, cancel, batch_s=batch_s)
         self._chance = chance
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""
-        super().start(node, phase)
+        super().start(node, phase, back)
         if phase is Phase.SWAP and self._chance.is_lost(node):
             self._world.take_down(node)
 

@@ -21,11 +21,11 @@ JOB_FORMAT: Final = "%i,%T,%L,%u,%N"
 JOB_STATES: Final = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,STOPPED,RESIZING"
 _JOB_FIELDS: Final = 5
 _NODE: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
-_ADDRESS: Final = re.compile(r"^ +NodeAddr=(\S+) NodeHostName=(\S+)", re.MULTILINE)
-_STATE: Final = re.compile(r"^ +State=(\S+)", re.MULTILINE)
+_ADDRESS: Final = re.compile(r"^ {3}NodeAddr=(\S+) NodeHostName=(\S+)", re.MULTILINE)
+_STATE: Final = re.compile(r"^ {3}State=(\S+)", re.MULTILINE)
 _FLAG: Final = re.compile(r"[A-Z_]+")  # older versions put signs behind a state, such as IDLE*+DRAIN
 # Slurm adds who gave it and when; a reason of several lines goes on, further to the right.
-_REASON: Final = re.compile(r"^ +Reason=(.*?)(?: \[([^\[\]@]*)@[^\[\]]*\])?$", re.MULTILINE)
+_REASON: Final = re.compile(r"^ {3}Reason=(.*?)(?: \[([^\[\]@]*)@[^\[\]]*\])?$", re.MULTILINE)
 _RESERVATION: Final = re.compile(
     r"^ReservationName=(\S+) StartTime=\S+ EndTime=(\S+) .*? Nodes=(\S+) .*?Flags=(\S*)", re.MULTILINE
 )

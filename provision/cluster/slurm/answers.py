@@ -58,9 +58,8 @@ class Reservation:
 def parse_nodes(text: str) -> dict[str, SlurmNode]:
     """Return the nodes of ``scontrol show node``, by their names; what has no state is left out."""
     starts = [(found.start(), found[1]) for found in _NODE.finditer(text)]
-    ends = [start for start, _name in starts[1:]] + [len(text)]
     nodes = {}
-    for (start, name), end in zip(starts, ends, strict=True):
+    for (start, name), (end, _next) in zip(starts, [*starts[1:], (len(text), "")], strict=False):
         block = text[start:end]
         address, state, reason = _ADDRESS.search(block), _STATE.search(block), _REASON.search(block)
         if state is None:

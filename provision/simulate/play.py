@@ -23,6 +23,7 @@ from provision.simulate.world import Budget, World
 
 if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.model import Origin
     from provision.rollout.step import StepOutcome
     from provision.simulate.scenario import NodeModel, Scenario
 

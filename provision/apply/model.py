@@ -30,6 +30,7 @@ class Status(Enum):
     STAGED = "staged"  # its driver is ready to be swapped in; nothing that runs was changed
     RETURNED = "returned"  # has the driver again that was there before
     REMOVED = "removed"  # its driver was taken away
+    SKIPPED = "skipped"  # would be taken out of service, and somebody wants it left alone: not touched
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
     WAITING = "waiting"  # has to be taken out of service, and its turn has not come: not touched
@@ -44,7 +45,17 @@ class Status(Enum):
         return self in _GOOD
 
 
-_GOOD = frozenset({Status.UNCHANGED, Status.CONVERGED, Status.STAGED, Status.RETURNED, Status.REMOVED, Status.CHECKED})
+_GOOD = frozenset(
+    {
+        Status.UNCHANGED,
+        Status.CONVERGED,
+        Status.STAGED,
+        Status.RETURNED,
+        Status.REMOVED,
+        Status.SKIPPED,
+        Status.CHECKED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from provision.cluster.errors import KubeconfigError
 from provision.cluster.kubeconfig import find_kubeconfig, in_cluster, read_kubeconfig
 from provision.cluster.local_cluster import LocalCluster
+from provision.cluster.others import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
+    from provision.cluster.others import Asked
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Cluster
 
@@ -27,18 +29,19 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     state_file: Path,
     rules: PodRules,
     machines: Mapping[str, Machine],
+    asked: Asked = EVERYTHING,
 ) -> Cluster:
     """Return where node state lives, having made sure that it answers.
 
     ``state_file`` is used where there is neither a kubeconfig nor a cluster around this process.
-    ``rules`` and ``machines``: see `KubernetesCluster`. Raises ClusterError.
+    ``rules``, ``machines`` and ``asked``: see `KubernetesCluster`. Raises ClusterError.
     """
     api = open_api(kubeconfig, context, environ)
     if api is None:
         return LocalCluster(state_file)
     from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
 
-    return KubernetesCluster(api, rules=rules, machines=machines)
+    return KubernetesCluster(api, rules=rules, machines=machines, asked=asked)
 
 
 def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> Api | None:

@@ -15,7 +15,8 @@ from provision.cluster.lease import Tenure, hold
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
-from provision.cluster.pods import NodePods, pods_of_nodes
+from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
+from provision.cluster.pods import NodePods, drained_pod, pods_of_nodes
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
@@ -45,15 +46,18 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``rules`` are what its pods are judged by.
+    ``rules`` are what its pods are judged by, ``asked`` is what the declaration wants to know of Nodes.
     """
 
-    def __init__(self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine]) -> None:
+    def __init__(
+        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+    ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self._check)  # for whatever changes something
         self._rules = rules
         self._machines = machines
+        self._asked = asked
         self._seen: dict[str, Node] = {}
         self._tenure: Tenure | None = None
         self._standing: Standing | None = None
@@ -75,7 +79,7 @@ class KubernetesCluster:
         return {
             name: each
             if isinstance(each, NodeProblem)
-            else view_of(name, each, self.name, pods.get(each.metadata.name, NO_PODS))
+            else view_of(name, each, self.name, pods.get(each.metadata.name, NO_PODS), self._asked)
             for name, each in found.items()
         }
 
@@ -83,7 +87,7 @@ class KubernetesCluster:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
         seen = self._seen[node]
         for _attempt in range(_ATTEMPTS):
-            patch = render_patch(record, cordoned=cordoned, resource_version=seen.metadata.resource_version)
+            patch = render_patch(record, cordoned=cordoned, node=seen)
             request = Request(method="PATCH", path=_path(seen), body=patch, content_type=MERGE_PATCH)
             try:
                 written = self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND))
@@ -102,6 +106,12 @@ class KubernetesCluster:
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
             hint="run apply again: it continues from what is recorded now",
         )
+
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now, as the API server has them."""
+        seen = self._seen.get(node)
+        pods = () if seen is None else self._list_pods([seen.metadata.name])
+        return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""
@@ -165,7 +175,9 @@ class KubernetesCluster:
             yield from self._api.list_all(_PODS, Pod, selector=f"{selector},{_ALIVE}")
 
 
-def view_of(name: str, node: Node, where: str, pods: NodePods = NO_PODS) -> NodeView | NodeProblem:
+def view_of(
+    name: str, node: Node, where: str, pods: NodePods = NO_PODS, asked: Asked = EVERYTHING
+) -> NodeView | NodeProblem:
     """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
     text = node.metadata.annotations.get(UPGRADE)
     try:
@@ -184,6 +196,10 @@ def view_of(name: str, node: Node, where: str, pods: NodePods = NO_PODS) -> Node
         is_ready=node.is_ready,
         gpu_pods=pods.gpu,
         jobs=pods.jobs,
+        labels=labels_of(node, asked.labels),
+        held_by=why_held(node, asked.respect),
+        is_skipped=is_skipped(node),
+        priority=priority_of(node),
     )
 
 

@@ -67,6 +67,10 @@ class LocalCluster:
             write_state(self._path, entries if entry == _NOTHING else entries | {node: entry})
             self._seen[node] = entry
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:  # noqa: ARG002 - there are no pods
+        """Return nothing: there are no pods."""
+        return ()
+
     def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
         """Return that the pod is gone: there are none."""
         return Eviction(outcome=EvictionOutcome.GONE)

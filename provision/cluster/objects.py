@@ -25,7 +25,7 @@ class OwnerReference(_Object, frozen=True, kw_only=True):
 
 
 class Metadata(_Object, frozen=True, kw_only=True):
-    """What every object has. ``deletion_timestamp`` is set while it is being deleted."""
+    """What every object has. ``deletion_timestamp`` is set while it is being deleted: when its grace period ends."""
 
     name: str = ""
     namespace: str = ""
@@ -35,19 +35,31 @@ class Metadata(_Object, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Condition(_Object, frozen=True, kw_only=True):
-    """``status`` is "True", "False" or "Unknown"."""
+    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word."""
 
     type: str
     status: str
+    reason: str = ""
+
+
+class Taint(_Object, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps pods off a node; all of it is written back for the taints of others."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(_Object, frozen=True, kw_only=True):
     """``unschedulable`` is what `kubectl cordon` sets."""
 
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeAddress(_Object, frozen=True, kw_only=True):

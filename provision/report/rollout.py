@@ -85,6 +85,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "phase": None if record is None else record.phase.value,
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
+        "keptOut": state.kept_out or None,
         "pods": [{"namespace": pod.namespace, "name": pod.name} for pod in evictable(state)],
     }
 
@@ -105,6 +106,8 @@ def _about(state: NodeState) -> Text:
         text.append("is cordoned, and stays so; ", "yellow")
     if not state.view.is_ready:
         text.append("is not ready; ", "yellow")
+    if state.kept_out and not state.is_in_flight:
+        text.append(f"does not begin: {state.kept_out}; ", "yellow")
     pods = evictable(state)
     return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has one of its GPUs")
 

@@ -63,6 +63,12 @@ class Cluster(Protocol):
         are no conflict.
         """
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now, whether they asked for a GPU or not.
+
+        A node says which pods hold its GPUs: one that is not bound to it is never returned.
+        """
+
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
 

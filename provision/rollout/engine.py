@@ -94,6 +94,7 @@ class Engine:
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
+        self._held: set[str] = set()  # nodes on which a process held a GPU when they were last asked
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
@@ -124,6 +125,7 @@ class Engine:
             return self._wind_down()
         try:
             self._observe_nodes()
+            self._find_holding()
             former, decision = self._decision, self._decide()
             self._act(decision)
             self._tell(former, decision)
@@ -173,6 +175,16 @@ class Engine:
                 self._nodes[name] = replace(node, view=lost, obstacle=obstacle or view.message)
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+
+    def _find_holding(self) -> None:
+        """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
+        for name in tuple(self._held):
+            node = self._nodes[name]
+            uids = node.holding_uids
+            if not uids:
+                self._held.discard(name)
+            holding = self._cluster.find_pods(name, uids) if uids else ()
+            self._nodes[name] = replace(node, holding=holding)
 
     def _decide(self) -> Decision:
         now = self._decided = self._clock()
@@ -273,6 +285,8 @@ class Engine:
             is_disruptive=node.is_disruptive and not is_swapped,
             is_as_declared=node.is_as_declared or is_swapped,
         )
+        if outcome.holders:
+            self._held.add(event.node)
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped
         if failure is not None:

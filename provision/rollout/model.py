@@ -50,7 +50,8 @@ class Record:
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
     somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
     FAILED. ``target`` and ``origin`` are driver versions. ``took`` has how many seconds phases lasted that one engine
-    saw from their beginning to their end.
+    saw from their beginning to their end. ``is_tainted``: a taint keeps what was evicted off the node until it is back
+    in service.
     """
 
     phase: Phase
@@ -62,6 +63,7 @@ class Record:
     reason: str = ""
     failed_in: Phase | None = None
     took: Mapping[Phase, float] = field(default_factory=dict)
+    is_tainted: bool = False
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
@@ -90,6 +92,7 @@ class Record:
             reason=self.reason,
             failed_in=self.failed_in,
             took=self.took,
+            is_tainted=self.is_tainted,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -105,7 +108,7 @@ class GpuPod:
     """A pod that has a GPU, or that is waited for. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for none.
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
-    in words. ``only_waited`` is why it has to leave, but is never asked to.
+    in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     """
 
     namespace: str
@@ -116,6 +119,7 @@ class GpuPod:
     controller: str = ""
     stays: str = ""
     only_waited: str = ""
+    ending: str = ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -126,6 +130,8 @@ class NodeView:
     """What is seen of one node where its state lives.
 
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
+    ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
+    that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
     """
 
     name: str
@@ -134,3 +140,7 @@ class NodeView:
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
     jobs: tuple[GpuPod, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    held_by: str = ""
+    is_skipped: bool = False
+    priority: int = 0

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 
 # A kubelet that was restarted is ready again within seconds; one that is gone for good is noticed after 40 s.
 STILL: Final = timedelta(seconds=60)
+# What another tool does to a node takes as long as a reboot, or a repair by people.
+PATIENCE: Final = timedelta(minutes=30)
+_AT_ONCE: Final = 0
+_A_MINUTE: Final = int(STILL.total_seconds())
+_LONG: Final = int(PATIENCE.total_seconds())
 _NAMED: Final = 3
 
-_Reason = tuple[str, bool]  # and whether it ends by itself, or may
-_NOTHING: Final[_Reason] = ("", True)
+# With the seconds for which it is waited where nothing is under way: as long as it may yet pass.
+_Reason = tuple[str, int]
+_NOTHING: Final[_Reason] = ("", _AT_ONCE)
 
 
 class Admission:
@@ -44,8 +50,8 @@ class Admission:
         self._soaks = self._why_soaking()
         self._full: _Reason | None = None
         self._too_few: _Reason | None = None
-        self._first_reason = ""
-        self._may_end = False
+        self._first_reason = self._first_skip = ""
+        self._patience = _AT_ONCE
 
     def take(self, node: NodeState) -> None:
         """Count a node that begins now."""
@@ -61,11 +67,14 @@ class Admission:
 
     def why_not(self, node: NodeState) -> str:
         """Return why a node does not begin now, empty when it does."""
-        reason, may_end = self._why_not(node)
-        if reason and not self._first_reason:
+        reason, patience = self._why_not(node)
+        if not reason:
+            return ""
+        if node.view.is_skipped:
+            self._first_skip = self._first_skip or f"{node.name} {reason}"
+        elif not self._first_reason:
             self._first_reason = reason
-        if reason and may_end:
-            self._may_end = True
+        self._patience = max(self._patience, patience)
         return reason
 
     def standstill(self, since: datetime | None) -> str | None:
@@ -73,10 +82,11 @@ class Admission:
 
         At once where only a person can change it, after a while where it may pass, never while a node soaks.
         """
-        if not self._first_reason or self._is_soaking or self._turn.is_soaking:
+        reason = self._first_reason or self._first_skip
+        if not reason or self._is_soaking or self._turn.is_soaking:
             return None
-        is_over = not self._may_end or (since is not None and self._now - since >= STILL)
-        return self._first_reason if is_over else None
+        is_over = not self._patience or (since is not None and (self._now - since).total_seconds() >= self._patience)
+        return reason if is_over else None
 
     @property
     def _is_soaking(self) -> bool:
@@ -85,9 +95,11 @@ class Admission:
     def _why_not(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
-            return f"{node.name} is not ready: bring its kubelet back first", True
+            return f"{node.name} is not ready: bring its kubelet back first", _A_MINUTE
+        if view.is_skipped or view.held_by:
+            return node.kept_out, _AT_ONCE if view.is_skipped else _LONG
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
-            return self._turn.reason, self._turn.may_end
+            return self._turn.reason, _A_MINUTE if self._turn.may_end else _AT_ONCE
         if len(self._phases) >= self._policy.max_parallel:
             if self._full is None:
                 self._full = self._why_full()
@@ -105,16 +117,16 @@ class Admission:
     def _why_full(self) -> _Reason:
         name, phase = next(iter(self._phases.items()))
         more = f" and {len(self._phases) - 1} more" if len(self._phases) > 1 else ""
-        return f"waits for {name}: {phase}{more}", True
+        return f"waits for {name}: {phase}{more}", _A_MINUTE
 
     def _why_soaking(self) -> _Reason:
         for node, _until in self._soaking:
             if not node.view.is_ready:
-                return f"{node.name} has not been ready since it was changed", True
+                return f"{node.name} has not been ready since it was changed", _A_MINUTE
         if not self._soaking:
             return _NOTHING
         node, until = max(self._soaking, key=lambda one: one[1])
-        return f"soaks until {until:%Y-%m-%d %H:%M:%S} UTC: {node.name} was just changed", True
+        return f"soaks until {until:%Y-%m-%d %H:%M:%S} UTC: {node.name} was just changed", _A_MINUTE
 
     def _why_too_few(self) -> _Reason:
         limit = self._policy.max_unavailable
@@ -123,7 +135,10 @@ class Admission:
         named = [f"{name} {self._state(name)}" for name in self._first_out]
         more = f" and {len(self._out) - _NAMED} more" if len(self._out) > _NAMED else ""
         may_end = len(self._cordoned) - len(self._cordoned & self._phases.keys()) < limit
-        return f"{limit} of {self._total} nodes may be unavailable: {', '.join(named)}{more}", may_end
+        return (
+            f"{limit} of {self._total} nodes may be unavailable: {', '.join(named)}{more}",
+            _A_MINUTE if may_end else _AT_ONCE,
+        )
 
     def _state(self, name: str) -> str:
         if name in self._phases:

@@ -46,6 +46,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         began=now,
         since=now,
         was_cordoned=node.view.is_cordoned,
+        is_tainted=node.drain.taints,
     )
     return Write(node.name, fresh, cordoned=True)
 
@@ -97,7 +98,7 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     """Begin again, before anything that may end a pod."""
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
-    again = replace(record, target=node.target, reason="", failed_in=None)
+    again = replace(record, target=node.target, reason="", failed_in=None, is_tainted=node.drain.taints)
     return _enter(node, again, phase, now)
 
 

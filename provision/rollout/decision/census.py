@@ -6,7 +6,8 @@ One look at each node and no more: a fleet of thousands is decided about every f
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout.model import Phase
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from provision.rollout.decision.snapshot import NodeState, Snapshot
     from provision.rollout.model import Record
+
+_RANK: Final = attrgetter("rank")
+_PRIORITY: Final = attrgetter("view.priority")
 
 
 @dataclass(slots=True)
@@ -75,7 +79,8 @@ def _count(  # noqa: PLR0913, PLR0917 - called for each node that was ever chang
 def in_order(nodes: Sequence[NodeState]) -> list[NodeState]:
     """Return the nodes that are still to begin: those that failed before, then the others wave by wave, as they stand.
 
-    A node that failed is out of service already: no wave is better off for its waiting.
+    A node that failed is out of service already: no wave is better off for its waiting. Within a wave, those of a
+    higher priority come first; a label of the node says so, which may bring it forward within its wave and no further.
     """
     return _sort([node for node in nodes if node.wants_to_begin])
 
@@ -83,6 +88,10 @@ def in_order(nodes: Sequence[NodeState]) -> list[NodeState]:
 def _sort(waiting: list[NodeState]) -> list[NodeState]:
     again = [node for node in waiting if node.has_failed_before]
     fresh = [node for node in waiting if not node.has_failed_before] if again else waiting
+    if any(map(_RANK, fresh)):  # sorts are stable: what counts most comes last
+        fresh = sorted(fresh, key=_RANK)
+    if any(map(_PRIORITY, fresh)):
+        fresh = sorted(fresh, key=_PRIORITY, reverse=True)
     if fresh and fresh[0].wave is not None:
         fresh = sorted(fresh, key=_wave)
     return again + fresh if again else fresh

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.spec.model import DaemonSets
+
 if TYPE_CHECKING:
     from provision.spec.model import Rollout
 
@@ -15,10 +17,12 @@ class DrainPolicy:
     """What is done about what uses a node's GPUs.
 
     ``waits``: some pods are waited for before any is evicted, for ``jobs`` (None: as long as it takes).
+    ``taints``: pods of DaemonSets are evicted, and a taint keeps them off the node.
     """
 
     waits: bool = False
     jobs: timedelta | None = None
+    taints: bool = False
 
 
 EVICT_ALL: Final = DrainPolicy()
@@ -30,4 +34,5 @@ def drain_policy(rollout: Rollout) -> DrainPolicy:
     return DrainPolicy(
         waits=bool(wait.pod_selector or wait.namespaces) or drain.spares_pods,
         jobs=timedelta(minutes=wait.timeout_minutes) if wait.timeout_minutes else None,
+        taints=drain.daemon_sets is DaemonSets.EVICT,
     )

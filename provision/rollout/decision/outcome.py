@@ -65,7 +65,8 @@ def _untouched(
 ) -> tuple[Status, int, int, Failure | None, Upgrade | None]:
     record = state.record
     upgrade = None if record is None or record.phase is Phase.DONE else _upgrade(record, rollout)
-    status = Status.CANCELED if canceled else Status.WAITING
+    is_skipped = state.view.is_skipped and upgrade is None and not canceled
+    status = Status.CANCELED if canceled else Status.SKIPPED if is_skipped else Status.WAITING
     reason = "not started" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
     return status, 0, 0, Failure(status, reason), upgrade
 

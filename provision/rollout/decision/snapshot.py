@@ -40,11 +40,12 @@ class NodeState:
 
     ``target`` and ``origin`` are driver versions. ``drain`` is how pods and processes are made to leave the node,
     within ``drain_timeout`` where it names no other limit. ``is_disruptive``: its plan needs the node out of service.
-    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where something
-    can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process. ``blocked`` are the
-    pods (by UID) that could not be evicted when it was last tried, with the reason. ``has_failed``: it failed in this
-    process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
-    none.
+    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where
+    something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
+    ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
+    ``holding`` are the pods on the node that did not ask for a GPU and of which a process was found to hold one.
+    ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
+    policy, None where it takes part in none. ``rank`` is its place among nodes of the same wave and priority.
     """
 
     view: NodeView
@@ -58,8 +59,10 @@ class NodeState:
     is_busy: bool = False
     step: StepResult | None = None
     blocked: Mapping[str, str] = field(default_factory=dict)
+    holding: tuple[GpuPod, ...] = ()
     has_failed: bool = False
     wave: int | None = None
+    rank: int = 0
 
     @property
     def name(self) -> str:
@@ -77,6 +80,14 @@ class NodeState:
         return self.record is not None and not self.record.phase.is_over
 
     @property
+    def holding_uids(self) -> frozenset[str]:
+        """The pods that hold a GPU, as the node says, and that are not known to have one."""
+        if self.step is None or not self.step.holders or self.record is None or self.record.phase is not Phase.RELEASE:
+            return frozenset()
+        known = {pod.uid for pod in self.view.gpu_pods}
+        return frozenset(one.pod_uid for one in self.step.holders if one.pod_uid and one.pod_uid not in known)
+
+    @property
     def wants_to_begin(self) -> bool:
         """Whether the node has to be taken out of service, or is still out of it since it failed."""
         if self.has_failed or self.obstacle:
@@ -85,6 +96,14 @@ class NodeState:
         if record is None or record.phase is Phase.DONE:
             return self.is_disruptive
         return record.phase is Phase.FAILED
+
+    @property
+    def kept_out(self) -> str:
+        """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
+        view = self.view
+        if view.is_skipped:
+            return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
+        return view.held_by
 
     @property
     def has_failed_before(self) -> bool:

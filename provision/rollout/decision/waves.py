@@ -66,7 +66,14 @@ def _members(nodes: Sequence[NodeState], waves: int) -> list[list[NodeState]]:
 
 
 def _is_pending(node: NodeState) -> bool:
-    return node.wants_to_begin or node.is_in_flight
+    """Tell whether a wave has to wait for a node; not for one that people or other tools want left alone."""
+    if node.is_in_flight:
+        return True
+    return node.wants_to_begin and not node.view.is_skipped and not node.view.held_by
+
+
+def _in_the_way(node: NodeState) -> str:
+    return node.obstacle or (node.kept_out if node.wants_to_begin else "")
 
 
 _Found = tuple[str, bool, bool] | None  # the reason, whether it may end by itself, and whether it soaks
@@ -92,18 +99,18 @@ class _WaveTurn:
 
     def why_not_proven(self, canary: int | None) -> _Found:
         """Return what the canary lacks: one of its nodes has to be changed, and none of them may have failed."""
-        unable = [node for node in self._members if node.obstacle]
+        unable = [node for node in self._members if _in_the_way(node)]
         failed = [node for node in unable if node.has_failed_before]
         if self._index != canary or not unable or (not failed and any(not node.obstacle for node in self._changed)):
             return None
         node = (failed or unable)[0]
         if failed:
             return (
-                f"{node.name} of {self._wave.title} has failed, and cannot be tried again: {node.obstacle}",
+                f"{node.name} of {self._wave.title} has failed, and cannot be tried again: {_in_the_way(node)}",
                 True,
                 False,
             )
-        return f"no node of {self._wave.title} could be changed: {node.name}: {node.obstacle}", True, False
+        return f"no node of {self._wave.title} could be changed: {node.name}: {_in_the_way(node)}", True, False
 
     def why_not_healthy(self, allowed: int) -> _Found:
         sick = [node for node in self._changed if not node.view.is_ready or _is_taken_out(node)]

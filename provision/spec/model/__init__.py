@@ -20,6 +20,7 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -40,6 +41,7 @@ __all__ = [
     "ALTERNATIVES",
     "API_VERSION",
     "KIND",
+    "RESPECTED",
     "AtTimeout",
     "Build",
     "Capability",
@@ -57,6 +59,7 @@ __all__ = [
     "Leaving",
     "Metadata",
     "Node",
+    "Order",
     "Plugin",
     "Repository",
     "Rollout",
@@ -67,6 +70,7 @@ __all__ = [
     "Taint",
     "TaintEffect",
     "Tenancy",
+    "Tool",
     "WaitFor",
     "Wave",
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from provision.spec.model.rollout_drain import Drain, WaitFor
+from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
 
@@ -77,3 +78,14 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    order: Annotated[
+        Order,
+        doc(
+            "Which nodes begin first within a wave, after those of a higher priority; inventory: in its order; spread: "
+            "one of each zone in turn; emptyFirst: those with the fewest pods that have to leave."
+        ),
+    ] = Order.INVENTORY
+    respect: Annotated[
+        tuple[Tool, ...],
+        doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),
+    ] = RESPECTED

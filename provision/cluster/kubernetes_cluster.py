@@ -11,7 +11,7 @@ from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.lease import Tenure, hold
+from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Eviction
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
@@ -46,7 +47,7 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``rules`` are what its pods are judged by, ``asked`` is what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
     """
 
     def __init__(
@@ -137,6 +138,14 @@ class KubernetesCluster:
                 yield
             finally:
                 self._tenure = None
+
+    def paused(self) -> Pause | None:
+        """Return the pause as it was when the lease was last renewed; outside of a lease, as it is now."""
+        tenure = self._tenure
+        if tenure is not None:
+            return tenure.pause
+        lease = read_lease(self._api)
+        return None if lease is None else pause_of(lease.metadata.annotations)
 
     def publish(self, standing: Standing) -> None:
         """Have the next renewal of the lease carry it along."""

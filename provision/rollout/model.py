@@ -129,9 +129,9 @@ class GpuPod:
 class NodeView:
     """What is seen of one node where its state lives.
 
-    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
     ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
     that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
+    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
     """
 
     name: str
@@ -139,8 +139,8 @@ class NodeView:
     is_cordoned: bool
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
-    jobs: tuple[GpuPod, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     held_by: str = ""
     is_skipped: bool = False
     priority: int = 0
+    jobs: tuple[GpuPod, ...] = ()

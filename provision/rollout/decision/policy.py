@@ -11,6 +11,7 @@ from provision.spec.model import Gate, Rollout
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.rollout.pause import Pause
     from provision.spec.model import Wave
 
 _WHOLE = 100
@@ -30,7 +31,8 @@ class Policy:
     """How many nodes are changed at once, how many may be out of service for any reason, and how many may fail.
 
     A changed node has to stay healthy for ``soak`` before the next one begins. ``waves`` follow one another; which
-    nodes are in which is known of each node.
+    nodes are in which is known of each node. ``despite`` is a pause that was known when a person started this, and that
+    does not hold it up.
     """
 
     max_parallel: int = 1
@@ -38,6 +40,7 @@ class Policy:
     soak: timedelta = timedelta(0)
     max_failures: int = 0
     waves: tuple[WavePolicy, ...] = ()
+    despite: Pause | None = None
 
 
 def strictest(declared: Collection[Rollout], nodes: int) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from provision.apply.kinds import Handing
     from provision.rollout.model import NodeView
+    from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
 
 
@@ -84,6 +85,25 @@ def prepare(
         staging=tuple(name for name in rollout if _needs_staging(answers[name])),
         refusals=refusals,
         policy=strictest([stacks[state.name].rollout for state in states], len(states)),
+    )
+
+
+def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:
+    """Return what is left of an apply that begins while somebody wants none to: nodes that are out of service already.
+
+    The others wait, also when it is resumed before the end: what they take was not prepared.
+    """
+    flying = {state.name for state in prepared.states if state.is_in_flight}
+    waiting = Failure(Status.WAITING, pause.as_reason)
+    others = {name: waiting for name in prepared.todo if name not in flying}
+    return Prepared(
+        states=tuple(
+            replace(state, obstacle=waiting.message) if state.name in others else state for state in prepared.states
+        ),
+        rollout=tuple(name for name in prepared.rollout if name in flying),
+        staging=tuple(name for name in prepared.staging if name in flying),
+        refusals={**prepared.refusals, **others},
+        policy=prepared.policy,
     )
 
 

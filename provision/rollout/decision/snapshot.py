@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
+    from provision.rollout.pause import Pause
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
@@ -117,12 +119,14 @@ class Snapshot:
     """The fleet at one moment, in the inventory's order.
 
     ``began`` is when this process began: what happened before it runs against no limit. ``still_since`` is since
-    when nothing is under way although nodes wait, None while something is.
+    when nothing is under way although nodes wait, None while something is. ``pause`` is somebody's word that no further
+    node may begin.
     """
 
     nodes: tuple[NodeState, ...]
     began: datetime
     still_since: datetime | None = None
+    pause: Pause | None = None
     passed: int = 0
 
 

@@ -27,6 +27,8 @@ NVIDIA_WORDS: Final = {
     Phase.VERIFY: "validation-required",
     Phase.RESUME: "uncordon-required",
     Phase.DONE: "upgrade-done",
+    Phase.ROLLBACK: "pod-restart-required",
+    Phase.RETURNED: "upgrade-failed",
     Phase.FAILED: "upgrade-failed",
 }
 
@@ -57,7 +59,7 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
 
 def _taints(record: Record | None, present: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """Return the taints that a node has with this record."""
-    wants = record is not None and record.is_tainted and record.phase is not Phase.DONE
+    wants = record is not None and record.is_tainted and not record.phase.is_in_service
     if wants == any(each.key == TAINT for each in present):
         return present
     others = tuple(each for each in present if each.key != TAINT)

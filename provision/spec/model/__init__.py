@@ -21,6 +21,7 @@ from provision.spec.model.driver import (
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -45,6 +46,7 @@ __all__ = [
     "AtTimeout",
     "Build",
     "Capability",
+    "Commands",
     "Companion",
     "Compile",
     "DaemonSets",
@@ -65,7 +67,10 @@ __all__ = [
     "Rollout",
     "Runfile",
     "Runtime",
+    "Scheduler",
+    "SchedulerKind",
     "Signing",
+    "Slurm",
     "StackSpec",
     "Taint",
     "TaintEffect",

@@ -117,6 +117,8 @@ class Record:
     @property
     def complaint(self) -> str:
         """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.phase is Phase.RETURNED and not self.is_returning:
+            return f"is in service as it was: {self.reason}"
         if self.phase is Phase.RETURNED:
             return f"{returned_to(self.origin)}, since {self.failed_in} failed: {self.reason}"
         if self.is_returning and self.phase is not Phase.FAILED:

@@ -47,7 +47,7 @@ class Record:
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
     somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
     FAILED. ``target`` and ``origin`` are driver versions. ``took`` has how many seconds phases lasted that one engine
-    saw from their beginning to their end.
+    saw from their beginning to their end. ``is_touched``: it was past the drain once, so its GPUs may be out of service.
     """
 
     phase: Phase
@@ -59,6 +59,7 @@ class Record:
     reason: str = ""
     failed_in: Phase | None = None
     took: Mapping[Phase, float] = field(default_factory=dict)
+    is_touched: bool = False
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
@@ -87,6 +88,7 @@ class Record:
             reason=self.reason,
             failed_in=self.failed_in,
             took=self.took,
+            is_touched=self.is_touched,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ STILL: Final = timedelta(seconds=60)
 PATIENCE: Final = timedelta(minutes=30)
 _AT_ONCE: Final = 0
 _A_MINUTE: Final = int(STILL.total_seconds())
+_FOR_EVER: Final = 2**60
 _LONG: Final = int(PATIENCE.total_seconds())
 _NAMED: Final = 3
 
@@ -37,15 +39,23 @@ _NOTHING: Final[_Reason] = ("", _AT_ONCE)
 class Admission:
     """Hands out what may begin: one decision's count of slots."""
 
-    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn) -> None:
+    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn, closed: str = "") -> None:
+        """Begin to count; ``closed`` is why nothing may begin at this time, with the time when it may."""
         self._policy, self._now, self._total = policy, now, census.total
         self._turn, self._has_waves = turn, bool(policy.waves)
+        self._last_wave = turn.wave if policy.waves else 0
         self._phases, self._cordoned, self._not_ready = dict(census.phases), set(census.cordoned), census.not_ready
         self._soaking = census.soaking
+        self._closed = closed, _FOR_EVER if policy.waits else _AT_ONCE
         # A node that failed, and that maxFailures allows for, leaves the others their budget.
         failed = {node.name for node in census.failed}
         self._cordoned -= failed
         self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
+        self._zones = (
+            None
+            if policy.zones is None
+            else ZoneLimits(policy.zones, census.nodes, self._out, census.waiting, self._last_wave)
+        )
         self._first_out: list[str] | None = None  # worked out when it is asked for
         self._soaks = self._why_soaking()
         self._full: _Reason | None = None
@@ -58,6 +68,8 @@ class Admission:
         name = node.name
         self._phases[name] = Phase.CORDON
         self._cordoned.add(name)
+        if self._zones is not None:
+            self._zones.take(node, is_out_already=name in self._out)
         if name not in self._out:
             self._out.add(name)
             if self._first_out is not None:
@@ -98,17 +110,27 @@ class Admission:
             return f"{node.name} is not ready: bring its kubelet back first", _A_MINUTE
         if view.is_skipped or view.held_by:
             return node.kept_out, _AT_ONCE if view.is_skipped else _LONG
+        if self._closed[0]:
+            return self._closed
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
             return self._turn.reason, _A_MINUTE if self._turn.may_end else _AT_ONCE
         if len(self._phases) >= self._policy.max_parallel:
             if self._full is None:
                 self._full = self._why_full()
             return self._full
-        if node.has_failed_before:
-            return _NOTHING
+        return _NOTHING if node.has_failed_before else self._why_no_room(node)
+
+    def _why_no_room(self, node: NodeState) -> _Reason:
+        """Return why one node more may not be out of service."""
         if self._soaks[0]:
             return self._soaks
-        if view.is_cordoned or len(self._out) < self._policy.max_unavailable:  # cordoned, it is out already
+        if self._zones is not None and (reason := self._zones.why_not_now(node)):
+            return reason, _A_MINUTE
+        if node.view.is_cordoned:  # it is out already
+            return _NOTHING
+        if self._zones is not None and (reason := self._zones.why_full(node)):
+            return reason, _A_MINUTE
+        if len(self._out) < self._policy.max_unavailable:
             return _NOTHING
         if self._too_few is None:
             self._too_few = self._why_too_few()

@@ -28,6 +28,7 @@ _NEXT: Final = {
     Phase.RESUME: Phase.DONE,
 }
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
+_UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
@@ -77,8 +78,12 @@ def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: t
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     phase = Phase.VERIFY if node.is_as_declared else Phase.DRAIN
-    again = replace(record, target=node.target, reason="", failed_in=None)
+    again = replace(record, target=node.target, reason="", failed_in=None, is_touched=_is_touched(record))
     return _enter(node, again, phase, now)
+
+
+def _is_touched(record: Record) -> bool:
+    return record.is_touched or record.phase not in _UNTOUCHED
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:

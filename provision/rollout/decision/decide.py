@@ -14,6 +14,7 @@ from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
+from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.snapshot import Decision
 from provision.rollout.decision.waves import whose_turn
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.hours import OpeningHours
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
 
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    actions, waiting = _go_on(census.flying, now, snapshot.began)
+    hours = opening_hours(census.nodes, policy, now)
+    actions, waiting = _go_on(census.flying, now, snapshot.began, hours)
     waiting.update((node.name, node.obstacle) for node in census.unable)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary) or _stuck(census.flying)
-    admission = Admission(census, policy, now, turn)
+    admission = Admission(census, policy, now, turn, hours.closed)
     if stop:
         waiting.update(dict.fromkeys((node.name for node in census.waiting), f"stopped: {stop}"))
     else:
@@ -63,7 +66,9 @@ def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, wait
     return actions
 
 
-def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple[list[Action], dict[str, str]]:
+def _go_on(
+    flying: Sequence[NodeState], now: datetime, began: datetime, hours: OpeningHours
+) -> tuple[list[Action], dict[str, str]]:
     """Return what is done on nodes that are out of service, and what keeps them in their phases."""
     actions: list[Action] = []
     waiting: dict[str, str] = {}
@@ -71,6 +76,8 @@ def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple
         if node.is_busy or node.record is None:
             continue
         action, held = (None, node.obstacle) if node.obstacle else advance(node, node.record, now, began)
+        if not hours.is_open:
+            action, held = outside_hours(node, node.record, action, held, hours.closed)
         if action is not None:
             actions.append(action)
         if held:

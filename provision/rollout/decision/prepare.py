@@ -11,9 +11,10 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.membership import with_waves
+from provision.rollout.decision.places import with_places
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
-from provision.spec.model import Entitlement
+from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +65,8 @@ def prepare(
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
-    waves = stacks[found[0].name].rollout.waves if found else ()  # the same for all of them
-    states = with_waves(found, waves, groups)
+    shared = stacks[found[0].name].rollout if found else Rollout()  # its waves and zones are the same for all of them
+    states = _in_their_places(found, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
@@ -84,6 +85,17 @@ def prepare(
         refusals=refusals,
         policy=strictest([stacks[state.name].rollout for state in states], len(states)),
     )
+
+
+def _in_their_places(
+    found: Sequence[NodeState], shared: Rollout, groups: Mapping[str, Sequence[str]]
+) -> list[NodeState]:
+    """Return the nodes, each with its zone, rank and wave; a wave by size is spread over zones where the order is."""
+    placed = with_places(found, shared, groups)
+    if shared.order is Order.SPREAD:
+        placed.sort(key=lambda state: state.rank)
+    states = {state.name: state for state in with_waves(placed, shared.waves, groups)}
+    return [states[state.name] for state in found]
 
 
 def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class NodeState:
     ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
     ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
     policy, None where it takes part in none. ``rank`` is its place among nodes of the same wave and priority.
+    ``zone`` is empty where it is in none; where zones take turns, ``zone_turn`` is its place among them.
     """
 
     view: NodeView
@@ -58,6 +59,8 @@ class NodeState:
     has_failed: bool = False
     wave: int | None = None
     rank: int = 0
+    zone: str = ""
+    zone_turn: int = 0
 
     @property
     def name(self) -> str:
@@ -138,7 +141,18 @@ class RunStep:
     phase: Phase
 
 
-Action = Write | Evict | RunStep
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Put a node back into service to which nothing was done yet, and forget its record.
+
+    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's.
+    """
+
+    node: str
+    cordoned: bool | None
+
+
+Action = Write | Evict | RunStep | Withdraw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
-from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -41,10 +41,12 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "Blackout",
     "Build",
     "Capability",
     "Companion",
     "Compile",
+    "Day",
     "Driver",
     "DriverSource",
     "Engine",
@@ -67,4 +69,6 @@ __all__ = [
     "Tenancy",
     "Tool",
     "Wave",
+    "Window",
+    "Zones",
 ]

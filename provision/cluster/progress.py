@@ -16,11 +16,11 @@ from provision import strict_json
 from provision.cluster.errors import RecordError
 from provision.cluster.record import Moment  # noqa: TC001 - msgspec resolves the annotation
 from provision.cluster.spans import collapse, expand
-from provision.rollout.standing import Standing
+from provision.rollout.standing import Members, Standing
 from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 SCHEMA: Final = "grapnel.dev/rollout-progress/v1alpha1"
 MAX_BYTES: Final = 128 << 10  # half of what all annotations of an object may have together
@@ -28,6 +28,7 @@ MAX_REASONS: Final = 100
 MAX_REASON_BYTES: Final = 400
 MAX_NAMES_BYTES: Final = 32 << 10
 _MAX_NODES: Final = 100_000
+_GROUP_BYTES: Final = 24  # the keys of a wave or a domain
 _OTHERS: Final = "for other reasons"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_NODES)]
@@ -38,6 +39,13 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     count: Count
+    nodes: list[str] = []
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A wave or a domain. ``nodes`` may name fewer than there are."""
+
+    title: str
     nodes: list[str] = []
 
 
@@ -54,6 +62,8 @@ class ProgressDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     out: list[str] = []
     waiting: list[Waiting] = []
     stop: str = ""
+    waves: list[Group] = []
+    domains: list[Group] = []
 
 
 def encode_progress(standing: Standing, names: Mapping[str, str] | None = None) -> str:
@@ -75,6 +85,7 @@ def encode_progress(standing: Standing, names: Mapping[str, str] | None = None) 
         out=out,
         waiting=_waiting(standing, called, budget),
         stop=_cut(standing.stop),
+        **_places(standing, called),
     )
     return msgspec.json.encode(document).decode()
 
@@ -105,6 +116,8 @@ def decode_progress(text: str | bytes) -> Standing:
         waiting=waiting,
         stop=document.stop,
         unnamed=tuple(unnamed),
+        waves=tuple(_members(document.waves)),
+        domains=tuple(_members(document.domains)),
     )
 
 
@@ -113,6 +126,11 @@ class _Budget:
 
     def __init__(self) -> None:
         self._left = MAX_NAMES_BYTES
+
+    def take(self, text: str) -> bool:
+        """Tell whether there is room for a title."""
+        self._left -= len(msgspec.json.encode(text)) + _GROUP_BYTES
+        return self._left >= 0
 
     def spans(self, names: Iterable[str]) -> list[str]:
         """Return as many of the names as there is room for."""
@@ -123,6 +141,28 @@ class _Budget:
                 break
             kept.append(span)
         return kept
+
+
+def _places(standing: Standing, called: Mapping[str, str]) -> dict[str, list[Group]]:
+    """Return waves and domains as far as there is room, waves first: there are few of them."""
+    budget = _Budget()
+    found = {}
+    for key, groups in (("waves", standing.waves), ("domains", standing.domains)):
+        titled = [(_cut(each.title), each.nodes) for each in groups]
+        found[key] = [
+            Group(title=title, nodes=budget.spans(called.get(name) or _text(name) for name in nodes))
+            for title, nodes in titled
+            if budget.take(title)
+        ]
+    return found
+
+
+def _members(groups: Iterable[Group]) -> Iterator[Members]:
+    room = _MAX_NODES
+    for group in groups:
+        nodes = tuple(expand(group.nodes, room))
+        room -= len(nodes)
+        yield Members(group.title, nodes)
 
 
 def _waiting(standing: Standing, called: Mapping[str, str], budget: _Budget) -> list[Waiting]:

@@ -24,6 +24,7 @@ from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
+from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, Tenant
 
 if TYPE_CHECKING:
@@ -207,4 +208,10 @@ def _renamed(standing: Standing, names: Mapping[str, str]) -> Standing:
         standing,
         out=frozenset(names[node] for node in standing.out if node in names),
         waiting={names[node]: reason for node, reason in standing.waiting.items() if node in names},
+        waves=_members(standing.waves, names),
+        domains=_members(standing.domains, names),
     )
+
+
+def _members(groups: tuple[Members, ...], names: Mapping[str, str]) -> tuple[Members, ...]:
+    return tuple(Members(group.title, tuple(names[node] for node in group.nodes if node in names)) for group in groups)

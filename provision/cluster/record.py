@@ -47,6 +47,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
     failed_in: Phase | None = None
     took: Took = {}
+    is_touched: bool = False
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -67,6 +68,7 @@ def document_of(record: Record) -> RecordDocument:
         reason=_presentable(record.reason),
         failed_in=record.failed_in,
         took={phase: min(seconds, _LONGEST_S) for phase, seconds in record.took.items()},
+        is_touched=record.is_touched,
     )
 
 
@@ -82,6 +84,7 @@ def record_of(document: RecordDocument) -> Record:
         reason=document.reason,
         failed_in=document.failed_in,
         took=document.took,
+        is_touched=document.is_touched,
     )
 
 

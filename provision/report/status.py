@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.rollout.model import Record
-    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen, WaveStatus
     from provision.rollout.status.situations import Situation
 
 REASONS_SHOWN: Final = 8  # of one state
@@ -53,6 +53,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     facts = [("means", node.situation.means)]
     if node.reason:
         facts.append(("waits" if node.situation in _WAITS else "reason", node.reason))
+    facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:
         facts.append(("do", _for_node(node.situation.todo, name)))
@@ -96,6 +97,14 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
     yield Text(
         f"{count(len(status.nodes), 'node')}: {', '.join(counts) or 'no upgrade of any is recorded'}{left}", "bold"
     )
+    for wave in status.waves:
+        if wave.done + wave.flying + wave.failed > 0 and wave.done < wave.total:
+            yield Text(_wave_words(wave))
+
+
+def _wave_words(wave: WaveStatus) -> str:
+    more = [f"{number} {what}" for number, what in ((wave.flying, "out of service"), (wave.failed, "failed")) if number]
+    return ", ".join([f"{wave.title}: {wave.done} of {wave.total} done", *more])
 
 
 def _measured(status: FleetStatus) -> str:

@@ -51,6 +51,18 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     left_seconds: Seconds | None
     took: dict[Phase, Seconds]
+    wave: str
+    domain: str
+
+
+class WaveDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a wave is. ``flying``: out of service."""
+
+    title: str
+    total: int
+    done: int
+    flying: int
+    failed: int
 
 
 class UnnamedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +88,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     measured_nodes: int
     needs_somebody: bool
     states: dict[str, SituationDocument]
+    waves: list[WaveDocument]
     nodes: list[NodeDocument]
     unnamed: list[UnnamedDocument]
     complaints: list[str]
@@ -101,6 +114,10 @@ def status_document(status: FleetStatus) -> str:
             )
             for key, one in found.items()
         },
+        waves=[
+            WaveDocument(title=one.title, total=one.total, done=one.done, flying=one.flying, failed=one.failed)
+            for one in status.waves
+        ],
         nodes=[_node(node) for node in status.nodes],
         unnamed=[UnnamedDocument(reason=reason, count=count) for reason, count in status.unnamed],
         complaints=list(seen.complaints),
@@ -126,6 +143,8 @@ def _node(node: NodeStatus) -> NodeDocument:
         reason=node.reason,
         left_seconds=_rounded(node.left_s),
         took={} if record is None else dict(record.took),
+        wave=node.wave,
+        domain=node.domain,
     )
 
 

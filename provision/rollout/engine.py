@@ -1,29 +1,27 @@
 """Observes, decides and acts, again and again, until nothing is left to do or there is a reason to stop.
 
 Everything that has to outlive this process is written where node state lives before the effect that it names:
-the next apply continues what was killed here. Steps on nodes run on threads of their own; state,
-decisions and progress belong to the calling thread.
+the next apply continues what was killed here. Steps on nodes run beside it, through an executor; state,
+decisions and progress belong to the calling thread. Time passes only by the clock and the executor that it is given.
 """
 
 from __future__ import annotations
 
-import queue
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.failure import failure_of
 from provision.apply.model import Failure, Note
 from provision.rollout.cluster import EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.decision.places import waves_of
+from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
+from provision.rollout.executor import StepEnded, ThreadExecutor
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
-from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     import threading
@@ -33,7 +31,8 @@ if TYPE_CHECKING:
     from provision.rollout.cluster import Cluster
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.progress import RolloutObserver, RolloutProgress
+    from provision.rollout.executor import Executor
+    from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
@@ -56,27 +55,18 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """What the engine acts through; it observes again after ``poll_s`` at the latest."""
+    """What the engine acts through; it observes again after ``poll_s`` at the latest.
+
+    ``executor`` makes what runs ``steps``, at most so many at once, until the event is set; it and ``clock`` have the
+    same time. ``publish`` hears how the rollout stands after every turn, beside the cluster; it must not block.
+    """
 
     cluster: Cluster
     steps: Steps
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
-
-
-@dataclass(frozen=True, slots=True)
-class _StepEnded:
-    node: str
-    phase: Phase
-    future: Future[StepOutcome]
-
-    @property
-    def outcome(self) -> StepOutcome:
-        """How the step ended; an exception is a failure of its node and of no other."""
-        try:
-            return self.future.result()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-            return StepOutcome(failure=failure_of(error, f"running {self.phase} on {self.node}"))
+    executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
+    publish: Callable[[Standing], None] = lambda _standing: None
 
 
 class Engine:
@@ -93,13 +83,14 @@ class Engine:
     ) -> None:
         self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
+        self._waves = waves_of(nodes, policy)
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
         self._pauses = pauses(adapters.poll_s)
         self._still_since: datetime | None = None
         self._unreachable_since: datetime | None = None
-        self._events: queue.SimpleQueue[RolloutProgress | _StepEnded] = queue.SimpleQueue()
+        self._executor = adapters.executor(adapters.steps, cancel, len(self._nodes))
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
@@ -108,13 +99,14 @@ class Engine:
 
     def run(self) -> RolloutResult:
         """Roll out until it is over. What goes wrong is in the result; only bugs are raised."""
-        with ThreadPoolExecutor(max_workers=max(1, len(self._nodes)), thread_name_prefix="step") as pool:
-            try:
-                while not self._turn(pool):
-                    pass
-            except BaseException:
-                self._cancel.set()  # leaving the pool waits for its threads
-                raise
+        try:
+            while not self._turn():
+                pass
+        except BaseException:
+            self._cancel.set()  # so that there is an end to wait for
+            raise
+        finally:
+            self._executor.close()
         self._publish()
         return RolloutResult(
             nodes=tuple(self._nodes.values()),
@@ -126,14 +118,14 @@ class Engine:
             ended=self._clock(),
         )
 
-    def _turn(self, pool: ThreadPoolExecutor) -> bool:
+    def _turn(self) -> bool:
         """Observe, decide and act once; return whether it is over."""
         if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
             return self._wind_down()
         try:
             self._observe_nodes()
             former, decision = self._decision, self._decide()
-            self._act(decision, pool)
+            self._act(decision)
             self._tell(former, decision)
             self._publish()
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
@@ -149,7 +141,7 @@ class Engine:
                 self._cancel.set()
             return False
         self._unreachable_since = None
-        if any(isinstance(action, Write) for action in decision.actions):
+        if any(isinstance(action, Write | Withdraw) for action in decision.actions):
             self._pauses = pauses(self._adapters.poll_s)
             self._pause(0)
         elif not decision.is_over:
@@ -212,17 +204,21 @@ class Engine:
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
+            waves=self._waves,
         )
         self._cluster.publish(standing)
+        self._adapters.publish(standing)
 
-    def _act(self, decision: Decision, pool: ThreadPoolExecutor) -> None:
+    def _act(self, decision: Decision) -> None:
         for action in decision.actions:
             if isinstance(action, Write):
                 self._write(action)
+            elif isinstance(action, Withdraw):
+                self._withdraw(action)
             elif isinstance(action, Evict):
                 self._evict(action)
             else:
-                self._begin_step(action, pool)
+                self._begin_step(action)
 
     def _write(self, action: Write) -> None:
         node = self._nodes[action.node]
@@ -239,6 +235,13 @@ class Engine:
         self._moved.add(action.node)
         self._observe(PhaseEntered(action.node, record.phase, record.reason))
 
+    def _withdraw(self, action: Withdraw) -> None:
+        self._cluster.write(action.node, None, cordoned=action.cordoned)
+        node = self._nodes[action.node]
+        self._nodes[action.node] = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        self._moved.discard(action.node)
+        self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
+
     def _evict(self, action: Evict) -> None:
         answers = [(pod.uid, self._cluster.evict(pod)) for pod in action.pods]
         blocked = {
@@ -248,26 +251,20 @@ class Engine:
         }
         self._nodes[action.node] = replace(self._nodes[action.node], blocked=blocked)
 
-    def _begin_step(self, action: RunStep, pool: ThreadPoolExecutor) -> None:
+    def _begin_step(self, action: RunStep) -> None:
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
-        future = pool.submit(self._adapters.steps.run, action.node, action.phase, self._events.put, self._cancel)
-        future.add_done_callback(lambda done: self._events.put(_StepEnded(action.node, action.phase, done)))
+        self._executor.start(action.node, action.phase)
 
     def _pause(self, timeout_s: float) -> None:
         """Tell what has happened, and wait for something to happen if nothing has."""
-        try:
-            event = self._events.get(timeout=timeout_s) if timeout_s else self._events.get_nowait()
-            while True:
-                if isinstance(event, _StepEnded):
-                    self._end_step(event)
-                else:
-                    self._observe(event)
-                event = self._events.get_nowait()
-        except queue.Empty:
-            return
+        for event in self._executor.wait(timeout_s):
+            if isinstance(event, StepEnded):
+                self._end_step(event)
+            else:
+                self._observe(event)
 
-    def _end_step(self, event: _StepEnded) -> None:
+    def _end_step(self, event: StepEnded) -> None:
         outcome, node = event.outcome, self._nodes[event.node]
         failure = outcome.failure
         step = StepResult(

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The nodes of a wave or of a domain; ``title`` is what people call it."""
+
+    title: str
+    nodes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What the engine that ``began`` knew at ``time``: what no record of a node has.
@@ -18,7 +26,8 @@ class Standing:
     ``at_once`` nodes are out of service together, ``soak`` apart; between the waves that are still to come there is
     ``wave_soak`` in all, and if one ``is_held``, a person is waited for. ``out`` are those that it is working at,
     ``waiting`` why each of the nodes that wait does. ``stop`` is why no further node begins. Where a reader was told
-    of more nodes than could be named, ``unnamed`` has how many, by their reason.
+    of more nodes than could be named, ``unnamed`` has how many, by their reason. ``waves`` are in their order; they and
+    ``domains`` stay the same for a whole rollout, and name fewer nodes where there are too many.
     """
 
     began: datetime
@@ -31,3 +40,5 @@ class Standing:
     is_held: bool = False
     stop: str = ""
     unnamed: tuple[tuple[str, int], ...] = ()
+    waves: tuple[Members, ...] = ()
+    domains: tuple[Members, ...] = ()

@@ -11,7 +11,7 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.membership import with_waves
-from provision.rollout.decision.places import with_places
+from provision.rollout.decision.topology import with_places
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.spec.model import Entitlement, Order, Rollout

@@ -5,16 +5,21 @@ Records are on Nodes, and a node's kubelet may write its own: what they say deci
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
 from provision.rollout.status import situations
 from provision.rollout.status.estimate import Measures, left_of_fleet, measure
-from provision.rollout.status.model import FleetStatus, NodeStatus
+from provision.rollout.status.model import FleetStatus, NodeStatus, WaveStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from provision.rollout.model import NodeView, Record
+    from provision.rollout.standing import Standing
     from provision.rollout.status.model import Seen
 
 
@@ -23,14 +28,44 @@ def fleet_status(seen: Seen) -> FleetStatus:
     standing = seen.standing
     records = [view.record for view in seen.nodes.values() if not isinstance(view, NodeProblem) and view.record]
     measures = measure(records, standing)
-    nodes = tuple(_node(name, view, seen, measures) for name, view in seen.nodes.items())
+    nodes = tuple(_placed([_node(name, view, seen, measures) for name, view in seen.nodes.items()], standing))
     unnamed = () if standing is None else standing.unnamed
     left_s = None
     if standing is not None and _is_at_work(seen):
         flying = [node.left_s for node in nodes if node.situation in situations.WORKING.values()]
         waiting = sum(node.situation is situations.WAITING for node in nodes) + sum(number for _, number in unnamed)
         left_s = left_of_fleet(measures, flying, waiting, standing)
-    return FleetStatus(seen=seen, nodes=nodes, left_s=left_s, measured=measures.nodes, unnamed=unnamed)
+    waves = tuple(wave_statuses(nodes, standing))
+    return FleetStatus(seen=seen, nodes=nodes, left_s=left_s, measured=measures.nodes, unnamed=unnamed, waves=waves)
+
+
+def _placed(nodes: list[NodeStatus], standing: Standing | None) -> list[NodeStatus]:
+    """Return the nodes with the titles of their waves and domains."""
+    if standing is None or not (standing.waves or standing.domains):
+        return nodes
+    waves = {name: wave.title for wave in standing.waves for name in wave.nodes}
+    domains = {name: domain.title for domain in standing.domains for name in domain.nodes}
+    return [replace(node, wave=waves.get(node.name, ""), domain=domains.get(node.name, "")) for node in nodes]
+
+
+def wave_statuses(nodes: Iterable[NodeStatus], standing: Standing | None) -> Iterator[WaveStatus]:
+    """Yield how far each wave is, in their order."""
+    counts: dict[str, Counter[str]] = {wave.title: Counter() for wave in (() if standing is None else standing.waves)}
+    for node in nodes:
+        if (count := counts.get(node.wave)) is not None:
+            count[_progress(node)] += 1
+    for title, count in counts.items():
+        yield WaveStatus(
+            title=title, total=count.total(), done=count["done"], flying=count["flying"], failed=count["failed"]
+        )
+
+
+def _progress(node: NodeStatus) -> str:
+    if node.record is None or node.situation in (situations.WAITING, situations.NOT_BEGUN):
+        return "waiting"
+    if not node.record.phase.is_over:
+        return "flying"
+    return "done" if node.record.phase is Phase.DONE else "failed"
 
 
 def _is_at_work(seen: Seen) -> bool:

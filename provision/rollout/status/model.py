@@ -57,7 +57,8 @@ class NodeStatus:
     """How one node stands.
 
     ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
-    its upgrade probably still takes, None where nothing was measured or nobody is at it.
+    its upgrade probably still takes, None where nothing was measured or nobody is at it. ``wave`` and ``domain`` are
+    titles, empty where it has none or the engine did not say.
     """
 
     name: str
@@ -66,6 +67,19 @@ class NodeStatus:
     reason: str = ""
     record: Record | None = None
     left_s: float | None = None
+    wave: str = ""
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveStatus:
+    """How far a wave is. ``flying`` are out of service, and neither done nor failed."""
+
+    title: str
+    total: int
+    done: int = 0
+    flying: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +91,7 @@ class FleetStatus:
     left_s: float | None = None
     measured: int = 0
     unnamed: tuple[tuple[str, int], ...] = field(default_factory=tuple)
+    waves: tuple[WaveStatus, ...] = ()
 
     @property
     def is_at_work(self) -> bool:

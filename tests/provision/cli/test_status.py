@@ -17,6 +17,7 @@ from provision.errors import UsageError
 from provision.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
+from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, Tenant
 from tests.provision.contracts.schemas import CONTRACTS
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
@@ -116,6 +117,29 @@ def test_equal_nodes_read_like_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_exit_code_says_whether_somebody_is_needed(look: Seen, code: int) -> None:
     assert show(look) == code
     assert show(look, as_json=True) == code
+
+
+def test_waves_under_way_tell_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    published = DRAINING.standing
+    assert published is not None
+    waves = (
+        Members("wave 1 of 3 (canary)", ("n1",)),
+        Members("wave 2 of 3", ("n2", "n3", "n4", "n50")),
+        Members("wave 3 of 3", tuple(f"n{number}" for number in range(5, 41))),
+    )
+    racks = (Members("rack-7", ("n2",)),)
+    look = replace(
+        DRAINING,
+        nodes={**DRAINING.nodes, "n50": view("n50", FAILED)},
+        standing=replace(published, waves=waves, domains=racks),
+    )
+
+    show(look)
+    assert [line for line in read(capsys).splitlines() if line.startswith("wave")] == [
+        "wave 2 of 3: 0 of 4 done, 1 out of service, 1 failed"
+    ]
+    show(look, node="n2")
+    assert "  wave    wave 2 of 3\n  domain  rack-7\n" in read(capsys)
 
 
 def test_who_is_needed_comes_first_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

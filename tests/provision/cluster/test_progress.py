@@ -12,7 +12,7 @@ import pytest
 
 from provision.cluster.errors import RecordError
 from provision.cluster.progress import MAX_BYTES, MAX_REASONS, decode_progress, encode_progress
-from provision.rollout.standing import Standing
+from provision.rollout.standing import Members, Standing
 from tests.provision.cluster.samples import NOW
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "rollout-progress"
@@ -24,6 +24,7 @@ WORDS = {
     "nodes-are-a-text": "expected `array`, got `str` - at `$.out`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/rollout-progress/v2' - at `$.schema`",
     "time-without-zone": "expected `datetime` with a timezone component - at `$.time`",
+    "wave-without-title": "object missing required field `title` - at `$.waves[0]`",
     "waiting-without-reason": "object missing required field `reason` - at `$.waiting[0]`",
 }
 STANDING = Standing(
@@ -35,6 +36,8 @@ STANDING = Standing(
     is_held=True,
     out=frozenset({"n1", "n2"}),
     waiting={"n1": "pod shop/web-1 still on the node"} | dict.fromkeys(("n3", "n4", "n5"), "waits for n1: drain"),
+    waves=(Members("wave 1 of 2 (canary)", ("n1", "n2")), Members("wave 2 of 2", ("n3", "n4", "n5"))),
+    domains=(Members("rack-1", ("n1", "n3")), Members("rack-2", ("n2", "n4"))),
 )
 
 
@@ -70,9 +73,10 @@ def test_nodes_are_called_as_the_cluster_calls_them() -> None:
 
 def test_five_thousand_equal_nodes_are_a_few_hundred_bytes() -> None:
     names = [f"gpu{number:04}" for number in range(5000)]
-    text = encode_progress(replace(STANDING, waiting=dict.fromkeys(names, "waits for gpu0000: swap")))
+    whole = (Members("wave 1 of 1", tuple(names)),)
+    text = encode_progress(replace(STANDING, waiting=dict.fromkeys(names, "waits for gpu0000: swap"), waves=whole))
 
-    assert len(text) < 400
+    assert len(text) < 600
     assert len(decode_progress(text).waiting) == 5000
 
 
@@ -107,3 +111,14 @@ def test_a_hostile_document_costs_little() -> None:
     document = json.loads(encode_progress(STANDING)) | {"waiting": spans}
 
     assert len(decode_progress(json.dumps(document)).waiting) <= 100_000
+
+
+def test_waves_come_before_domains_where_not_all_names_fit() -> None:
+    names = tuple(f"{number * 7919:x}-gpu" for number in range(5000))
+    domains = tuple(Members(f"rack-{start}", names[start : start + 16]) for start in range(0, 5000, 16))
+    text = encode_progress(replace(STANDING, waves=(Members("wave 1 of 1", names[:1000]),), domains=domains))
+    read = decode_progress(text)
+
+    assert len(text) < MAX_BYTES
+    assert set(read.waves[0].nodes) == set(names[:1000])
+    assert 0 < len(read.domains) < len(domains)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.places import NOWHERE, with_places
+from provision.rollout.decision.topology import NOWHERE, with_places
 from provision.rollout.decision.policy import Policy, ZonePolicy, strictest
 from provision.rollout.decision.snapshot import Decision, NodeState, Snapshot, Write
 from provision.rollout.model import Phase

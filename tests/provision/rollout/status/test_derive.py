@@ -10,10 +10,10 @@ import pytest
 
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
-from provision.rollout.standing import Standing
+from provision.rollout.standing import Members, Standing
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
-from provision.rollout.status.model import Seen, Tenant
+from provision.rollout.status.model import Seen, Tenant, WaveStatus
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
 
 if TYPE_CHECKING:
@@ -221,3 +221,41 @@ def test_nothing_is_estimated_where(before: object, tenant: Tenant | None, told:
     found = status(view("n1", before), view("n2"), tenant=tenant, standing=told)  # type: ignore[arg-type]  # a record
 
     assert found.left_s is None
+
+
+def test_nodes_have_the_titles_of_their_wave_and_domain_and_waves_their_progress() -> None:
+    published = replace(
+        standing(out=("n2",), n4="waits for wave 1"),
+        waves=(Members("wave 1 of 2 (canary)", ("n1", "n2", "n3")), Members("wave 2 of 2", ("n4",))),
+        domains=(Members("rack-1", ("n1", "n2")),),
+    )
+
+    found = status(
+        view("n1", record(Phase.DONE)),
+        view("n2", record(Phase.SWAP)),
+        view("n3", record(Phase.FAILED, failed_in=Phase.SWAP)),
+        view("n4"),
+        view("n5"),
+        tenant=ADA,
+        standing=published,
+    )
+
+    assert [(node.wave, node.domain) for node in found.nodes] == [
+        ("wave 1 of 2 (canary)", "rack-1"),
+        ("wave 1 of 2 (canary)", "rack-1"),
+        ("wave 1 of 2 (canary)", ""),
+        ("wave 2 of 2", ""),
+        ("", ""),
+    ]
+    assert found.waves == (
+        WaveStatus(title="wave 1 of 2 (canary)", total=3, done=1, flying=1, failed=1),
+        WaveStatus(title="wave 2 of 2", total=1),
+    )
+
+
+def test_a_node_that_was_changed_before_and_waits_again_is_not_done() -> None:
+    published = replace(standing(n1="waits for n2: drain"), waves=(Members("wave 1 of 1", ("n1",)),))
+
+    found = status(view("n1", record(Phase.DONE)), tenant=ADA, standing=published)
+
+    assert found.waves == (WaveStatus(title="wave 1 of 1", total=1),)

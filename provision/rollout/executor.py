@@ -1,0 +1,98 @@
+"""Runs the steps of nodes beside the engine, and lets it wait for what happens meanwhile.
+
+The engine neither starts a thread nor lets time pass but through an `Executor`: with one that has a clock of its own,
+the same engine runs in virtual time.
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from provision.apply.failure import failure_of
+from provision.rollout.progress import RolloutProgress
+from provision.rollout.step import StepOutcome
+
+if TYPE_CHECKING:
+    import threading
+
+    from provision.rollout.model import Phase
+    from provision.rollout.step import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """The step of a phase has come to its end."""
+
+    node: str
+    phase: Phase
+    outcome: StepOutcome
+
+
+Event = RolloutProgress | StepEnded
+
+
+class Executor(Protocol):
+    """Carries steps out while the engine goes on. Only `wake` may be called by other threads."""
+
+    def start(self, node: str, phase: Phase) -> None:
+        """Begin the step of a phase and return at once; its end is an event."""
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """Return what has happened since the last call, in order; if nothing has, wait for it, but no longer than that.
+
+        With 0, return at once.
+        """
+
+    def wake(self) -> None:
+        """End the wait that is under way, or the next one: there is something new to observe."""
+
+    def close(self) -> None:
+        """Return when no step runs any more."""
+
+
+class ThreadExecutor:
+    """Runs each step on a thread of its own, of which there are at most ``workers``; ``cancel`` ends them."""
+
+    def __init__(self, steps: Steps, cancel: threading.Event, workers: int) -> None:
+        self._steps, self._cancel = steps, cancel
+        self._pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="step")
+        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+
+    def start(self, node: str, phase: Phase) -> None:
+        """Begin the step of a phase."""
+        self._pool.submit(self._run, node, phase)
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """Return what has happened, and wait for something if nothing has; raise what ends a whole process."""
+        events: list[Event] = []
+        try:
+            event = self._events.get(timeout=timeout_s) if timeout_s else self._events.get_nowait()
+            while True:
+                if isinstance(event, BaseException):
+                    raise event
+                if event is not None:
+                    events.append(event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return events
+
+    def wake(self) -> None:
+        """End a wait."""
+        self._events.put(None)
+
+    def close(self) -> None:
+        """Wait for the steps that run."""
+        self._pool.shutdown()
+
+    def _run(self, node: str, phase: Phase) -> None:
+        try:
+            outcome = self._steps.run(node, phase, self._events.put, self._cancel)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node and no other
+            outcome = StepOutcome(failure=failure_of(error, f"running {phase} on {node}"))
+        except BaseException as error:  # noqa: BLE001 - raised again where the engine waits
+            self._events.put(error)
+            return
+        self._events.put(StepEnded(node, phase, outcome))

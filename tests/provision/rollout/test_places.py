@@ -1,0 +1,16 @@
+"""Those who watch are told which nodes a wave has, in the order of the waves."""
+
+from __future__ import annotations
+
+from provision.rollout.decision.places import waves_of
+from provision.rollout.decision.policy import Policy, WavePolicy
+from provision.rollout.standing import Members
+from tests.provision.rollout.fakes import state
+
+POLICY = Policy(waves=(WavePolicy(title="canary"), WavePolicy(title="nobody's"), WavePolicy(title="rest")))
+
+
+def test_waves_without_nodes_and_nodes_without_waves_are_left_out() -> None:
+    nodes = [state("n1", wave=2), state("n2", wave=0), state("n3"), state("n4", wave=2)]
+
+    assert waves_of(nodes, POLICY) == (Members("canary", ("n2",)), Members("rest", ("n1", "n4")))

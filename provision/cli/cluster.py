@@ -81,9 +81,18 @@ def open_scope(
         state_file=state_file,
         resources={stack.plugin.resource for stack in stacks.values()},
         machines=machines,
-        asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
+        asked=Asked(
+            labels=label_keys(stacks),
+            respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+        ),
     )
     if not isinstance(cluster, LocalCluster):
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
+
+
+def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
+    """Return the labels of Nodes that declarations ask for."""
+    zones = [stack.rollout.zones for stack in stacks.values()]
+    return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)

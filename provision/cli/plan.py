@@ -42,6 +42,7 @@ from provision.report import (
     rollout_document,
     show,
 )
+from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
@@ -150,7 +151,8 @@ def assess_fleet(
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)
-    return answers, replace(prepared, runtime_classes=missing, builds=builds)
+    closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
+    return answers, replace(prepared, runtime_classes=missing, builds=builds, closed=closed)
 
 
 def with_identity(machine: Machine, facts: NodeFacts) -> Machine:

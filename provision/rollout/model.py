@@ -40,6 +40,9 @@ class Phase(StrEnum):
         return self is not Phase.FAILED and order.index(self) == order.index(other) + 1
 
 
+UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is remembered of one node's upgrade: enough to go on after a crash.
@@ -47,7 +50,8 @@ class Record:
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
     somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
     FAILED. ``target`` and ``origin`` are driver versions. ``took`` has how many seconds phases lasted that one engine
-    saw from their beginning to their end. ``is_touched``: it was past the drain once, so its GPUs may be out of service.
+    saw from their beginning to their end. ``is_touched``: it was past the drain before, so its GPUs may be out of
+    service.
     """
 
     phase: Phase

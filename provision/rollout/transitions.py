@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from provision.rollout.model import Phase
+from provision.rollout.model import UNTOUCHED, Phase
 
 NOT_BEGUN: Final = None  # a node without a record
 OUT_OF_SERVICE: Final = tuple(phase for phase in Phase if not phase.is_over)
@@ -16,7 +16,7 @@ class Transition:
     """Any of ``sources`` may be followed by ``target``; ``when`` is what has to be true then."""
 
     sources: tuple[Phase | None, ...]
-    target: Phase
+    target: Phase | None
     when: str
 
 
@@ -34,12 +34,13 @@ TRANSITIONS: Final = (
     ),
     Transition(OUT_OF_SERVICE, Phase.VERIFY, "what it has is declared meanwhile"),
     Transition(OUT_OF_SERVICE, Phase.FAILED, "a step has failed, or its time is up"),
+    Transition(UNTOUCHED, NOT_BEGUN, "its window has closed before its pods were gone"),
     Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
     Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),
 )
 
 
-def is_legal(source: Phase | None, target: Phase) -> bool:
+def is_legal(source: Phase | None, target: Phase | None) -> bool:
     """Tell whether a phase, or a node without a record, may be followed by another phase."""
     return any(source in each.sources and each.target is target for each in TRANSITIONS)
 
@@ -56,7 +57,7 @@ def render_diagram() -> str:
 
 def _inside(each: Transition) -> tuple[Phase, ...]:
     """Return the sources of a transition that stays out of service and does not begin in all of its phases."""
-    if each.sources == OUT_OF_SERVICE or each.target.is_over:
+    if each.sources == OUT_OF_SERVICE or each.target is NOT_BEGUN or each.target.is_over:
         return ()
     return tuple(source for source in each.sources if source in OUT_OF_SERVICE)
 
@@ -69,7 +70,8 @@ def _outside(each: Transition) -> tuple[str, ...]:
 
 
 def _arrow(indent: str, source: str, each: Transition) -> str:
-    return f"{indent}{source} --> {each.target}: {each.when}"
+    target = "[*]" if each.target is NOT_BEGUN else each.target
+    return f"{indent}{source} --> {target}: {each.when}"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import Gate
 from provision.spec.remark import error, warning
+from provision.spec.when_rules import judge_when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,13 @@ _WHOLE: Final = 100
 
 def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
-    return chain(_limits(rollout), _chosen(rollout.waves), _last(rollout.waves), _overlaps(rollout.waves))
+    return chain(
+        _limits(rollout),
+        _chosen(rollout.waves),
+        _last(rollout.waves),
+        _overlaps(rollout.waves),
+        judge_when(rollout),
+    )
 
 
 def _limits(rollout: Rollout) -> Iterator[Remark]:

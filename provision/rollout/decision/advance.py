@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import again, evictable, held
 from provision.rollout.decision.snapshot import Action, RunStep, Write
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import UNTOUCHED, Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,7 +28,6 @@ _NEXT: Final = {
     Phase.RESUME: Phase.DONE,
 }
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
-_UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
@@ -83,7 +82,8 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
 
 
 def _is_touched(record: Record) -> bool:
-    return record.is_touched or record.phase not in _UNTOUCHED
+    """Tell whether more was done to a node than that pods were asked to leave."""
+    return record.is_touched or (record.failed_in or record.phase) not in UNTOUCHED
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:

@@ -1,7 +1,7 @@
 """Says when nodes may be taken out of service: windows of the week without blackouts. Pure.
 
-Times of windows are those of a wall clock in a time zone. Where summer time begins, a time that no clock shows counts as
-if the clock had not been changed yet; where it ends, the first of two times that look the same counts.
+Times of windows are those of a wall clock in a time zone. Where summer time begins, a time that no clock shows counts
+as if the clock had not been changed yet; where it ends, the first of two times that look the same counts.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Calendar:
                 continue
             end = self.closes(moment)
             if end is None:
-                begins = [start for hours in self.hours for start, _end in hours.around(moment, _WEEK) if start > moment]
+                begins = [
+                    start for hours in self.hours for start, _end in hours.around(moment, _WEEK) if start > moment
+                ]
                 if not begins:
                     return None
                 moment = min(begins)

@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.calendar import usual_time
-from provision.rollout.decision.snapshot import Evict, Withdraw
-from provision.rollout.model import Phase
+from provision.rollout.decision.leaving import evictable
+from provision.rollout.decision.snapshot import Evict, Withdraw, Write
+from provision.rollout.model import UNTOUCHED, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 NODE_TIME: Final = timedelta(minutes=30)  # before one was measured
-# In these, nothing was done to a node but that pods were asked to leave.
-_UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +50,20 @@ def outside_hours(
     node: NodeState, record: Record, action: Action | None, held: str, closed: str
 ) -> tuple[Action | None, str]:
     """Return what is done to a node in flight instead of ``action``, and what keeps it in its phase."""
-    if node.obstacle:
+    is_verified_next = isinstance(action, Write) and action.record.phase is Phase.VERIFY
+    if node.obstacle or is_verified_next:
         return action, held
-    is_waiting = isinstance(action, Evict) or (action is None and bool(held) and not _is_emptying(node))
-    if record.phase in _UNTOUCHED and not record.is_touched and is_waiting:
+    staying = any(not pod.is_terminating for pod in evictable(node))
+    if record.phase in UNTOUCHED and not record.is_touched and (staying or _waits_for_jobs(record, action, held)):
         return Withdraw(node.name, None if record.was_cordoned else False), ""
     if isinstance(action, Evict):
         return None, f"no pod is evicted now: {closed}"
     return action, held
 
 
-def _is_emptying(node: NodeState) -> bool:
-    """Tell whether all pods that have to leave do so already: they end by themselves, and nothing is won by waiting."""
-    return bool(node.view.gpu_pods) and all(
-        pod.is_terminating for pod in node.view.gpu_pods if not pod.is_mirror_or_daemon
-    )
+def _waits_for_jobs(record: Record, action: Action | None, held: str) -> bool:
+    """Tell whether a node waits for what is not asked to leave; the pods that a drain waits for are leaving already."""
+    return action is None and bool(held) and record.phase is not Phase.DRAIN
 
 
 def _measured(nodes: Iterable[NodeState]) -> timedelta:

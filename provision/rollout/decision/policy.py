@@ -41,8 +41,8 @@ class Policy:
 
     A changed node has to stay healthy for ``soak`` before the next one begins. ``waves`` follow one another; which
     nodes are in which is known of each node, and so is its zone.
-    Nodes are taken out of service when the ``calendar`` has time for one, which takes ``node_time`` (None: as measured).
-    A rollout that does not ``waits`` for that ends instead.
+    Nodes are taken out of service when the ``calendar`` has time for one, which takes ``node_time`` (None: as
+    measured). A rollout either ``waits`` for that, or ends.
     """
 
     max_parallel: int = 1

@@ -11,9 +11,9 @@ from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.membership import with_waves
-from provision.rollout.decision.topology import with_places
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.topology import with_places
 from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Prepared:
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
     would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
-    that one node provides for others.
+    that one node provides for others. ``closed`` is why no node would begin now, with the time when one may.
     """
 
     states: tuple[NodeState, ...] = ()
@@ -43,6 +43,7 @@ class Prepared:
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
     builds: tuple[Handing, ...] = ()
+    closed: str = ""
 
     @property
     def todo(self) -> tuple[str, ...]:

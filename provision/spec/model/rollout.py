@@ -83,8 +83,8 @@ class Rollout(Section, frozen=True, kw_only=True):
     node_minutes: Annotated[
         Minutes | None,
         doc(
-            "How long a node takes: it begins only if so much of its window is left; null: what nine of ten nodes of this "
-            "upgrade took, and 30 minutes before one is done."
+            "How long a node takes: it begins only if so much of its window is left; null: what nine of ten nodes of "
+            "this upgrade took, and 30 minutes before one is done."
         ),
     ] = None
     order: Annotated[

@@ -52,9 +52,7 @@ class Day(Enum):
 class Window(Section, frozen=True, kw_only=True):
     """A time of the week in which nodes may be taken out of service."""
 
-    days: Annotated[
-        tuple[Day, ...], doc("Days on which it begins; empty: every day.", uniqueItems=True)
-    ] = ()
+    days: Annotated[tuple[Day, ...], doc("Days on which it begins; empty: every day.", uniqueItems=True)] = ()
     start: Annotated[TimeOfDay, doc("When it begins.")]
     end: Annotated[TimeOfDay, doc("When it ends; a time that is not after start is on the next day.")]
     time_zone: Annotated[TimeZone, doc("Time zone of start and end, with its summer time.")] = "UTC"
@@ -74,9 +72,7 @@ class Zones(Section, frozen=True, kw_only=True):
 
     node_label: Annotated[
         LabelKey | None,
-        doc(
-            "Label of Nodes whose value is the zone, such as topology.kubernetes.io/zone; null: groups say it, if any do."
-        ),
+        doc("Label of Nodes whose value is the zone, such as topology.kubernetes.io/zone; null: groups say it."),
     ] = None
     groups: Annotated[
         tuple[GroupName, ...], doc("Groups of the inventory, each a zone; empty: nodeLabel says it.", uniqueItems=True)

@@ -37,6 +37,7 @@ BEYOND_SCHEMA = {
     "nvidia-without-repository",
     "only-comments",
     "open-bracket",
+    "order-without-zones",
     "open-quote",
     "repository-with-two-places",
     "repository-without-place",
@@ -51,6 +52,9 @@ BEYOND_SCHEMA = {
     "version-and-branch",
     "version-is-missing",
     "waves-that-contradict",
+    "when-that-contradicts",
+    "window-too-short",
+    "zones-that-say-nothing",
 }
 
 

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
-VERBS: Final = ("init", "check", "plan", "stage", "apply", "status", "rollback", "remove", "doctor", "bundle")
+VERBS: Final = (
+    *("init", "check", "plan", "stage", "apply", "status"),
+    *("pause", "resume", "rollback"),
+    *("remove", "doctor", "bundle"),
+)
 
 
 class Verb(Protocol):

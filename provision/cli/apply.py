@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -16,14 +15,18 @@ from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
+from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
-from provision.cli.terminal import print_error
-from provision.errors import ExitCode, UsageError
+from provision.cli.terminal import print_error, say
+from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, show
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.engine import Adapters
 from provision.rollout.execution import Job, execute
 from provision.rollout.node_steps import NodeSteps
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.pause import Pause
 
 SUMMARY: Final = "bring nodes to their declaration"
 PARALLEL: Final = 5
@@ -82,8 +86,10 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
 def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool) -> int:
     """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
     console, began = make_console(sys.stdout), time.monotonic()
+    pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
+    prepared = prepared if pause is None else only_in_flight(prepared, pause)
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
         show_overview(console, answers, prepared, scope.cluster.name)
         console.print()
@@ -109,6 +115,30 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
     return exit_code(done.results) or (ExitCode.FAILED if done.complaints else ExitCode.DONE)
 
 
+def find_pause(scope: Scope) -> Pause | None:
+    """Return the pause, having said what is done in spite of it; raise where that is nothing.
+
+    Nodes that are out of service already are brought to their end: a pause must not leave them so.
+    """
+    pause = scope.cluster.paused()
+    if pause is None:
+        return None
+    views = scope.cluster.observe(tuple(scope.stacks)).values()
+    flying = [
+        view.name
+        for view in views
+        if not isinstance(view, NodeProblem) and view.record is not None and not view.record.phase.is_over
+    ]
+    if not flying:
+        raise GrapnelError(
+            f"upgrades are paused {pause}",
+            hint="`grapnel resume` ends it; `grapnel status` shows how the nodes stand. Nothing was changed",
+        )
+    begun = f"what was begun on {few(flying)} is finished, and nothing else is changed"
+    say(f"upgrades are paused {pause}; {begun}", sys.stderr)
+    return pause
+
+
 def _is_as_declared(answer: Assessment | Failure) -> bool:
     return not isinstance(answer, Failure) and answer.plan.is_empty
 
@@ -119,8 +149,7 @@ def holder_of(context: ApplyContext) -> str:
     Two that run at once never have the same one: the lock keeps them apart.
     """
     lock = Path(context.playbooks.environment.get(APPLY_VARIABLE, "apply")).stem
-    user = os.environ.get("USER") or os.getuid()
-    return f"{user}@{socket.gethostname()}/{lock}"
+    return f"{person()}/{lock}"
 
 
 def _confirm(prepared: Prepared) -> bool:

@@ -63,7 +63,14 @@ def open_scope(
     ``stacks`` are the nodes' declarations: the dict itself is kept, since versions are chosen later. ``addresses`` are
     those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
-    from provision.cluster import Asked, LocalCluster, Machine, connect, state_file_path  # noqa: PLC0415 - start-up time
+    from provision.cluster import (  # noqa: PLC0415 - start-up time
+        Asked,
+        LocalCluster,
+        Machine,
+        connect,
+        pod_rules,
+        state_file_path,
+    )
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
@@ -79,7 +86,7 @@ def open_scope(
         args.context,
         os.environ,
         state_file=state_file,
-        resources={stack.plugin.resource for stack in stacks.values()},
+        rules=pod_rules(stacks.values()),
         machines=machines,
         asked=Asked(
             labels=label_keys(stacks),

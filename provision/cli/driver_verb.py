@@ -16,6 +16,7 @@ from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
+from provision.cli.terminal import say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -66,6 +67,7 @@ def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, con
     with cancel_on_signals() as cancel:
         plan = _plan(context, scope, verb, cancel)
     if plan.prepared.rollout:
+        plan = _despite_pause(plan, scope)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
         console.print()
         asked = time.monotonic()
@@ -90,6 +92,17 @@ def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, cancel: threadi
         answers = gather_facts(context.runner, context.playbooks.facts(scope.stacks), view, cancel)
     _identify(scope, answers)
     return plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)))
+
+
+def _despite_pause(plan: VerbPlan, scope: Scope) -> VerbPlan:
+    """Return the plan of somebody who was told of a pause: it is what one does first when a driver is not good."""
+    pause = scope.cluster.paused()
+    if pause is None:
+        return plan
+    name = plan.verb.command.removeprefix("grapnel ")
+    say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`")
+    policy = replace(plan.prepared.policy, despite=pause)
+    return replace(plan, prepared=replace(plan.prepared, policy=policy))
 
 
 def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:

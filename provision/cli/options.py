@@ -26,6 +26,13 @@ def common_arguments(
         metavar="FILE",
         help="declaration (default: %(default)s)",
     )
+    inventory_argument(parser)
+    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
+    debug_argument(parser)
+
+
+def inventory_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--inventory`; `inventories_of` reads it."""
     parser.add_argument(
         "-i",
         "--inventory",
@@ -34,8 +41,6 @@ def common_arguments(
         metavar="PATH",
         help="Ansible inventory, may be repeated (default: inventory[.yaml], hosts.yaml, else ansible.cfg's)",
     )
-    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
-    debug_argument(parser)
 
 
 def debug_argument(parser: argparse.ArgumentParser) -> None:

@@ -104,7 +104,8 @@ def _said(status: FleetStatus) -> object:
     """Return what makes a picture another one: everything but the times that pass."""
     tenant = status.seen.tenant
     nodes = tuple((node.name, node.situation.key, node.since, node.reason) for node in status.nodes)
-    return (None if tenant is None else (tenant.holder, tenant.is_at_work), nodes, status.seen.complaints)
+    at_work = None if tenant is None else (tenant.holder, tenant.is_at_work)
+    return at_work, nodes, status.seen.pause, status.seen.complaints
 
 
 def _picture(status: FleetStatus, node: str | None) -> Drawing:

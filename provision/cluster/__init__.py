@@ -7,6 +7,7 @@ from provision.cluster.connect import connect, open_api
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.machine import Machine
 from provision.cluster.others import Asked
+from provision.cluster.pod_rules import PodRules, pod_rules
 from provision.cluster.state_file import state_file_path
 from provision.rollout.cluster import Cluster, Eviction, EvictionOutcome, NodeProblem
 
@@ -18,7 +19,9 @@ __all__ = [
     "LocalCluster",
     "Machine",
     "NodeProblem",
+    "PodRules",
     "connect",
     "open_api",
+    "pod_rules",
     "state_file_path",
 ]

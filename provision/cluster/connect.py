@@ -12,11 +12,12 @@ from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.others import EVERYTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.others import Asked
+    from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Cluster
 
 
@@ -26,21 +27,21 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     environ: Mapping[str, str],
     *,
     state_file: Path,
-    resources: Collection[str],
+    rules: PodRules,
     machines: Mapping[str, Machine],
     asked: Asked = EVERYTHING,
 ) -> Cluster:
     """Return where node state lives, having made sure that it answers.
 
     ``state_file`` is used where there is neither a kubeconfig nor a cluster around this process.
-    ``resources``, ``machines`` and ``asked``: see `KubernetesCluster`. Raises ClusterError.
+    ``rules``, ``machines`` and ``asked``: see `KubernetesCluster`. Raises ClusterError.
     """
     api = open_api(kubeconfig, context, environ)
     if api is None:
         return LocalCluster(state_file)
     from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
 
-    return KubernetesCluster(api, resources=resources, machines=machines, asked=asked)
+    return KubernetesCluster(api, rules=rules, machines=machines, asked=asked)
 
 
 def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> Api | None:

@@ -11,12 +11,12 @@ from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.lease import Tenure, hold
+from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
-from provision.cluster.pods import gpu_pods
+from provision.cluster.pods import NodePods, pods_of_nodes
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
+    from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Eviction
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
 _ATTEMPTS: Final = 5
+NO_PODS: Final = NodePods()
 NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
 _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -44,16 +47,16 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``resources`` are the declared resource names, ``asked`` what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
     """
 
     def __init__(
-        self, api: Api, *, resources: Collection[str], machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
     ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self._check)  # for whatever changes something
-        self._resources = frozenset(resources)
+        self._rules = rules
         self._machines = machines
         self._asked = asked
         self._seen: dict[str, Node] = {}
@@ -73,11 +76,11 @@ class KubernetesCluster:
             else:
                 self._seen[name] = each
         names = [each.metadata.name for each in found.values() if not isinstance(each, NodeProblem)]
-        pods = gpu_pods(self._list_pods(names), self._resources)
+        pods = pods_of_nodes(self._list_pods(names), self._rules)
         return {
             name: each
             if isinstance(each, NodeProblem)
-            else view_of(name, each, self.name, pods.get(each.metadata.name, ()), self._asked)
+            else view_of(name, each, self.name, pods.get(each.metadata.name, NO_PODS), self._asked)
             for name, each in found.items()
         }
 
@@ -130,6 +133,14 @@ class KubernetesCluster:
             finally:
                 self._tenure = None
 
+    def paused(self) -> Pause | None:
+        """Return the pause as it was when the lease was last renewed; outside of a lease, as it is now."""
+        tenure = self._tenure
+        if tenure is not None:
+            return tenure.pause
+        lease = read_lease(self._api)
+        return None if lease is None else pause_of(lease.metadata.annotations)
+
     def publish(self, standing: Standing) -> None:
         """Have the next renewal of the lease carry it along."""
         self._standing = standing
@@ -168,7 +179,7 @@ class KubernetesCluster:
 
 
 def view_of(
-    name: str, node: Node, where: str, pods: tuple[GpuPod, ...] = (), asked: Asked = EVERYTHING
+    name: str, node: Node, where: str, pods: NodePods = NO_PODS, asked: Asked = EVERYTHING
 ) -> NodeView | NodeProblem:
     """Return what is seen of a Node, or what is wrong with its record; ``where`` is what messages call the cluster."""
     text = node.metadata.annotations.get(UPGRADE)
@@ -186,7 +197,8 @@ def view_of(
         record=record,
         is_cordoned=node.spec.unschedulable,
         is_ready=node.is_ready,
-        gpu_pods=pods,
+        gpu_pods=pods.gpu,
+        jobs=pods.jobs,
         labels=labels_of(node, asked.labels),
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),

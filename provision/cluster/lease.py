@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.exchange import Request, StatusError
 from provision.cluster.objects import Lease, LeaseSpec
+from provision.cluster.pause import PAUSE, decode_pause
 from provision.cluster.permissions import LEASE_NAME, LEASE_NAMESPACE
 from provision.rollout.errors import ClusterError, HeldError, LeaseLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from provision.cluster.api import Api
+    from provision.rollout.pause import Pause
 
 DURATION_S: Final = 45  # after this long without a sign of life another engine may go on
 RENEW_S: Final = 10.0
@@ -30,9 +32,9 @@ DEADLINE_S: Final = 35.0  # ours counts as lost this long after its last renewal
 _RETRY_S: Final = 2.0
 _TIMEOUT_S: Final = 5.0
 _ATTEMPTS: Final = 5
-_FOLDER: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
 PROGRESS: Final = "grapnel.dev/progress"  # annotation: docs/contracts/rollout-progress
-_PATH: Final = f"{_FOLDER}/{LEASE_NAME}"
+LEASE: Final = f"{LEASES}/{LEASE_NAME}"
 
 
 def boot_time() -> float:
@@ -59,17 +61,24 @@ def runs_until(spec: LeaseSpec) -> datetime | None:
 
 def read_lease(api: Api) -> Lease | None:
     """Return the lease, None if nobody has made one yet. Raises ClusterError."""
-    request = Request(method="GET", path=_PATH, timeout_s=_TIMEOUT_S)
+    request = Request(method="GET", path=LEASE, timeout_s=_TIMEOUT_S)
     try:
         return api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
     except StatusError:
         return None
 
 
+def pause_of(annotations: Mapping[str, str]) -> Pause | None:
+    """Return the pause that somebody has written on the lease."""
+    text = annotations.get(PAUSE)
+    return None if text is None else decode_pause(text)
+
+
 class Tenure:
     """One engine's hold on the lease, from `acquire` to `release`.
 
     ``progress`` returns what every write of the lease carries along in an annotation: it costs no request of its own.
+    Annotations of others are kept: a write replaces the whole lease, on exactly the version that they were read with.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class Tenure:
         self._acquired = datetime.now(UTC)
         self._renewed = clock()
         self._version = ""
+        self._annotations: Mapping[str, str] = {}
         self._transitions = 0
         self._lost = ""
 
@@ -95,11 +105,12 @@ class Tenure:
         for _attempt in range(_ATTEMPTS):
             lease = read_lease(self._api)
             self._acquired = self._api.now()
+            self._annotations = {} if lease is None else lease.metadata.annotations
             if lease is None:
-                written = self._write("POST", _FOLDER, "", 0)
+                written = self._write("POST", LEASES, "", 0)
             elif is_free(lease.spec, self._holder, self._acquired):
                 transitions = lease.spec.lease_transitions + (lease.spec.holder_identity != self._holder)
-                written = self._write("PUT", _PATH, lease.metadata.resource_version, transitions)
+                written = self._write("PUT", LEASE, lease.metadata.resource_version, transitions)
             else:
                 raise self._held(lease.spec)
             if written:
@@ -111,17 +122,28 @@ class Tenure:
 
         A lease that was deleted is made again by that, as the API server does for leases, unless somebody was quicker.
         """
-        if self._write("PUT", _PATH, self._version, self._transitions):
-            return
+        self._rewrite(self._holder)
+
+    def _rewrite(self, holder: str) -> None:
+        """Write the lease again, on whatever version of it is ours."""
+        for _attempt in range(_ATTEMPTS):
+            is_written = self._write("PUT", LEASE, self._version, self._transitions, holder=holder)
+            if is_written or not self._is_only_touched():
+                return
+
+    def _is_only_touched(self) -> bool:
+        """Take over what somebody has changed on the lease, such as a pause, unless that was to take it."""
         lease = read_lease(self._api)
         if lease is None:
-            return
+            return False
         if lease.spec.holder_identity != self._holder:
             self._lost = f"{lease.spec.holder_identity or 'somebody'} took it"
         elif lease.spec.acquire_time != self._acquired:
             self._lost = f"another process of {self._holder} took it"
-        else:  # only touched, such as by a label
-            self._version = lease.metadata.resource_version
+        else:
+            self._version, self._annotations = lease.metadata.resource_version, lease.metadata.annotations
+            return True
+        return False
 
     def check(self) -> None:
         """Raise LeaseLostError when the lease is no longer certain to be held."""
@@ -137,11 +159,16 @@ class Tenure:
         """Let others go on at once; when that fails they wait until the lease has run out."""
         if not self._lost:
             with contextlib.suppress(ClusterError):
-                self._write("PUT", _PATH, self._version, self._transitions, holder="")
+                self._rewrite("")
 
     def lose(self, reason: str) -> None:
         """Remember that the lease cannot be held any longer."""
         self._lost = self._lost or reason
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause that was on the lease when it was last written or read."""
+        return pause_of(self._annotations)
 
     @property
     def is_lost(self) -> bool:
@@ -158,10 +185,13 @@ class Tenure:
         except StatusError:
             return False
         self._version, self._transitions, self._renewed = lease.metadata.resource_version, transitions, began
+        self._annotations = lease.metadata.annotations
         return True
 
     def _body(self, version: str, transitions: int, holder: str) -> dict[str, Any]:
-        progress = self._progress()
+        told = {key: text for key, text in self._annotations.items() if key != PROGRESS}
+        if progress := self._progress():
+            told[PROGRESS] = progress
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -169,7 +199,7 @@ class Tenure:
                 "name": LEASE_NAME,
                 "namespace": LEASE_NAMESPACE,
                 "labels": {"app.kubernetes.io/managed-by": "grapnel"},
-                **({"annotations": {PROGRESS: progress}} if progress else {}),
+                **({"annotations": told} if told else {}),
                 **({"resourceVersion": version} if version else {}),
             },
             "spec": {

@@ -10,9 +10,20 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Final
 
 from provision.cluster.errors import StateFileError
+from provision.cluster.pause import as_pause
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import document_of, record_of
-from provision.cluster.state_file import Entry, lock_path, progress_path, read_state, replace_file, write_state
+from provision.cluster.state_file import (
+    NOTHING,
+    Entry,
+    StateFile,
+    editing,
+    lock_path,
+    progress_path,
+    read_state,
+    replace_file,
+    write_state,
+)
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import NodeView
@@ -22,10 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.rollout.model import GpuPod, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 PUBLISH_S: Final = 1.0  # between two changes of what is published
-_NOTHING = Entry()
 _ATTEMPTS: Final = 20
 _RETRY_S: Final = 0.05
 
@@ -41,21 +52,27 @@ class LocalCluster:
         self._published: Standing | None = None
         self._published_at = clock() - PUBLISH_S
         self._seen: dict[str, Entry] = {}
+        self._known: StateFile | None = None
         self._mutex = threading.Lock()
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView]:
         """Return what the state file has on each node; every machine counts as ready."""
         with self._mutex:
-            entries = read_state(self._path)
-            self._seen.update({name: entries.get(name, _NOTHING) for name in nodes})
+            found = read_state(self._path)
+            self._seen.update({name: found.nodes.get(name, NOTHING) for name in nodes})
+            self._known = found
             return {name: _view(name, self._seen[name]) for name in nodes}
+
+    def paused(self) -> Pause | None:
+        """Return the pause as it was at the last `observe`; before the first one, as it is now."""
+        known = self._known
+        return as_pause((read_state(self._path) if known is None else known).pause)
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and the cordon of a node that was observed before; on the disk when this returns."""
-        with self._mutex:
-            entries = read_state(self._path)
-            before = entries.pop(node, _NOTHING)
-            if before != self._seen[node]:
+        with self._mutex, editing(self._path) as found:
+            before = found.nodes.get(node, NOTHING)
+            if not _is_untouched(self._seen[node], before):
                 raise ConflictError(
                     f"{node} was changed in {self.name} by somebody else meanwhile",
                     hint="run apply again: it continues from what is recorded now",
@@ -63,8 +80,9 @@ class LocalCluster:
             entry = Entry(
                 record=None if record is None else document_of(record),
                 cordoned=before.cordoned if cordoned is None else cordoned,
+                skipped=before.skipped,
             )
-            write_state(self._path, entries if entry == _NOTHING else entries | {node: entry})
+            write_state(self._path, found.nodes | {node: entry}, found.pause)
             self._seen[node] = entry
 
     def evict(self, pod: GpuPod) -> Eviction:  # noqa: ARG002 - there are no pods
@@ -129,6 +147,11 @@ def _lock(file: IO[str]) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     return False
+
+
+def _is_untouched(seen: Entry, now: Entry) -> bool:
+    """Return whether what was decided on is still so; that somebody wants the node skipped is for later decisions."""
+    return (seen.record, seen.cordoned) == (now.record, now.cordoned)
 
 
 def _view(name: str, entry: Entry) -> NodeView:

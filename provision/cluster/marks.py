@@ -13,6 +13,7 @@ NVIDIA_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"  # label for people'
 # The states of NVIDIA's k8s-operator-libs (pkg/upgrade); theirs have one state for what is two phases here.
 NVIDIA_WORDS: Final = {
     Phase.CORDON: "cordon-required",
+    Phase.JOBS: "wait-for-jobs-required",
     Phase.DRAIN: "drain-required",
     Phase.RELEASE: "pod-restart-required",
     Phase.SWAP: "pod-restart-required",

@@ -98,9 +98,39 @@ class Resources(_Object, frozen=True, kw_only=True):
 
 
 class Container(_Object, frozen=True, kw_only=True):
-    """An application, init or sidecar container."""
+    """An application, init or sidecar container; a sidecar is an init container whose ``restart_policy`` is Always."""
 
+    name: str = ""
     resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class Toleration(_Object, frozen=True, kw_only=True):
+    """Taints that keep a pod off no node; an empty ``key`` or ``effect`` means all of them."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class EmptyDir(_Object, frozen=True, kw_only=True):
+    """A folder that ends with the pod; ``medium`` is "Memory" or empty for the node's disk."""
+
+    medium: str = ""
+
+
+class Volume(_Object, frozen=True, kw_only=True):
+    """A volume, of which only this kind is looked at."""
+
+    empty_dir: EmptyDir | None = None
+
+
+class PodResourceClaim(_Object, frozen=True, kw_only=True):
+    """A claim of a pod: ``resource_claim_name``, or one that is made for it, which the pod's status names."""
+
+    name: str
+    resource_claim_name: str = ""
 
 
 class PodSpec(_Object, frozen=True, kw_only=True):
@@ -109,12 +139,44 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    runtime_class_name: str = ""
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class Terminated(_Object, frozen=True, kw_only=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+
+
+class ContainerState(_Object, frozen=True, kw_only=True):
+    """``terminated`` is set when the container has ended."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(_Object, frozen=True, kw_only=True):
+    """How a container stands."""
+
+    name: str
+    state: ContainerState = ContainerState()
+
+
+class ResourceClaimStatus(_Object, frozen=True, kw_only=True):
+    """Which claim was made for ``name`` of the pod's claims."""
+
+    name: str
+    resource_claim_name: str | None = None
 
 
 class PodStatus(_Object, frozen=True, kw_only=True):
     """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = "Pending"
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[ResourceClaimStatus, ...] = ()
 
 
 class Pod(_Object, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ LEASE_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and the
 LEASE_NAME: Final = "grapnel-upgrade"
 GRANT: Final = "deploy/rbac/operator.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
+ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,16 @@ NEEDED: Final = (
     _lease("get"),
     _lease("update"),
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
+)
+
+# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes).
+ASKING: Final = (
+    Permission(verb="list", resource="nodes"),
+    Permission(verb="get", resource="nodes"),
+    Permission(verb="patch", resource="nodes"),
+    _lease("get"),
+    _lease("patch"),
+    _lease("create", name=""),
 )
 
 # For `grapnel status`; without `watch` it lists, and without the lease it says what it cannot know.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError
 from provision.cluster.kubernetes_cluster import NODES, view_of
-from provision.cluster.lease import PROGRESS, read_lease, runs_until
+from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
@@ -100,6 +100,7 @@ class KubernetesReader:
             },
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
+            pause=None if lease is None else pause_of(lease.metadata.annotations),
             complaints=tuple(each for each in (complaint, unread, self._unwatched) if each),
             is_lease_known=not complaint,
         )
@@ -161,6 +162,7 @@ class StateFileReader:
             nodes=self._cluster.observe(self._nodes),
             tenant=tenant,
             standing=standing,
+            pause=self._cluster.paused(),
             complaints=complaints,
         )
 

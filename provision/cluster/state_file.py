@@ -6,6 +6,8 @@ it. A file that cannot be read is never overwritten. The contract is ``docs/cont
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import tempfile
 from pathlib import Path
@@ -15,12 +17,13 @@ import msgspec
 
 from provision import strict_json
 from provision.cluster.errors import StateFileError
+from provision.cluster.pause import PauseDocument  # noqa: TC001 - msgspec resolves the annotation
 from provision.cluster.record import RecordDocument  # noqa: TC001 - msgspec resolves the annotation
 from provision.regular_file import read_regular
 from provision.strict_json import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SCHEMA: Final = "grapnel.dev/state-file/v1alpha1"
 _PREFIX: Final = "node-state-"
@@ -28,17 +31,25 @@ MAX_BYTES: Final = 64 * 1024 * 1024  # tens of thousands of nodes with the longe
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node: what is remembered of its upgrade, and whether it is out of service for it."""
+    """One node: what is remembered of its upgrade, whether it is out of service for it, and whether it is skipped."""
 
     record: RecordDocument | None = None
     cordoned: bool = False
+    skipped: bool = False
 
 
-class StateFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Every node that has a record, by its name in the inventory; the second schema is what older files say."""
+NOTHING: Final = Entry()
+
+
+class StateFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every node of which something is known, by its name in the inventory, and the pause, if there is one.
+
+    The second schema is what older files say.
+    """
 
     schema: Literal["grapnel.dev/state-file/v1alpha1", "grapnel.dev/journal/v1alpha1"]
     nodes: dict[str, Entry]
+    pause: PauseDocument | None = None
 
 
 def state_file_path(key: str, environ: Mapping[str, str]) -> Path:
@@ -48,11 +59,11 @@ def state_file_path(key: str, environ: Mapping[str, str]) -> Path:
     return folder / "grapnel" / f"{_PREFIX}{key}.json"
 
 
-def read_state(path: Path) -> dict[str, Entry]:
-    """Return the nodes' entries, none when there is no file. Raises StateFileError."""
+def read_state(path: Path) -> StateFile:
+    """Return what the file has, nothing when there is no file. Raises StateFileError."""
     for place in (path, _older_name(path)):
         try:
-            return strict_json.decode(read_regular(place, MAX_BYTES), StateFile, limit_bytes=MAX_BYTES).nodes
+            return strict_json.decode(read_regular(place, MAX_BYTES), StateFile, limit_bytes=MAX_BYTES)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -62,14 +73,36 @@ def read_state(path: Path) -> dict[str, Entry]:
                 f"state file {place} cannot be read: {error}",
                 hint="it says which nodes an upgrade took out of service: check them, then move the file away",
             ) from error
-    return {}
+    return StateFile(schema=SCHEMA, nodes={})
 
 
-def write_state(path: Path, nodes: Mapping[str, Entry]) -> None:
-    """Replace the file; on the disk when this returns. Raises StateFileError, and then the old one is still there."""
-    body = msgspec.json.encode(StateFile(schema=SCHEMA, nodes=dict(sorted(nodes.items()))))
+@contextlib.contextmanager
+def editing(path: Path) -> Iterator[StateFile]:
+    """Yield what the file has, and keep every other process from changing it meanwhile.
+
+    The lock is held for as long as it takes to write the file, and the kernel drops it with its process.
+    """
+    lock = path.with_suffix(".edit")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateFileError(f"lock {lock} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield read_state(path)
+    finally:
+        os.close(descriptor)
+
+
+def write_state(path: Path, nodes: Mapping[str, Entry], pause: PauseDocument | None) -> None:
+    """Replace the file; on the disk when this returns. Raises StateFileError, and then the old one is still there.
+
+    Only inside `editing`: what another process has written since it was read would be lost.
+    """
+    kept = {name: entry for name, entry in sorted(nodes.items()) if entry != NOTHING}
+    body = msgspec.json.encode(StateFile(schema=SCHEMA, nodes=kept, pause=pause))
+    try:
         replace_file(path, msgspec.json.format(body, indent=2) + b"\n")
         if (older := _older_name(path)) != path:
             older.unlink(missing_ok=True)

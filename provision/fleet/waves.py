@@ -36,9 +36,19 @@ def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
             message = f"{what} declared for {first.name}: a rollout has the same {key} for all nodes"
             yield error(("rollout", key), message, "declare them once, in the file or for the group all")
 
+    for key, mine, theirs in (
+        ("waitFor", node.stack.rollout.wait_for, first.stack.rollout.wait_for),
+        ("drain", node.stack.rollout.drain, first.stack.rollout.drain),
+    ):
+        if mine != theirs:
+            message = (
+                f"other pods are declared for {first.name}: a rollout treats the pods of all nodes in the same way"
+            )
+            yield error(("rollout", key), message, "declare it once, in the file or for the group all")
+
 
 def judge_selected(stack: StackSpec, hosts: Collection[str], groups: Collection[str]) -> Iterator[Remark]:
-    """Yield what waves and zones name and the whole inventory, which has these ``hosts`` and ``groups``, does not have."""
+    """Yield what waves and zones name and the inventory, which has these ``hosts`` and ``groups``, does not have."""
     for index, wave in enumerate(stack.rollout.waves):
         yield from _unknown("host", wave.hosts, hosts, (*WAVES, index))
         yield from _unknown("group", wave.groups, groups, (*WAVES, index))

@@ -11,6 +11,7 @@ from rich.table import Table
 from provision.report.console import Text
 from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
+from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING, WORKING
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def _who(seen: Seen) -> Iterator[RenderableType]:
         yield Text.assemble((tenant.holder, "bold"), (f" has the lease and was not heard of{heard}", "yellow"))
     elif seen.is_lease_known:
         yield Text("nobody is at work")
+    if seen.pause is not None:
+        yield hanging(Text("paused ", "bold yellow"), Text(f"{seen.pause}; {RESUME}"))
     if standing is not None and standing.stop:
         yield hanging(Text("stopped: ", "bold red"), Text(standing.stop))
 

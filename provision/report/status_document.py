@@ -11,6 +11,7 @@ from provision.printable import printable_json
 from provision.rollout.model import Phase  # noqa: TC001 - msgspec resolves the annotation
 
 if TYPE_CHECKING:
+    from provision.rollout.pause import Pause
     from provision.rollout.status.model import FleetStatus, NodeStatus, Tenant
 
 SCHEMA: Final = "grapnel.dev/status/v1alpha1"
@@ -26,6 +27,14 @@ class EngineDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: Time | None
     heard: Time | None
     at_work: bool
+
+
+class PauseDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Who lets no further node begin, since when, and why."""
+
+    by: str
+    since: Time | None
+    reason: str
 
 
 class SituationDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -82,6 +91,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     place: str
     time: Time
     engine: EngineDocument | None
+    pause: PauseDocument | None
     published: Time | None
     stop: str
     left_seconds: Seconds | None
@@ -103,6 +113,7 @@ def status_document(status: FleetStatus) -> str:
         place=seen.place,
         time=seen.time,
         engine=None if seen.tenant is None else _engine(seen.tenant),
+        pause=None if seen.pause is None else _pause(seen.pause),
         published=None if seen.standing is None else seen.standing.time,
         stop="" if seen.standing is None else seen.standing.stop,
         left_seconds=_rounded(status.left_s),
@@ -127,6 +138,10 @@ def status_document(status: FleetStatus) -> str:
 
 def _engine(tenant: Tenant) -> EngineDocument:
     return EngineDocument(holder=tenant.holder, since=tenant.since, heard=tenant.heard, at_work=tenant.is_at_work)
+
+
+def _pause(pause: Pause) -> PauseDocument:
+    return PauseDocument(by=pause.by, since=pause.since, reason=pause.reason)
 
 
 def _node(node: NodeStatus) -> NodeDocument:

@@ -49,6 +49,7 @@ DISRUPTION_STYLES = {
 }
 PHASE_WORDS = {
     Phase.CORDON: "cordon: takes no new pods",
+    Phase.JOBS: "wait-for-jobs: pods that are waited for end",
     Phase.DRAIN: "drain: pods with a GPU leave",
     Phase.RELEASE: "release: the node daemon closes the driver",
     Phase.SWAP: "swap: the driver is exchanged",

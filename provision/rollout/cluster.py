@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
 
@@ -80,6 +81,12 @@ class Cluster(Protocol):
 
         Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict` or
         `ensure_runtime_class` raises LeaseLostError and does nothing.
+        """
+
+    def paused(self) -> Pause | None:
+        """Return who wants no further node to begin, None where nobody does.
+
+        Inside `lease` it costs no request, and is known within seconds.
         """
 
     def publish(self, standing: Standing) -> None:

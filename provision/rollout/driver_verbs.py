@@ -13,6 +13,7 @@ from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
+from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared
@@ -112,8 +113,9 @@ def _state(
         message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
         return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    drain = drain_policy(stack.rollout)
     if isinstance(answer, Failure):
-        return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, obstacle=answer.message)
+        return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     is_done = _is_done(verb, answer, view.record)
     target, obstacle = _target(verb, answer, view.record if is_done else None)
     state = NodeState(
@@ -121,6 +123,7 @@ def _state(
         target=target,
         origin=_origin(answer, view.record if is_done else None),
         drain_timeout=timeout,
+        drain=drain,
         is_disruptive=not is_done,
         is_as_declared=is_done,
         obstacle=obstacle,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
+    from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
 
@@ -89,6 +90,7 @@ class Engine:
         self._began = self._decided = self._clock()
         self._pauses = pauses(adapters.poll_s)
         self._still_since: datetime | None = None
+        self._paused: Pause | None = None
         self._unreachable_since: datetime | None = None
         self._executor = adapters.executor(adapters.steps, cancel, len(self._nodes))
         self._decision = Decision()
@@ -124,6 +126,7 @@ class Engine:
             return self._wind_down()
         try:
             self._observe_nodes()
+            self._observe_pause()
             former, decision = self._decision, self._decide()
             self._act(decision)
             self._tell(former, decision)
@@ -174,12 +177,22 @@ class Engine:
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
+    def _observe_pause(self) -> None:
+        found = self._cluster.paused()
+        pause = None if found == self._policy.despite else found
+        if pause is not None and pause != self._paused:
+            self._observe(Note("", f"{pause.as_reason}: nodes in flight are finished, and no other begins"))
+        elif pause is None and self._paused is not None:
+            self._observe(Note("", "resumed: further nodes may begin"))
+        self._paused = pause
+
     def _decide(self) -> Decision:
         now = self._decided = self._clock()
         snapshot = Snapshot(
             nodes=tuple(self._nodes.values()),
             began=self._began,
             still_since=self._still_since,
+            pause=self._paused,
             passed=self._decision.passed,
         )
         self._decision = decide(snapshot, self._policy, now)

@@ -21,6 +21,7 @@ class Phase(StrEnum):
     """The phases of a node's upgrade, in order; DONE and FAILED are its ends."""
 
     CORDON = "cordon"  # takes no new pods
+    JOBS = "wait-for-jobs"  # pods that are to end by themselves are waited for; only where some are declared
     DRAIN = "drain"  # pods with a GPU are evicted
     RELEASE = "release"  # the node daemon closes the driver; no process may hold a GPU
     SWAP = "swap"  # packages and kernel module are exchanged
@@ -35,9 +36,11 @@ class Phase(StrEnum):
         return self is Phase.DONE or self is Phase.FAILED
 
     def is_next_of(self, other: Phase) -> bool:
-        """Whether this phase is the one that ordinarily follows ``other``."""
+        """Whether this phase is the one that ordinarily follows ``other``; not every node has jobs to wait for."""
         order = list(Phase)
-        return self is not Phase.FAILED and order.index(self) == order.index(other) + 1
+        between = order[order.index(other) + 1 : order.index(self)]
+        is_later = order.index(self) > order.index(other)
+        return self is not Phase.FAILED and is_later and all(phase is Phase.JOBS for phase in between)
 
 
 UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
@@ -105,7 +108,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPod:
-    """A pod that has a GPU. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for a bare pod."""
+    """A pod that has a GPU, or that is waited for. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for none.
+
+    ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
+    in words. ``only_waited`` is why it has to leave, but is never asked to.
+    """
 
     namespace: str
     name: str
@@ -113,6 +120,8 @@ class GpuPod:
     is_terminating: bool
     is_mirror_or_daemon: bool
     controller: str = ""
+    stays: str = ""
+    only_waited: str = ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -124,6 +133,7 @@ class NodeView:
 
     ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
     that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
+    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
     """
 
     name: str
@@ -135,3 +145,4 @@ class NodeView:
     held_by: str = ""
     is_skipped: bool = False
     priority: int = 0
+    jobs: tuple[GpuPod, ...] = ()

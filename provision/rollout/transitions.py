@@ -22,20 +22,26 @@ class Transition:
 
 TRANSITIONS: Final = (
     Transition((NOT_BEGUN, Phase.DONE), Phase.CORDON, "another driver is declared, and its turn has come"),
+    Transition((Phase.CORDON,), Phase.JOBS, "it takes no new pods, and jobs are to be waited for"),
     Transition((Phase.CORDON,), Phase.DRAIN, "it takes no new pods"),
+    Transition((Phase.JOBS,), Phase.DRAIN, "the jobs have ended, or their time is up"),
     Transition((Phase.DRAIN,), Phase.RELEASE, "no pod has a GPU"),
     Transition((Phase.RELEASE,), Phase.SWAP, "no process holds a GPU"),
     Transition((Phase.SWAP,), Phase.VERIFY, "the driver is exchanged"),
     Transition((Phase.VERIFY,), Phase.RESUME, "every check has passed"),
     Transition((Phase.RESUME,), Phase.DONE, "its GPUs are offered, and the kubelet is ready"),
-    Transition((Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP), Phase.VERIFY, "it is as declared already"),
+    Transition(
+        (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP), Phase.VERIFY, "it is as declared already"
+    ),
     Transition(
         OUT_OF_SERVICE, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"
     ),
+    Transition(OUT_OF_SERVICE, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),
     Transition(OUT_OF_SERVICE, Phase.VERIFY, "what it has is declared meanwhile"),
     Transition(OUT_OF_SERVICE, Phase.FAILED, "a step has failed, or its time is up"),
     Transition(UNTOUCHED, NOT_BEGUN, "its window has closed before its pods were gone"),
     Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
+    Transition((Phase.FAILED,), Phase.JOBS, "the next apply tries it again, and jobs are to be waited for"),
     Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),
 )
 
@@ -48,8 +54,8 @@ def is_legal(source: Phase | None, target: Phase | None) -> bool:
 def render_diagram() -> str:
     """Return the table as a Mermaid state diagram; what may happen in every phase out of service is drawn once."""
     lines = ["stateDiagram-v2", '    state "out of service" as out {']
-    lines += [f"        {phase}" for phase in OUT_OF_SERVICE]
-    lines += [_arrow("        ", phase, each) for each in TRANSITIONS for phase in _inside(each)]
+    lines += [f"        {_state(phase)}" for phase in OUT_OF_SERVICE]
+    lines += [_arrow("        ", _id(phase), each) for each in TRANSITIONS for phase in _inside(each)]
     lines += ["    }"]
     lines += [_arrow("    ", source, each) for each in TRANSITIONS for source in _outside(each)]
     return "\n".join(lines) + "\n"
@@ -66,12 +72,20 @@ def _outside(each: Transition) -> tuple[str, ...]:
     if each.sources == OUT_OF_SERVICE:
         return ("out",)
     inside = _inside(each)
-    return tuple("[*]" if source is NOT_BEGUN else str(source) for source in each.sources if source not in inside)
+    return tuple("[*]" if source is NOT_BEGUN else _id(source) for source in each.sources if source not in inside)
 
 
 def _arrow(indent: str, source: str, each: Transition) -> str:
-    target = "[*]" if each.target is NOT_BEGUN else each.target
-    return f"{indent}{source} --> {target}: {each.when}"
+    return f"{indent}{source} --> {_id(each.target)}: {each.when}"
+
+
+def _state(phase: Phase) -> str:
+    return phase.value if _id(phase) == phase.value else f'state "{phase.value}" as {_id(phase)}'
+
+
+def _id(phase: Phase | None) -> str:
+    """Return what the diagram calls a phase: Mermaid's names of states have no hyphens."""
+    return "[*]" if phase is None else phase.name.lower()
 
 
 if __name__ == "__main__":

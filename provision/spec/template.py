@@ -52,7 +52,11 @@ def _keys(section: type, indent: str) -> Iterator[str]:
         for key in _optional_keys(field.type):
             yield from _comment(f"- {key.encode_name}: {_explain(key.type)}", indent, hanging="  ")
         default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-        yield f"{indent}{field.encode_name}: {_flow(default)}"
+        if isinstance(default, msgspec.Struct):
+            yield f"{indent}{field.encode_name}:"
+            yield from _keys(type(default), f"{indent}  ")
+        else:
+            yield f"{indent}{field.encode_name}: {_flow(default)}"
 
 
 def _fields(section: type) -> tuple[model.Field, ...]:

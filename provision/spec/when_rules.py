@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from provision.spec.model import Day, Order
 from provision.spec.remark import error, warning
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WINDOWS: Final[KeyPath] = ("rollout", "windows")
 BLACKOUTS: Final[KeyPath] = ("rollout", "blackouts")
 ZONES: Final[KeyPath] = ("rollout", "zones")
+_Entry = TypeVar("_Entry", "Window", "Blackout")
 _DAY_MINUTES: Final = 24 * 60
 _WEEK_MINUTES: Final = 7 * _DAY_MINUTES
 _LONG: Final = timedelta(days=28)
@@ -39,18 +40,19 @@ def judge_when(rollout: Rollout) -> Iterator[Remark]:
 
 
 def _time_zones(rollout: Rollout) -> Iterator[Remark]:
-    for path, each in (*_listed(WINDOWS, rollout.windows), *_listed(BLACKOUTS, rollout.blackouts)):
-        if find_zone(each.time_zone) is None:
-            known = zone_names()
-            near = nearest(each.time_zone, known)
-            hint = (
-                "install the package tzdata on this machine"
-                if not known
-                else f"did you mean {near}?"
-                if near
-                else "`timedatectl list-timezones` lists them"
-            )
-            yield error((*path, "timeZone"), f"this machine knows no time zone '{each.time_zone}'", hint)
+    windows = [(path, each.time_zone) for path, each in _listed(WINDOWS, rollout.windows)]
+    blackouts = [(path, each.time_zone) for path, each in _listed(BLACKOUTS, rollout.blackouts)]
+    for path, name in (*windows, *blackouts):
+        if find_zone(name) is None:
+            message = f"this machine knows no time zone '{name}'"
+            yield error((*path, "timeZone"), message, _known(name, zone_names()))
+
+
+def _known(name: str, known: list[str]) -> str:
+    if not known:
+        return "install the package tzdata on this machine"
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else "`timedatectl list-timezones` lists them"
 
 
 def _lengths(rollout: Rollout) -> Iterator[Remark]:
@@ -143,9 +145,7 @@ def _order(rollout: Rollout) -> Iterator[Remark]:
         yield error(path, message, "leave one of them out")
 
 
-def _listed(
-    path: KeyPath, entries: tuple[Window, ...] | tuple[Blackout, ...]
-) -> Iterator[tuple[KeyPath, Window | Blackout]]:
+def _listed(path: KeyPath, entries: tuple[_Entry, ...]) -> Iterator[tuple[KeyPath, _Entry]]:
     return (((*path, index), each) for index, each in enumerate(entries))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import again, evictable, held
+from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, RunStep, Write
 from provision.rollout.model import UNTOUCHED, Phase, Record
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from provision.rollout.model import GpuPod
 
 _NEXT: Final = {
-    Phase.CORDON: Phase.DRAIN,
+    Phase.CORDON: Phase.DRAIN,  # or JOBS, where a declaration says what is waited for
+    Phase.JOBS: Phase.DRAIN,
     Phase.DRAIN: Phase.RELEASE,
     Phase.RELEASE: Phase.SWAP,
     Phase.SWAP: Phase.VERIFY,
     Phase.VERIFY: Phase.RESUME,
     Phase.RESUME: Phase.DONE,
 }
-_BEFORE_VERIFY: Final = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
-_WITHOUT_STEP: Final = (Phase.CORDON, Phase.DRAIN)
+_BEFORE_VERIFY: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
+_WITHOUT_STEP: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
 
@@ -52,17 +53,19 @@ def begin(node: NodeState, now: datetime) -> Action:
 def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
     step = node.step if node.step is not None and node.step.phase is record.phase else None
-    pods = evictable(node)
+    pods = has_to_leave(node)
     if record.target != node.target or _is_behind(node, record, step, pods):
         return _restart(node, record, now), ""
     if node.is_as_declared and record.phase in _BEFORE_VERIFY:
         return _enter(node, record, Phase.VERIFY, now), ""
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now), ""
+    if record.phase is Phase.JOBS:
+        return _wait_for_jobs(node, record, now, began)
     reason = held(node, record, step, pods)
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
-        return _enter(node, record, _NEXT[record.phase], now) if is_done else RunStep(node.name, record.phase), ""
+        return _go_on(node, record, now) if is_done else RunStep(node.name, record.phase), ""
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
         return _fail(node, record, f"after {_minutes(node)}: {reason}", now), ""
     return again(node, record, step, now, pods), reason
@@ -75,8 +78,25 @@ def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: t
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
+def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+    """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
+    jobs, since = node.view.jobs, record.believed_since(now, began)
+    until = None if node.drain.jobs is None else since + node.drain.jobs
+    if not jobs or (until is not None and now >= until):
+        return _go_on(node, record, now), ""
+    reason = waits_for_jobs(node, until)
+    return (None if node.view.is_cordoned else Write(node.name, record, cordoned=True)), reason
+
+
+def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
+    is_first = record.phase is Phase.CORDON and node.drain.waits
+    return _enter(node, record, Phase.JOBS if is_first else _NEXT[record.phase], now)
+
+
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
-    phase = Phase.VERIFY if node.is_as_declared else Phase.DRAIN
+    """Begin again, before anything that may end a pod."""
+    out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
+    phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(record, target=node.target, reason="", failed_in=None, is_touched=_is_touched(record))
     return _enter(node, again, phase, now)
 

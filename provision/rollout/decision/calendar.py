@@ -114,7 +114,7 @@ class Calendar:
 
     def _shown(self, moment: datetime) -> str:
         """Return a moment by the clock of the first window, or blackout: people have that time zone in mind."""
-        zone = (*self.hours, *self.blackouts)[0].zone
+        zone = self.hours[0].zone if self.hours else self.blackouts[0].zone
         return f"{moment.astimezone(zone):{_FORMAT}} {zone.key}"
 
     def _blackout(self, now: datetime) -> Closure | None:

@@ -36,11 +36,14 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary) or _stuck(census.flying)
     admission = Admission(census, policy, now, turn, hours.closed)
-    if stop:
-        waiting.update(dict.fromkeys((node.name for node in census.waiting), f"stopped: {stop}"))
+    pause = None if stop else snapshot.pause
+    if stop or pause:
+        reason = pause.as_reason if pause else f"stopped: {stop}"
+        waiting.update(dict.fromkeys((node.name for node in census.waiting), reason))
     else:
         actions += _begin(census.waiting, admission, now, waiting)
-    is_still = not actions and all(node.obstacle and not node.is_busy for node in census.flying)
+    is_paused = pause is not None and bool(census.waiting)  # what waits for a person to resume is not over
+    is_still = not actions and not is_paused and all(node.obstacle and not node.is_busy for node in census.flying)
     stop = stop or (admission.standstill(snapshot.still_since) if is_still else None)
     is_over = is_still and (bool(stop) or not census.waiting)
     return Decision(

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.calendar import usual_time
-from provision.rollout.decision.leaving import evictable
+from provision.rollout.decision.leaving import has_to_leave
 from provision.rollout.decision.snapshot import Evict, Withdraw, Write
 from provision.rollout.model import UNTOUCHED, Phase
 
@@ -53,17 +53,12 @@ def outside_hours(
     is_verified_next = isinstance(action, Write) and action.record.phase is Phase.VERIFY
     if node.obstacle or is_verified_next:
         return action, held
-    staying = any(not pod.is_terminating for pod in evictable(node))
-    if record.phase in UNTOUCHED and not record.is_touched and (staying or _waits_for_jobs(record, action, held)):
+    is_waiting = record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
+    if record.phase in UNTOUCHED and not record.is_touched and is_waiting:
         return Withdraw(node.name, None if record.was_cordoned else False), ""
     if isinstance(action, Evict):
         return None, f"no pod is evicted now: {closed}"
     return action, held
-
-
-def _waits_for_jobs(record: Record, action: Action | None, held: str) -> bool:
-    """Tell whether a node waits for what is not asked to leave; the pods that a drain waits for are leaving already."""
-    return action is None and bool(held) and record.phase is not Phase.DRAIN
 
 
 def _measured(nodes: Iterable[NodeState]) -> timedelta:

@@ -18,13 +18,26 @@ _RETRY: Final = timedelta(seconds=5)
 _NAMED: Final = 3
 
 
-def evictable(node: NodeState) -> tuple[GpuPod, ...]:
+def has_to_leave(node: NodeState) -> tuple[GpuPod, ...]:
     """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
     pods = node.view.gpu_pods
     for pod in pods:
-        if pod.is_mirror_or_daemon:
-            return tuple([pod for pod in pods if not pod.is_mirror_or_daemon])
+        if pod.is_mirror_or_daemon or pod.stays:
+            return tuple([pod for pod in pods if not pod.is_mirror_or_daemon and not pod.stays])
     return pods
+
+
+def evictable(node: NodeState) -> tuple[GpuPod, ...]:
+    """Return the pods that are asked to leave."""
+    return tuple([pod for pod in has_to_leave(node) if not pod.only_waited])
+
+
+def waits_for_jobs(node: NodeState, until: datetime | None) -> str:
+    """Return which pods are waited for, and until when."""
+    jobs = node.view.jobs
+    named = ", ".join(_pod(pod, node) for pod in jobs[:_NAMED])
+    limit = "" if until is None else f", until {until:%Y-%m-%d %H:%M:%S} UTC at the latest"
+    return f"waits for {named}{_more(len(jobs))} to end{limit}"
 
 
 def held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
@@ -49,13 +62,13 @@ def again(
     if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
         return Write(node.name, record, cordoned=True)
     if pods:
-        staying = tuple(pod for pod in pods if not pod.is_terminating)
+        staying = tuple(pod for pod in pods if not pod.is_terminating and not pod.only_waited)
         return Evict(node.name, staying) if staying else None
     return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
 
 
 def _pod(pod: GpuPod, node: NodeState) -> str:
-    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, "")
+    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, pod.only_waited)
     name = f"pod {pod.namespace}/{pod.name}"
     return f"{name} ({why})" if why else name
 
@@ -64,7 +77,9 @@ def _holder(holder: Holder, node: NodeState) -> str:
     pods = {pod.uid: pod for pod in node.view.gpu_pods}
     of = holder.unit
     if holder.pod_uid:
-        of = f"pod {pods[holder.pod_uid]}" if holder.pod_uid in pods else f"pod with UID {holder.pod_uid}"
+        pod = pods.get(holder.pod_uid)
+        of = f"pod with UID {holder.pod_uid}" if pod is None else f"pod {pod}"
+        of = f"{of}, left alone: {pod.stays}" if pod is not None and pod.stays else of
     return f"{holder.command} ({holder.pid}{', ' + of if of else ''})"
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.rollout.decision.calendar import Calendar
+    from provision.rollout.pause import Pause
     from provision.spec.model import Wave, Zones
 
 _WHOLE = 100
@@ -42,7 +43,8 @@ class Policy:
     A changed node has to stay healthy for ``soak`` before the next one begins. ``waves`` follow one another; which
     nodes are in which is known of each node, and so is its zone.
     Nodes are taken out of service when the ``calendar`` has time for one, which takes ``node_time`` (None: as
-    measured). A rollout either ``waits`` for that, or ends.
+    measured). A rollout either ``waits`` for that, or ends. ``despite`` is a pause that was known when a person started
+    this, and that does not hold it up.
     """
 
     max_parallel: int = 1
@@ -54,6 +56,7 @@ class Policy:
     calendar: Calendar | None = None
     node_time: timedelta | None = None
     waits: bool = True
+    despite: Pause | None = None
 
 
 def strictest(declared: Collection[Rollout], nodes: int) -> Policy:

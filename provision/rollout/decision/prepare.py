@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
+from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from provision.apply.kinds import Handing
     from provision.rollout.model import NodeView
+    from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
 
 
@@ -99,6 +101,25 @@ def _in_their_places(
     return [states[state.name] for state in found]
 
 
+def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:
+    """Return what is left of an apply that begins while somebody wants none to: nodes that are out of service already.
+
+    The others wait, also when it is resumed before the end: what they take was not prepared.
+    """
+    flying = {state.name for state in prepared.states if state.is_in_flight}
+    waiting = Failure(Status.WAITING, pause.as_reason)
+    others = {name: waiting for name in prepared.todo if name not in flying}
+    return Prepared(
+        states=tuple(
+            replace(state, obstacle=waiting.message) if state.name in others else state for state in prepared.states
+        ),
+        rollout=tuple(name for name in prepared.rollout if name in flying),
+        staging=tuple(name for name in prepared.staging if name in flying),
+        refusals={**prepared.refusals, **others},
+        policy=prepared.policy,
+    )
+
+
 def runtime_classes(stacks: Iterable[StackSpec]) -> tuple[str, ...]:
     """Return the handlers that a cluster with nodes of these declarations needs a RuntimeClass of the same name for."""
     handlers = [
@@ -124,14 +145,16 @@ def _is_changed(answer: Assessment | Failure) -> bool:
 def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    drain = drain_policy(stack.rollout)
     if isinstance(answer, Failure):
-        return NodeState(view=view, target=target, drain_timeout=timeout, obstacle=answer.message)
+        return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
     return NodeState(
         view=view,
         target=target,
         origin=(module.version or "") if module.loaded else "",
         drain_timeout=timeout,
+        drain=drain,
         is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
+
+    from provision.rollout.pause import Pause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +40,21 @@ class StepResult:
 class NodeState:
     """Everything that a decision may know about one node.
 
-    ``target`` and ``origin`` are driver versions. ``is_disruptive``: its plan needs the node out of service.
-    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where
-    something can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process.
-    ``blocked`` are the pods (by UID) that could not be evicted when it was last tried, with the reason.
-    ``has_failed``: it failed in this process, so that it is not tried again. ``wave`` is the index of its wave in the
-    policy, None where it takes part in none. ``rank`` is its place among nodes of the same wave and priority.
-    ``zone`` is empty where it is in none; where zones take turns, ``zone_turn`` is its place among them.
+    ``target`` and ``origin`` are driver versions. ``drain`` is how pods and processes are made to leave the node,
+    within ``drain_timeout`` where it names no other limit. ``is_disruptive``: its plan needs the node out of service.
+    ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where something
+    can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process. ``blocked`` are the
+    pods (by UID) that could not be evicted when it was last tried, with the reason. ``has_failed``: it failed in this
+    process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
+    none. ``rank`` is its place among nodes of the same wave and priority. ``zone`` is empty where it is in none; where
+    zones take turns, ``zone_turn`` is its place among them.
     """
 
     view: NodeView
     target: str
     origin: str = ""
     drain_timeout: timedelta
+    drain: DrainPolicy = EVICT_ALL
     is_disruptive: bool = False
     is_as_declared: bool = False
     obstacle: str = ""
@@ -107,12 +112,14 @@ class Snapshot:
     """The fleet at one moment, in the inventory's order.
 
     ``began`` is when this process began: what happened before it runs against no limit. ``still_since`` is since
-    when nothing is under way although nodes wait, None while something is.
+    when nothing is under way although nodes wait, None while something is. ``pause`` is somebody's word that no further
+    node may begin.
     """
 
     nodes: tuple[NodeState, ...]
     began: datetime
     still_since: datetime | None = None
+    pause: Pause | None = None
     passed: int = 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from provision.rollout.decision.leaving import evictable
+from provision.rollout.decision.leaving import has_to_leave
 from provision.spec.model import Order
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def with_places(states: Sequence[NodeState], rollout: Rollout, groups: Mapping[s
     """Return the nodes, each with its zone and its rank; ``groups`` are the inventory's, by node."""
     zones = rollout.zones
     if zones is None:
-        ranks = [len(evictable(state)) for state in states] if rollout.order is Order.EMPTY_FIRST else [0] * len(states)
+        ranks = (
+            [len(has_to_leave(state)) for state in states] if rollout.order is Order.EMPTY_FIRST else [0] * len(states)
+        )
         return [replace(state, rank=rank) if rank else state for state, rank in zip(states, ranks, strict=True)]
     found = [
         place_of(zones.node_label, zones.groups, state.view.labels, groups.get(state.name, ())) or NOWHERE
@@ -50,4 +52,4 @@ def with_places(states: Sequence[NodeState], rollout: Rollout, groups: Mapping[s
 def _rank(order: Order, state: NodeState, in_turn: int) -> int:
     if order is Order.SPREAD:
         return in_turn
-    return len(evictable(state)) if order is Order.EMPTY_FIRST else 0
+    return len(has_to_leave(state)) if order is Order.EMPTY_FIRST else 0

@@ -31,7 +31,7 @@ def fleet_status(seen: Seen) -> FleetStatus:
     nodes = tuple(_placed([_node(name, view, seen, measures) for name, view in seen.nodes.items()], standing))
     unnamed = () if standing is None else standing.unnamed
     left_s = None
-    if standing is not None and _is_at_work(seen):
+    if standing is not None and _is_at_work(seen) and seen.pause is None:
         flying = [node.left_s for node in nodes if node.situation in situations.WORKING.values()]
         waiting = sum(node.situation is situations.WAITING for node in nodes) + sum(number for _, number in unnamed)
         left_s = left_of_fleet(measures, flying, waiting, standing)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from provision.rollout.standing import Standing
 
 ORDER: Final = tuple(phase for phase in Phase if not phase.is_over)
+_OPTIONAL: Final = frozenset({Phase.JOBS})  # not every node waits for jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,20 @@ class Measures:
 
     def left_s(self, record: Record, now: datetime) -> float | None:
         """Return what a node in flight still needs; None where one of its phases was never measured."""
-        rest = ORDER[ORDER.index(record.phase) :]
+        rest = [phase for phase in ORDER[ORDER.index(record.phase) :] if phase is record.phase or self._counts(phase)]
         if any(phase not in self.medians for phase in rest):
             return None
         elapsed_s = max(0.0, (now - record.since).total_seconds())
         return max(0.0, self.medians[rest[0]] - elapsed_s) + sum(self.medians[phase] for phase in rest[1:])
 
+    def _counts(self, phase: Phase) -> bool:
+        """Tell whether a phase is one of every node's, as far as nodes were measured."""
+        return phase not in _OPTIONAL or phase in self.medians
+
     @property
     def whole_s(self) -> float | None:
         """What a node needs from its cordon on."""
-        return sum(self.medians.values()) if set(self.medians) == set(ORDER) else None
+        return sum(self.medians.values()) if set(self.medians) >= set(ORDER) - _OPTIONAL else None
 
 
 def measure(records: Iterable[Record], standing: Standing | None) -> Measures:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from provision.rollout.status.situations import WAITING
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from provision.rollout.cluster import NodeProblem
     from provision.rollout.model import NodeView, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
     from provision.rollout.status.situations import Situation
 
@@ -29,7 +32,8 @@ class Tenant:
 class Seen:
     """What was read at ``time``, by the clock of the place that keeps it.
 
-    ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published. ``complaints`` are what
+    ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published, ``pause`` when
+    nobody has paused it. ``complaints`` are what
     could not be read, and why; ``is_lease_known`` is false when that was the lease.
     """
 
@@ -38,6 +42,7 @@ class Seen:
     nodes: Mapping[str, NodeView | NodeProblem]
     tenant: Tenant | None = None
     standing: Standing | None = None
+    pause: Pause | None = None
     complaints: tuple[str, ...] = ()
     is_lease_known: bool = True
 
@@ -101,4 +106,5 @@ class FleetStatus:
     @property
     def needs_somebody(self) -> bool:
         """Whether it takes a person for every node to get on."""
-        return any(node.situation.needs_somebody for node in self.nodes)
+        is_paused = self.seen.pause is not None
+        return any(node.situation.needs_somebody or (is_paused and node.situation is WAITING) for node in self.nodes)

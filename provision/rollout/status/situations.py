@@ -80,7 +80,11 @@ FAILED: Final = Situation(
 )
 
 _WORKING: Final = {
-    Phase.CORDON: ("it takes no new pods", "drain, at once"),
+    Phase.CORDON: ("it takes no new pods", "wait-for-jobs where jobs are to be waited for, else drain; at once"),
+    Phase.JOBS: (
+        "pods that `rollout.waitFor` or `rollout.drain.onlyWait` selects are waited for; none is evicted",
+        "drain, when they have ended or after waitFor.timeoutMinutes, as waitFor.onTimeout says",
+    ),
     Phase.DRAIN: (
         "pods that have a GPU are evicted, within their disruption budgets",
         "release, when they are gone; failed, after drainTimeoutMinutes",
@@ -95,6 +99,7 @@ _WORKING: Final = {
 }
 _LEFT: Final = {
     Phase.CORDON: "it takes no new pods, and nobody is at it; its GPUs are as before",
+    Phase.JOBS: "it takes no new pods, and nobody is at it; its jobs go on, its GPUs are as before",
     Phase.DRAIN: "some of its pods may be evicted, and nobody is at it; its GPUs are as before",
     Phase.RELEASE: "its GPUs may be out of service, and nobody is at it",
     Phase.SWAP: "its GPUs are out of service; a swap that had begun goes on to its end on the node by itself",
@@ -106,6 +111,10 @@ _LEFT_TODO: Final = {
 }
 _FAILED: Final = {
     Phase.CORDON: ("it could not be taken out of service", "correct what the reason names, then `grapnel apply`"),
+    Phase.JOBS: (
+        "the wait for its jobs could not go on; it stays cordoned, its jobs and its GPUs are as before",
+        "correct what the reason names, then `grapnel apply`",
+    ),
     Phase.DRAIN: (
         "pods did not leave in time; it stays cordoned, its GPUs are as before",
         "scale up or correct the budget that the reason names, or raise drainTimeoutMinutes; then `grapnel apply`",

@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
 from provision.spec.model.stack import (
     API_VERSION,
@@ -41,12 +42,15 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "AtTimeout",
     "Blackout",
     "Build",
     "Capability",
     "Companion",
     "Compile",
+    "DaemonSets",
     "Day",
+    "Drain",
     "Driver",
     "DriverSource",
     "Engine",
@@ -54,6 +58,7 @@ __all__ = [
     "Gate",
     "GpuStack",
     "KernelModule",
+    "Leaving",
     "Metadata",
     "Node",
     "Order",
@@ -68,6 +73,7 @@ __all__ = [
     "TaintEffect",
     "Tenancy",
     "Tool",
+    "WaitFor",
     "Wave",
     "Window",
     "Zones",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from provision.spec.model.rollout_drain import Drain, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Count, Order, Tool, Window, Zones
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
@@ -65,6 +66,10 @@ class Rollout(Section, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_440)],
         doc("How long pods may take to leave a node before its change is given up."),
     ] = 5
+    wait_for: Annotated[WaitFor, doc("Pods that are to end by themselves before anything is evicted from a node.")] = (
+        WaitFor()
+    )
+    drain: Annotated[Drain, doc("How pods and processes that use a GPU are made to leave a node.")] = Drain()
     max_failures: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)],
         doc("Most nodes that may fail before no further one begins; a node of the first wave may never."),

@@ -163,6 +163,17 @@ LabelValue = Annotated[
         longest=63,
     ),
 ]
+_KEY = rf"({_DOMAIN}/)?{_NAME}"
+_REQUIREMENT = rf"(!{_KEY}|{_KEY}( *(==?|!=) *({_NAME})?| +(in|notin) *\( *({_NAME})?( *, *({_NAME})?)* *\))?)"
+LabelSelector = Annotated[
+    str,
+    text(
+        rf"({_REQUIREMENT}( *, *{_REQUIREMENT})*)?",
+        "a label selector: KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (A, B), KEY notin (A, B); ',' joins several",
+        "app=training, tier notin (test)",
+        longest=1024,
+    ),
+]
 # One for all nodes of a fleet, so it is every address of a node or none but its own.
 ListenAddress = Annotated[
     str,

@@ -13,6 +13,7 @@ import pytest
 from provision.cli import main
 from provision.cli.driver_verb import change_drivers
 from provision.rollout.driver_verbs import DriverVerb
+from provision.rollout.pause import Pause
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
@@ -135,3 +136,14 @@ def test_what_is_not_said_is_asked_for(
 
     assert main(words) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_pause_that_was_there_before_is_told_and_does_not_hold_it_up(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = Nodes(FakeFleet({"n1": FakeNode()}))
+    cluster = cluster_of(nodes.fleet)
+    cluster.pause = Pause(by="ada@laptop", reason="looking into it")
+
+    assert change_drivers(context(nodes), scope_of(cluster), DriverVerb.BACK, consent=True) == 0  # type: ignore[arg-type] # a runner too
+
+    assert nodes.changed == ["n1"]
+    assert "paused by ada@laptop: looking into it; rollback is not held up by that" in said(capsys)

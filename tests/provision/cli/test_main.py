@@ -84,7 +84,7 @@ def test_only_debug_shows_tracebacks(end: Exception, capsys: pytest.CaptureFixtu
         pytest.param(["planz"], "did you mean `grapnel plan`?", id="a misspelt verb"),
         pytest.param(
             ["xyzzy"],
-            "one of: init, check, plan, stage, apply, status, rollback, remove, doctor, bundle",
+            f"one of: {', '.join(VERBS)}",
             id="no verb of ours",
         ),
         pytest.param(["--debug", "planz"], "did you mean `grapnel plan`?", id="an option before it"),

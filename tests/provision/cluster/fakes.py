@@ -100,10 +100,24 @@ class LeaseServer:
         if request.method == "POST" and self.stored:
             return refusal(409, "already exists", headers=date)
         version = request.body["metadata"].get("resourceVersion")
+        if request.method == "PATCH":
+            return self._patch(request.body, version, date)
         # A PUT of a lease that is not there makes it, as the real server does.
         if request.method == "PUT" and self.stored and version != self.stored["metadata"]["resourceVersion"]:
             return refusal(409, "the object has been modified", headers=date)
         self.touch(request.body)
+        return answer(200, self.stored, date)
+
+    def _patch(self, patch: Mapping[str, Any], version: str | None, date: Mapping[str, str]) -> Answer:
+        """Merge annotations, the only thing that is patched."""
+        if self.stored is None:
+            return refusal(404, headers=date)
+        if version not in (None, self.stored["metadata"]["resourceVersion"]):
+            return refusal(409, "the object has been modified", headers=date)
+        body = json.loads(json.dumps(self.stored))
+        found = {**body["metadata"].get("annotations", {}), **patch["metadata"]["annotations"]}
+        body["metadata"]["annotations"] = {key: text for key, text in found.items() if text is not None}
+        self.touch(body)
         return answer(200, self.stored, date)
 
     def touch(self, body: Any = None) -> None:  # noqa: ANN401 - an object of the API

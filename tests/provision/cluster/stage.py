@@ -7,17 +7,18 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from provision.cluster import connect
+from provision.cluster import PodRules, connect
 from provision.cluster.kubernetes_cluster import KubernetesCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from lab.cluster import ControlPlane
     from provision.cluster import Machine
 
 GPU = "nvidia.com/gpu"
+GPU_RULES = PodRules(resources=frozenset({GPU}))
 READY = [{"type": "Ready", "status": "True"}]
 NODE_INFO = (
     *("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
@@ -46,7 +47,7 @@ class Stage:
         kubeconfig: Path | None = None,
         *,
         machines: Mapping[str, Machine] | None = None,
-        resources: Collection[str] = (),
+        rules: PodRules = GPU_RULES,
     ) -> KubernetesCluster:
         """Connect with a kubeconfig, by default the administrator's."""
         cluster = connect(
@@ -54,7 +55,7 @@ class Stage:
             None,
             {},
             state_file=self.control_plane.folder / "state_file.json",
-            resources=resources or [GPU],
+            rules=rules,
             machines=machines or {},
         )
         assert isinstance(cluster, KubernetesCluster)

@@ -14,17 +14,21 @@ from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.errors import ForbiddenError, KubeconfigError
 from provision.cluster.permissions import (
+    ASKING,
     GRANT,
     LEASE_NAME,
     LEASE_NAMESPACE,
     NEEDED,
+    ON_CALL_GRANT,
     VIEW_GRANT,
     VIEWING,
     Permission,
 )
 from provision.cluster.reader import KubernetesReader
+from provision.cluster.requests import LeasePauses
 from provision.rollout.cluster import EvictionOutcome
 from provision.rollout.model import NodeView, Phase
+from provision.rollout.pause import Pause
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_progress import STANDING
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
 VIEWED = list(yaml.safe_load_all((Path(__file__).parents[3] / VIEW_GRANT).read_text()))
+ON_CALL = list(yaml.safe_load_all((Path(__file__).parents[3] / ON_CALL_GRANT).read_text()))
 WHERE = {"ClusterRole": "", "Role": LEASE_NAMESPACE}
 
 
@@ -52,8 +57,12 @@ def permissions(role: dict[str, Any]) -> set[Permission]:
 
 
 def test_the_file_grants_what_is_needed_and_nothing_else() -> None:
-    assert set.union(*map(permissions, GRANTED)) == set(NEEDED)
+    assert set.union(*map(permissions, GRANTED)) == set(NEEDED) | set(ASKING)
     assert [role["kind"] for role in GRANTED] == list(WHERE)
+
+
+def test_the_file_for_those_on_call_grants_what_they_need_and_nothing_else() -> None:
+    assert set.union(*map(permissions, ON_CALL)) == set(ASKING)
 
 
 def test_the_file_for_those_who_look_grants_what_is_needed_and_nothing_else() -> None:
@@ -214,6 +223,41 @@ def test_who_may_look_sees_a_rollout_as_it_goes_on_and_can_change_nothing(stage:
     assert third.standing.waiting == {waiting: f"waits for {node}: drain"}
     with pytest.raises(ForbiddenError), stage.connect(account).lease("eve"):
         pytest.fail("it changes something")
+
+
+@pytest.mark.functional
+def test_who_is_on_call_pauses_a_rollout_of_somebody_else_and_cannot_upgrade(stage: Stage) -> None:
+    account = operator(stage, "on-call-tonight", granted=ON_CALL)
+    api = open_api(account, None, {})
+    assert api is not None
+    pauses, cluster = LeasePauses(api), stage.connect()
+    stage.kubectl("delete", "lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE, "--ignore-not-found")
+
+    pause, _before = pauses.pause("eve@phone", "before there was any upgrade")
+    with cluster.lease("ada@laptop"):
+        assert cluster.paused() == pause
+    assert stage.connect().paused() == pause
+    assert pauses.resume() == pause
+    assert stage.connect().paused() is None
+    with (
+        pytest.raises(ForbiddenError),
+        stage.connect(account).lease("eve"),
+    ):
+        pytest.fail("it may upgrade")
+
+
+@pytest.mark.functional
+def test_a_running_engine_hears_of_a_pause_by_kubectl_and_keeps_it(stage: Stage) -> None:
+    cluster = stage.connect()
+    lease = ("lease", LEASE_NAME, "--namespace", LEASE_NAMESPACE)
+    with cluster.lease("ada@laptop"):
+        stage.kubectl("annotate", *lease, "grapnel.dev/pause=disk alarms", "--overwrite")
+        wait_until(lambda: cluster.paused() == Pause(by="somebody", reason="disk alarms"), "the engine hears of it")
+        cluster.publish(STANDING)
+        wait_until(lambda: "grapnel.dev/progress" in stage.get(*lease)["metadata"]["annotations"], "it is renewed")
+        assert stage.get(*lease)["metadata"]["annotations"]["grapnel.dev/pause"] == "disk alarms"
+        stage.kubectl("annotate", *lease, "grapnel.dev/pause-")
+        wait_until(lambda: cluster.paused() is None, "the engine hears of its end")
 
 
 def phase_of(seen: Seen, node: str) -> Phase | None:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from provision.cluster import LocalCluster, connect
+from provision.cluster import LocalCluster, PodRules, connect
 from provision.cluster.errors import KubeconfigError
 from provision.rollout.errors import UnreachableError
 
 ROOT = Path(__file__).parents[3]
 
+RULES = PodRules(resources=frozenset())
+
 
 def test_without_any_kubeconfig_there_is_a_state_file(tmp_path: Path) -> None:
-    found = connect(None, None, {"HOME": str(tmp_path)}, state_file=tmp_path / "j", resources=(), machines={})
+    found = connect(None, None, {"HOME": str(tmp_path)}, state_file=tmp_path / "j", rules=RULES, machines={})
 
     assert isinstance(found, LocalCluster)
     assert found.name == f"state file {tmp_path / 'j'}"
@@ -26,7 +28,7 @@ def test_without_any_kubeconfig_there_is_a_state_file(tmp_path: Path) -> None:
 
 def test_a_context_without_a_kubeconfig_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="there is no kubeconfig with a context prod"):
-        connect(None, "prod", {"HOME": str(tmp_path)}, state_file=tmp_path / "j", resources=(), machines={})
+        connect(None, "prod", {"HOME": str(tmp_path)}, state_file=tmp_path / "j", rules=RULES, machines={})
 
 
 def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_the_state_file(tmp_path: Path) -> None:
@@ -39,7 +41,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once_and_never_replaced_by_th
     path.write_text(json.dumps(config))
 
     with pytest.raises(UnreachableError, match="connection refused"):
-        connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", resources=(), machines={})
+        connect(None, None, {"KUBECONFIG": str(path)}, state_file=tmp_path / "j", rules=RULES, machines={})
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from provision.cluster.others import (
     priority_of,
     why_held,
 )
+from provision.cluster.pods import NodePods
 from provision.rollout.model import NodeView
 from provision.spec.model import RESPECTED, Tool
 
@@ -163,6 +164,8 @@ def test_a_view_has_what_was_asked_for_and_no_more() -> None:
     seen = node(
         labels={"zone": "a", "other": "b", "nvidia.com/gpu-driver-upgrade.skip": "true"}, taints=("medik8s.io/drain",)
     )
-    view = view_of("n1", seen, "cluster test", (), Asked(labels=frozenset({"zone", "rack"}), respect=frozenset()))
+    view = view_of(
+        "n1", seen, "cluster test", NodePods(), Asked(labels=frozenset({"zone", "rack"}), respect=frozenset())
+    )
     assert isinstance(view, NodeView)
     assert (view.labels, view.held_by, view.is_skipped, view.priority) == ({"zone": "a"}, "", True, 0)

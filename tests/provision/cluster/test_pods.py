@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from provision.cluster.pods import gpu_pods, has_gpu
+from provision.cluster.objects import PodResourceClaim, Toleration
+from provision.cluster.pod_rules import PodRules, tolerates
+from provision.cluster.pods import NodePods, has_gpu_of, pods_of_nodes
 from provision.rollout.model import GpuPod
+from provision.spec.label_selector import parse_selector
+from provision.spec.model import DaemonSets
 from tests.provision.cluster.samples import container, pod
 
+RULES = PodRules(resources=frozenset({"example.com/gpu"}))
 GPU = {"nvidia.com/gpu": "1"}
 OWNER = {"apiVersion": "apps/v1", "uid": "u", "blockOwnerDeletion": True}
 
@@ -33,11 +39,49 @@ OWNER = {"apiVersion": "apps/v1", "uid": "u", "blockOwnerDeletion": True}
         pytest.param({"containers": [container(limits={"nvidia.com/gpu": "0e3"})]}, False, id="none, written oddly"),
         pytest.param({"containers": [container(limits={"nvidia.com/gpu": "1k"})]}, True, id="a thousand"),
         pytest.param({"containers": [container(limits={"nvidia.com/gpu": "10"})]}, True, id="ten"),
-        pytest.param({"runtimeClassName": "nvidia"}, False, id="only the RuntimeClass"),
+        pytest.param({"runtimeClassName": "nvidia"}, False, id="only the RuntimeClass, which gives nothing"),
+        pytest.param({"runtimeClassName": "env"}, True, id="only a RuntimeClass that gives GPUs"),
+        pytest.param({"resourceClaims": [{"name": "a", "resourceClaimName": "gpu"}]}, True, id="a claim for a GPU"),
+        pytest.param({"resourceClaims": [{"name": "a", "resourceClaimName": "nic"}]}, False, id="a claim for a NIC"),
+        pytest.param({"resourceClaims": [{"name": "a", "resourceClaimName": "no"}]}, False, id="a claim not yet made"),
     ],
 )
 def test_a_pod_has_a_gpu_with(spec: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert has_gpu(pod(spec=spec), {"example.com/gpu"}) is expected
+    rules = replace(RULES, giving_classes=frozenset({"env"}))
+    claims = {("default", "gpu"): frozenset({"gpu.nvidia.com"}), ("default", "nic"): frozenset({"nic.example.com"})}
+    assert has_gpu_of(pod(spec=spec), rules, claims) is expected
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "expected"),
+    [
+        pytest.param({}, {"terminated": {"exitCode": 0}}, False, id="has ended"),
+        pytest.param({}, {"terminated": {"exitCode": 1}}, True, id="has failed and is started again"),
+        pytest.param({}, {"running": {}}, True, id="runs"),
+        pytest.param({"restartPolicy": "Always"}, {"terminated": {"exitCode": 0}}, True, id="is a sidecar"),
+    ],
+)
+def test_an_init_container_keeps_a_gpu_unless_it(more: dict[str, Any], state: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - see above
+    init = container(limits=GPU) | {"name": "set-up"} | more
+    status = {"phase": "Running", "initContainerStatuses": [{"name": "set-up", "state": state}]}
+
+    assert has_gpu_of(pod(spec={"initContainers": [init]}, status=status), RULES, None) is expected
+
+
+def test_a_claim_that_was_made_for_a_pod_is_found_by_the_pods_status() -> None:
+    spec = {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}
+    status = {"phase": "Running", "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "web-a-x1"}]}
+    claims = {("default", "web-a-x1"): frozenset({"gpu.nvidia.com"})}
+
+    assert has_gpu_of(pod(spec=spec, status=status), RULES, claims)
+    assert not has_gpu_of(pod(spec=spec, status=status), RULES, {})
+
+
+def test_where_claims_may_not_be_read_every_claim_counts() -> None:
+    one = pod(spec={"resourceClaims": [{"name": "a", "resourceClaimName": "nic"}]})
+
+    assert one.spec.resource_claims == (PodResourceClaim(name="a", resource_claim_name="nic"),)
+    assert has_gpu_of(one, RULES, None)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +98,12 @@ def test_a_pod_has_a_gpu_with(spec: dict[str, Any], expected: bool) -> None:  # 
 def test_a_pod_counts_for_its_node_when(changes: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - see above
     one = pod(**({"spec": {"containers": [container(limits=GPU)]}} | changes))
 
-    assert bool(gpu_pods([one], ())) is expected
+    assert bool(pods_of_nodes([one], RULES)) is expected
 
 
-def only(**metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
-    one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]})
-    return gpu_pods([one], ())["n1"][0]
+def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
+    one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]} | (spec or {}))
+    return pods_of_nodes([one], rules)["n1"].gpu[0]
 
 
 def test_a_pod_is_named_with_its_controller() -> None:
@@ -95,6 +139,111 @@ def test_pods_are_sorted_within_their_nodes() -> None:
     spec = {"containers": [container(limits=GPU)]}
     pods = [pod("b", spec=spec), pod("a", spec=spec), pod("c", spec=spec | {"nodeName": "n2"})]
 
-    found = gpu_pods(pods, ())
+    found = pods_of_nodes(pods, RULES)
 
-    assert {node: [each.name for each in these] for node, these in found.items()} == {"n1": ["a", "b"], "n2": ["c"]}
+    assert {node: [each.name for each in these.gpu] for node, these in found.items()} == {"n1": ["a", "b"], "n2": ["c"]}
+
+
+DAEMON = {"ownerReferences": [OWNER | {"kind": "DaemonSet", "name": "d", "controller": True}]}
+CONTROLLED = {"ownerReferences": [OWNER | {"kind": "Job", "name": "train", "controller": True}]}
+
+
+def test_daemon_sets_that_are_evicted_have_to_leave() -> None:
+    found = only(replace(RULES, daemon_sets=DaemonSets.EVICT), **DAEMON)
+
+    assert (found.is_mirror_or_daemon, found.stays, found.only_waited) == (False, "", "")
+
+
+def test_a_daemon_set_that_tolerates_every_taint_stays_and_says_so() -> None:
+    everything = {"tolerations": [{"operator": "Exists"}]}
+    found = only(replace(RULES, daemon_sets=DaemonSets.EVICT), everything, **DAEMON)
+
+    assert found.stays == "its DaemonSet tolerates every taint, and would start it again at once"
+
+
+def test_daemon_sets_may_be_waited_for_and_are_no_jobs() -> None:
+    rules = replace(RULES, daemon_sets=DaemonSets.WAIT)
+    found = pods_of_nodes([pod(metadata=DAEMON, spec={"containers": [container(limits=GPU)]})], rules)["n1"]
+
+    assert [each.only_waited for each in found.gpu] == ["pods of DaemonSets are only waited for"]
+    assert found.jobs == ()
+
+
+def test_nvidias_label_keeps_a_pod_where_it_is() -> None:
+    found = only(labels={"nvidia.com/gpu-driver-upgrade-drain.skip": "true"})
+
+    assert found.stays == "it has the label nvidia.com/gpu-driver-upgrade-drain.skip=true"
+    assert only(labels={"nvidia.com/gpu-driver-upgrade-drain.skip": "false"}).stays == ""
+
+
+@pytest.mark.parametrize(
+    ("rules", "spec", "metadata", "why"),
+    [
+        pytest.param(
+            {"only_wait": {"default"}}, {}, CONTROLLED, "namespace default may only be waited for", id="its place"
+        ),
+        pytest.param({"keeps_bare": True}, {}, {}, "nothing would restart it", id="no controller"),
+        pytest.param(
+            {"keeps_data": True},
+            {"volumes": [{"name": "d", "emptyDir": {}}]},
+            CONTROLLED,
+            "its emptyDir would be lost",
+            id="data",
+        ),
+        pytest.param(
+            {"keeps_data": True},
+            {"volumes": [{"name": "d", "emptyDir": {"medium": "Memory"}}]},
+            CONTROLLED,
+            "",
+            id="memory",
+        ),
+        pytest.param({"keeps_bare": True}, {}, CONTROLLED, "", id="a controller"),
+        pytest.param({"only_wait": {"elsewhere"}}, {}, CONTROLLED, "", id="another place"),
+    ],
+)
+def test_a_pod_is_never_asked_to_leave_for(
+    rules: dict[str, Any], spec: dict[str, Any], metadata: dict[str, Any], why: str
+) -> None:
+    one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]} | spec)
+    found = pods_of_nodes([one], replace(RULES, **rules))["n1"]
+
+    assert found.gpu[0].only_waited == why
+    assert len(found.jobs) == bool(why), "what may only be waited for is waited for before anything is evicted"
+
+
+JOBS = replace(RULES, selector=parse_selector("app=train"), namespaces=frozenset({"default"}))
+TRAIN = {"labels": {"app": "train"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_job"),
+    [
+        pytest.param({"metadata": TRAIN}, True, id="selected, without a GPU"),
+        pytest.param({"metadata": TRAIN, "status": {"phase": "Pending"}}, True, id="not yet started"),
+        pytest.param({"metadata": TRAIN, "status": {"phase": "Succeeded"}}, False, id="ended"),
+        pytest.param({"metadata": TRAIN | {"namespace": "shop"}}, False, id="in another namespace"),
+        pytest.param({"metadata": {"labels": {"app": "web"}}}, False, id="with another label"),
+        pytest.param({"metadata": TRAIN | DAEMON}, False, id="of a DaemonSet, which never ends"),
+        pytest.param({"metadata": TRAIN, "spec": {"nodeName": ""}}, False, id="on no node"),
+    ],
+)
+def test_a_pod_is_waited_for_that_is(changes: dict[str, Any], is_job: bool) -> None:  # noqa: FBT001 - see above
+    found = pods_of_nodes([pod(**changes)], JOBS)
+
+    assert bool(found.get("n1", NodePods()).jobs) is is_job
+    assert found.get("n1", NodePods()).gpu == ()
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        pytest.param({"operator": "Exists"}, True, id="every taint"),
+        pytest.param({"operator": "Exists", "effect": "NoSchedule"}, True, id="every taint of this effect"),
+        pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="every taint of another effect"),
+        pytest.param({"key": "grapnel.dev/upgrade", "operator": "Exists"}, True, id="ours"),
+        pytest.param({"key": "grapnel.dev/upgrade", "value": "x"}, False, id="ours with another value"),
+        pytest.param({"key": "nvidia.com/gpu", "operator": "Exists"}, False, id="another"),
+    ],
+)
+def test_our_taint_is_tolerated_by_who_tolerates(toleration: dict[str, str], expected: bool) -> None:  # noqa: FBT001 - see above
+    assert tolerates([Toleration(**toleration)]) is expected

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from provision.bundle.model import BundleList
+from provision.cluster.pause import PauseDocument
 from provision.cluster.progress import ProgressDocument
 from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
@@ -27,6 +28,7 @@ TYPES: dict[str, type] = {
     "node-facts": NodeFacts,
     "node-plan": NodePlan,
     "node-state": RecordDocument,
+    "pause": PauseDocument,
     "payload": Manifest,
     "rollout-progress": ProgressDocument,
     "status": StatusDocument,

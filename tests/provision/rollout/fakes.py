@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.standing import Standing
 
@@ -83,6 +84,7 @@ class FakeCluster:
     is_held: bool = False
     most_out: int = 0
     published: list[Standing] = field(default_factory=list)
+    pause: Pause | None = None
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         self.on_observe()
@@ -138,6 +140,9 @@ class FakeCluster:
             return False
         self.classes.append(name)
         return True
+
+    def paused(self) -> Pause | None:
+        return self.pause
 
     def publish(self, standing: Standing) -> None:
         if not self.published or self.published[-1] != standing:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.snapshot import Evict, Holder, RunStep, StepResult, Write
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
@@ -22,7 +24,7 @@ TRAIN = Holder(pid=7, command="train", unit="train.service")
 def move(phase: Phase, *, now: datetime = LATER, **more: object) -> tuple[Any, str]:
     """Return what is done on a node in a phase, and what holds it; ``more`` are fields of view or state."""
     more = {"is_disruptive": phase not in (Phase.VERIFY, Phase.RESUME)} | more
-    seen = {name: more.pop(name) for name in ("gpu_pods", "is_cordoned", "is_ready") if name in more}
+    seen = {name: more.pop(name) for name in ("gpu_pods", "jobs", "is_cordoned", "is_ready") if name in more}
     changes: dict[str, Any] = more.pop("remembered", {})  # type: ignore[assignment]  # the record's
     remembered = record(phase, **changes)
     node = state("n1", view("n1", remembered, **seen), **more)
@@ -74,6 +76,66 @@ def test_pods_are_evicted_before_the_daemon_lets_go() -> None:
     assert move(Phase.DRAIN, gpu_pods=(stays, goes)) == (Evict("n1", (goes,)), "pod shop/web-1 still on the node")
     action, _ = move(Phase.DRAIN, gpu_pods=(stays,))
     assert action.record.phase is Phase.RELEASE
+
+
+ALL_NIGHT = DrainPolicy(waits=True, jobs=timedelta(hours=8))
+TRAIN_POD = pod("train-0", only_waited="namespace shop may only be waited for")
+
+
+def test_jobs_are_waited_for_before_anything_is_evicted() -> None:
+    action, _ = move(Phase.CORDON, drain=ALL_NIGHT)
+    assert isinstance(action, Write)
+    assert (action.record.phase, action.cordoned) == (Phase.JOBS, True)
+
+    jobs = (pod("train-0"), pod("train-1", is_terminating=True))
+    waiting = move(Phase.JOBS, drain=ALL_NIGHT, jobs=jobs, gpu_pods=(pod("web-1"), *jobs))
+    named = "pod shop/train-0, pod shop/train-1 (terminating)"
+    assert waiting == (None, f"waits for {named} to end, until 2026-05-04 20:00:00 UTC at the latest")
+
+    action, _ = move(Phase.JOBS, drain=ALL_NIGHT, gpu_pods=(pod("web-1"),))
+    assert action.record.phase is Phase.DRAIN
+
+
+def test_jobs_that_do_not_end_in_time_are_evicted_with_the_others() -> None:
+    late = NOON + timedelta(hours=8)
+    action, _ = move(Phase.JOBS, now=late, drain=ALL_NIGHT, jobs=(pod("train-0"),))
+    assert action.record.phase is Phase.DRAIN
+    action, _ = move(Phase.JOBS, now=late, drain=replace(ALL_NIGHT, jobs=None), jobs=(pod("train-0"),))
+    assert action is None
+
+
+def test_the_wait_for_jobs_does_not_start_over_with_a_new_process() -> None:
+    node = state("n1", view("n1", record(Phase.JOBS), jobs=(pod("train-0"),)), drain=ALL_NIGHT)
+    action, _ = advance(node, record(Phase.JOBS), NOON + timedelta(hours=8), began=NOON + timedelta(hours=7))
+    assert isinstance(action, Write)
+    assert action.record.phase is Phase.DRAIN
+
+
+def test_a_node_that_somebody_uncordoned_is_cordoned_again_while_its_jobs_run() -> None:
+    action, _ = move(Phase.JOBS, drain=ALL_NIGHT, jobs=(pod("train-0"),), is_cordoned=False)
+    assert (action.record.phase, action.cordoned) == (Phase.JOBS, True)
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP])
+def test_another_target_waits_for_jobs_again(phase: Phase) -> None:
+    action, _ = move(phase, drain=ALL_NIGHT, target=OLD, jobs=(pod("train-0"),))
+    assert action.record.phase is Phase.JOBS
+
+
+def test_what_may_only_be_waited_for_is_never_evicted() -> None:
+    web = pod("web-1")
+    action, held = move(Phase.DRAIN, drain=ALL_NIGHT, gpu_pods=(TRAIN_POD, web))
+    assert action == Evict("n1", (web,))
+    assert held == "pod shop/train-0 (namespace shop may only be waited for), pod shop/web-1 still on the node"
+    assert move(Phase.DRAIN, drain=ALL_NIGHT, gpu_pods=(TRAIN_POD,))[0] is None
+
+
+def test_a_pod_that_is_left_alone_and_holds_a_gpu_is_named_with_the_reason() -> None:
+    left = pod("monitor", stays="it has the label skip=true")
+    step = ended(Phase.RELEASE, holders=(Holder(pid=9, command="smi", pod_uid=left.uid),))
+    assert move(Phase.DRAIN, gpu_pods=(left,))[0].record.phase is Phase.RELEASE
+    _, held = move(Phase.RELEASE, gpu_pods=(left,), step=step)
+    assert held == "a GPU is held by smi (9, pod shop/monitor, left alone: it has the label skip=true)"
 
 
 def test_terminating_pods_are_waited_for() -> None:

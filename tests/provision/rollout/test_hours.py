@@ -76,7 +76,7 @@ def test_a_failed_node_is_not_tried_again_outside_of_the_window() -> None:
     assert at(OPEN, failed).actions != ()
 
 
-@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN])
+@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.JOBS, Phase.DRAIN])
 def test_a_node_whose_pods_have_not_left_goes_back_into_service(phase: Phase) -> None:
     assert at(CLOSED, flying(phase, "web")).actions == (Withdraw("n1", cordoned=False),)
     assert at(CLOSED, flying(phase, "web", was_cordoned=True)).actions == (Withdraw("n1", cordoned=None),)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import Phase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[3] / "docs/upgrade.md"
 IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sources}
 EITHER = (False, True)
+WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
 
 
 def results(phase: Phase) -> tuple[StepResult | None, ...]:
@@ -37,11 +39,12 @@ def results(phase: Phase) -> tuple[StepResult | None, ...]:
 
 def nodes_in(phase: Phase) -> Iterator[NodeState]:
     """Yield a node out of service in all situations that a decision tells apart."""
-    flags = itertools.product(results(phase), (NEW, OLD), *[EITHER] * 5)
-    for step, target, is_declared, is_disruptive, has_pods, is_cordoned, is_ready in flags:
+    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS), *[EITHER] * 5)
+    for step, target, drain, is_declared, is_disruptive, has_pods, is_cordoned, is_ready in flags:
         pods = (pod("web-1"),) if has_pods else ()
-        seen = view("n1", record(phase), gpu_pods=pods, is_cordoned=is_cordoned, is_ready=is_ready)
-        yield state("n1", seen, target=target, step=step, is_as_declared=is_declared, is_disruptive=is_disruptive)
+        seen = view("n1", record(phase), gpu_pods=pods, jobs=pods, is_cordoned=is_cordoned, is_ready=is_ready)
+        flags_of_plan = {"is_as_declared": is_declared, "is_disruptive": is_disruptive}
+        yield state("n1", seen, target=target, step=step, drain=drain, **flags_of_plan)
 
 
 def test_the_table_is_what_is_decided() -> None:
@@ -52,8 +55,8 @@ def test_the_table_is_what_is_decided() -> None:
             decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
             outside, _ = outside_hours(node, record(phase), action, "", "the window is closed")
             decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
-    for phase, is_declared in itertools.product((None, Phase.DONE, Phase.FAILED), EITHER):
-        node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared)
+    for phase, is_declared, drain in itertools.product((None, Phase.DONE, Phase.FAILED), EITHER, (EVICT_ALL, WAITS)):
+        node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
         action = begin(node, NOON)
         assert isinstance(action, Write)
         decided.add((phase, action.record.phase))

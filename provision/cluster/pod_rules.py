@@ -1,0 +1,79 @@
+"""Derives from the declarations of a fleet which of its pods use a GPU, are waited for, or are left alone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from provision.spec.label_selector import LabelSelector, parse_selector
+from provision.spec.model import DaemonSets, Entitlement, Leaving
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from provision.cluster.objects import Toleration
+    from provision.spec.model import StackSpec
+
+NOTHING: Final = ""
+DRAIN_SKIP: Final = "nvidia.com/gpu-driver-upgrade-drain.skip"  # NVIDIA's label of pods that are not evicted
+TAINT: Final = "grapnel.dev/upgrade"  # keeps what was evicted off the node until it is back in service
+TAINT_EFFECT: Final = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRules:
+    """What the pods of a fleet are judged by, the same for all of its nodes.
+
+    ``resources`` are the declared resource names; everything in ``nvidia.com/`` counts besides. ``giving_classes`` are
+    RuntimeClasses whose pods can get a GPU without asking for one. Pods that ``selector`` finds in ``namespaces``
+    (empty: in all) are waited for before others are evicted; those of ``only_wait``, those without a controller where
+    it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted.
+    """
+
+    resources: frozenset[str]
+    giving_classes: frozenset[str] = frozenset()
+    selector: LabelSelector | None = None
+    namespaces: frozenset[str] = frozenset()
+    only_wait: frozenset[str] = frozenset()
+    daemon_sets: DaemonSets = DaemonSets.IGNORE
+    keeps_bare: bool = False
+    keeps_data: bool = False
+
+    def awaits(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether pods of these labels are waited for."""
+        if self.selector is None or (self.namespaces and namespace not in self.namespaces):
+            return False
+        return self.selector.matches(labels)
+
+
+def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
+    """Return the rules of a fleet; all of its nodes declare the same about pods."""
+    resources = frozenset(stack.plugin.resource for stack in stacks)
+    first = next(iter(stacks), None)
+    if first is None:
+        return PodRules(resources=resources)
+    wait, drain = first.rollout.wait_for, first.rollout.drain
+    return PodRules(
+        resources=resources,
+        giving_classes=frozenset(
+            stack.runtime.handler
+            for stack in stacks
+            if stack.runtime.enabled and stack.runtime.entitlement is Entitlement.ENV
+        ),
+        selector=parse_selector(wait.pod_selector) if wait.pod_selector or wait.namespaces else None,
+        namespaces=frozenset(wait.namespaces),
+        only_wait=frozenset(drain.only_wait),
+        daemon_sets=drain.daemon_sets,
+        keeps_bare=drain.without_controller is Leaving.WAIT,
+        keeps_data=drain.with_empty_dir is Leaving.WAIT,
+    )
+
+
+def tolerates(tolerations: Iterable[Toleration]) -> bool:
+    """Tell whether a pod may be started on a node that has our taint."""
+    return any(
+        each.key in (NOTHING, TAINT)
+        and each.effect in (NOTHING, TAINT_EFFECT)
+        and (each.operator == "Exists" or (bool(each.key) and not each.value))
+        for each in tolerations
+    )

@@ -1,0 +1,80 @@
+"""Defines the sections `rollout.waitFor` and `rollout.drain`: what has to leave a node, and how it is made to."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from msgspec import Meta
+
+from provision.spec.model.section import Section, doc
+from provision.spec.model.texts import DnsLabel, LabelSelector
+
+
+class AtTimeout(Enum):
+    """What happens when jobs have not ended in time."""
+
+    EVICT = "evict"
+
+
+class Leaving(Enum):
+    """How pods are made to leave a node."""
+
+    EVICT = "evict"
+    WAIT = "wait"
+
+
+class DaemonSets(Enum):
+    """What is done about pods of DaemonSets that use a GPU."""
+
+    IGNORE = "ignore"
+    WAIT = "wait"
+    EVICT = "evict"
+
+
+class WaitFor(Section, frozen=True, kw_only=True):
+    """Pods that are to end by themselves before anything is evicted from a node."""
+
+    pod_selector: Annotated[
+        LabelSelector,
+        doc("Labels of the pods, as `kubectl get --selector` takes them; empty: all in the namespaces."),
+    ] = ""
+    namespaces: Annotated[
+        tuple[DnsLabel, ...], doc("Namespaces of the pods; empty: all that the selector finds.", uniqueItems=True)
+    ] = ()
+    timeout_minutes: Annotated[
+        Annotated[int, Meta(ge=0, le=43_200)], doc("How long they may take to end; 0: as long as it takes.")
+    ] = 0
+    on_timeout: Annotated[
+        AtTimeout,
+        doc("What happens to a node whose pods have not ended in time; evict: they are evicted as all others."),
+    ] = AtTimeout.EVICT
+
+
+class Drain(Section, frozen=True, kw_only=True):
+    """How pods and processes that use a GPU are made to leave a node."""
+
+    only_wait: Annotated[
+        tuple[DnsLabel, ...],
+        doc("Namespaces whose pods are never evicted: they are waited for until they end.", uniqueItems=True),
+    ] = ()
+    without_controller: Annotated[
+        Leaving,
+        doc("Pods without a controller, which nothing restarts elsewhere; evict: as all others; wait: until they end."),
+    ] = Leaving.EVICT
+    with_empty_dir: Annotated[
+        Leaving,
+        doc("Pods with an emptyDir on disk, which ends with the pod; evict: as all others; wait: until they end."),
+    ] = Leaving.EVICT
+    daemon_sets: Annotated[
+        DaemonSets,
+        doc(
+            "Pods of DaemonSets that use a GPU; ignore: they stay; wait: until somebody takes them away; evict: a "
+            "taint keeps them off the node until it is back in service."
+        ),
+    ] = DaemonSets.IGNORE
+
+    @property
+    def spares_pods(self) -> bool:
+        """Whether pods may have to end by themselves, since they are never evicted."""
+        return bool(self.only_wait) or Leaving.WAIT in (self.without_controller, self.with_empty_dir)

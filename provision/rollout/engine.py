@@ -19,6 +19,7 @@ from provision.rollout.decision.places import waves_of
 from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
+from provision.rollout.gates import NO_GATES
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
+    from provision.rollout.gates import Gates
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
@@ -68,6 +70,7 @@ class Adapters:
     poll_s: float = POLL_S
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
     publish: Callable[[Standing], None] = lambda _standing: None
+    gates: Gates = NO_GATES
 
 
 class Engine:
@@ -194,6 +197,7 @@ class Engine:
             still_since=self._still_since,
             pause=self._paused,
             passed=self._decision.passed,
+            gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None

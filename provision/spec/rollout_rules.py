@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.drain_rules import judge_drain
+from provision.spec.gate_rules import judge_gates
 from provision.spec.model import Gate
 from provision.spec.remark import error, warning
 from provision.spec.when_rules import judge_when
@@ -33,6 +34,7 @@ def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
         _last(rollout.waves),
         _overlaps(rollout.waves),
         judge_when(rollout),
+        judge_gates(rollout),
     )
 
 

@@ -15,8 +15,9 @@ from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
 from provision.rollout.decision.hours import opening_hours, outside_hours
+from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
 from provision.rollout.decision.snapshot import Decision
-from provision.rollout.decision.waves import whose_turn
+from provision.rollout.decision.waves import patience_of, whose_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     waiting.update((node.name, node.obstacle) for node in census.unable)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary) or _stuck(census.flying)
-    admission = Admission(census, policy, now, turn, hours.closed)
+    admission = Admission(census, policy, now, turn, _why_closed(hours, snapshot, policy))
     pause = None if stop else snapshot.pause
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
@@ -54,6 +55,16 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         is_still=is_still,
         passed=max(snapshot.passed, turn.wave),
     )
+
+
+def _why_closed(hours: OpeningHours, snapshot: Snapshot, policy: Policy) -> tuple[str, int]:
+    """Return why no node at all begins now, and how long that is borne."""
+    if hours.closed:
+        return hours.closed, FOR_EVER if policy.waits else AT_ONCE
+    gate = next((each for each in snapshot.gates if each.holds_nodes and not each.is_open), None)
+    if gate is None:
+        return "", AT_ONCE
+    return gate.as_reason, patience_of(gate) if policy.waits else AT_ONCE
 
 
 def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, waiting: dict[str, str]) -> list[Action]:

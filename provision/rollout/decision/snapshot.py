@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
+    from provision.rollout.gates import GateState
     from provision.rollout.pause import Pause
 
 
@@ -121,6 +122,7 @@ class Snapshot:
     still_since: datetime | None = None
     pause: Pause | None = None
     passed: int = 0
+    gates: tuple[GateState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
 from provision.spec.model.stack import (
     API_VERSION,
@@ -55,14 +56,17 @@ __all__ = [
     "DriverSource",
     "Engine",
     "Entitlement",
+    "Expect",
     "Gate",
     "GpuStack",
+    "Holds",
     "KernelModule",
     "Leaving",
     "Metadata",
     "Node",
     "Order",
     "Plugin",
+    "QueryGate",
     "Repository",
     "Rollout",
     "Runfile",

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from provision.spec.model.rollout_drain import Drain, WaitFor
+from provision.spec.model.rollout_gates import QueryGate
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Count, Order, Tool, Window, Zones
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
@@ -102,6 +103,9 @@ class Rollout(Section, frozen=True, kw_only=True):
     zones: Annotated[
         Zones | None, doc("Parts of the fleet that should not be out of service together; null: none.")
     ] = None
+    gates: Annotated[
+        tuple[QueryGate, ...], doc("Queries to a monitoring system that hold nodes or waves that have yet to begin.")
+    ] = ()
     respect: Annotated[
         tuple[Tool, ...],
         doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),

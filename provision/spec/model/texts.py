@@ -103,6 +103,25 @@ HostName = Annotated[
         longest=253,
     ),
 ]
+PrometheusUrl = Annotated[
+    str,
+    text(
+        rf"https?://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?" + _FOLDERS,
+        "the URL of a Prometheus: https://HOST, with a port and a path if it has them, without a user, '?' or '#'",
+        "https://prometheus.example.com",
+        longest=255,
+        hides="@",  # what stands before it may be a password
+    ),
+]
+Promql = Annotated[
+    str,
+    text(
+        r"[^\x00-\x09\x0b-\x1f\x7f]+",
+        "a query in PromQL",
+        'ALERTS{alertstate="firing", severity="critical"}',
+        longest=2000,
+    ),
+]
 TimeOfDay = Annotated[
     str,
     text("(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)", "a time of day: HH:MM, from 00:00 to 24:00", "22:00", longest=5),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.cluster import Machine
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
-    from provision.spec.model import StackSpec
+    from provision.spec.model import QueryGate, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,9 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
     parser.add_argument(
-        "--no-cluster", action="store_true", help="the machines are not in a cluster: nothing is cordoned or evicted"
+        "--no-cluster",
+        action="store_true",
+        help="no scheduler is told: nothing is cordoned, drained or evicted, whatever the declaration says",
     )
 
 
@@ -71,6 +73,7 @@ def open_scope(
         pod_rules,
         state_file_path,
     )
+    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
@@ -78,22 +81,28 @@ def open_scope(
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     groups = {node.name: node.groups for node in fleet.nodes}
+    journal = LocalCluster(state_file)
     if args.no_cluster:
-        return Scope(stacks=stacks, cluster=LocalCluster(state_file), groups=groups)
+        return Scope(stacks=stacks, cluster=journal, groups=groups)
     machines: dict[str, Machine] = {}
-    cluster = connect(
-        args.kubeconfig,
-        args.context,
-        os.environ,
-        state_file=state_file,
-        rules=pod_rules(stacks.values()),
-        machines=machines,
-        asked=Asked(
-            labels=label_keys(stacks),
-            respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
-        ),
-    )
-    if not isinstance(cluster, LocalCluster):
+
+    def connect_kubernetes() -> Cluster:
+        found = connect(
+            args.kubeconfig,
+            args.context,
+            os.environ,
+            state_file=state_file,
+            rules=pod_rules(stacks.values()),
+            machines=machines,
+            asked=Asked(
+                labels=label_keys(stacks),
+                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+            ),
+        )
+        return journal if isinstance(found, LocalCluster) else found
+
+    cluster = open_members(stacks, connect_kubernetes, journal=journal, machines=machines, environ=os.environ)
+    if cluster is not journal:
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
@@ -103,3 +112,8 @@ def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
     zones = [stack.rollout.zones for stack in stacks.values()]
     return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)
+
+
+def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:
+    """Return the gates of a rollout: all nodes declare the same."""
+    return next((stack.rollout.gates for stack in stacks.values()), ())

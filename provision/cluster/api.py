@@ -5,6 +5,7 @@ Every request is safe to be sent twice: it only reads, has a precondition, or sa
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,9 @@ from provision.cluster.permissions import GRANT, missing_permission
 from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
+
+    from provision.cluster.exchange import Stream
 
 PATIENCE_S: Final = 30.0  # an API server that restarts is back by then
 PAGE: Final = 500  # objects, as kubectl asks for
@@ -52,6 +55,9 @@ class Sender(Protocol):
 
     def send(self, request: Request) -> Answer:
         """Return the answer, success or not; raises UnreachableError when there is none."""
+
+    def stream(self, request: Request) -> Stream:
+        """Return an answer to be read as it comes; raises the same."""
 
 
 class Api:
@@ -131,12 +137,15 @@ class Api:
 
     def list_moment(self, path: str, item: type[T], *, selector: str = "") -> tuple[list[T], str]:
         """Return the same, and the version of that moment, from which `changes` goes on."""
-        for _attempt in range(_LISTS - 1):
-            try:
-                return self._list(path, item, selector)
-            except StatusError:  # the moment of the first page is forgotten: the whole list again
-                continue
-        return self._list(path, item, selector, expected=())
+        for attempt in range(1, _LISTS + 1):
+            found: list[T] = []
+            version = ""
+            with contextlib.suppress(StatusError):  # the moment of the first page is forgotten: the whole list again
+                for page in self.pages(path, item, selector=selector, expected=(EXPIRED,) if attempt < _LISTS else ()):
+                    found.extend(page.items)
+                    version = page.metadata.resource_version
+                break
+        return found, version
 
     def changes(self, path: str, item: type[T], version: str, seconds: int) -> tuple[list[tuple[str, T]], str] | None:
         """Return what changes below ``path`` in the next ``seconds``, in order, and the version after it.
@@ -160,23 +169,63 @@ class Api:
             raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
         return found, version
 
+    def pages(
+        self,
+        path: str,
+        item: type[T],
+        *,
+        selector: str = "",
+        patience_s: float = PATIENCE_S,
+        expected: Collection[int] = (EXPIRED,),
+    ) -> Iterator[Page[T]]:
+        """Yield what `list_all` returns page by page; each has the version of the moment.
+
+        Raises StatusError when that moment is forgotten meanwhile: what was yielded is worth nothing then.
+        """
+        query: dict[str, str | int] = {"limit": PAGE} | ({"fieldSelector": selector} if selector else {})
+        while True:
+            request = Request(method="GET", path=path, query=query)
+            page: Page[T] = self.call(request, Page[item], expected=expected, patience_s=patience_s)  # type: ignore[valid-type] # a type at run time
+            yield page
+            if not page.metadata.continue_:
+                return
+            query = {**query, "continue": page.metadata.continue_}
+
+    def watch(self, path: str, version: str, *, selector: str = "", silence_s: float, seconds: int) -> Stream:
+        """Return what changes below ``path`` after ``version``, as it comes, for as long as ``seconds``; tried once.
+
+        `events` reads it. Raises StatusError when that version is forgotten.
+        """
+        query: dict[str, str | int] = {"watch": "true", "resourceVersion": version, "timeoutSeconds": seconds}
+        query |= {"allowWatchBookmarks": "true"} | ({"fieldSelector": selector} if selector else {})
+        self._guard()
+        stream = self._sender.stream(Request(method="GET", path=path, query=query, timeout_s=silence_s))
+        if stream.is_success:
+            return stream
+        with contextlib.ExitStack() as stack:
+            stack.callback(stream.release)
+            status = _status(Answer(code=stream.code, body=b"\n".join(stream.lines), headers=stream.headers))
+        if stream.code in PASSING:
+            raise UnreachableError(f"{self.name} answers {stream.code}: {status.message or 'no reason given'}")
+        raise self._refusal(stream.code, status, (EXPIRED,))
+
+    def events(self, stream: Stream, item: type[T]) -> Iterator[tuple[str, T | None, str]]:
+        """Yield each change of a watch: its type, the object as it is then (None for a bookmark), and its version.
+
+        Raises StatusError where the server ends it with one, such as for a version that is forgotten.
+        """
+        for line in stream.lines:
+            event = self._decode(line, WatchEvent)
+            if event.type == "ERROR":
+                status = self._decode(bytes(event.object), Status)
+                raise StatusError(status.code, status)
+            version = self._decode(bytes(event.object), _Versioned).metadata.resource_version
+            yield event.type, None if event.type == "BOOKMARK" else self._decode(bytes(event.object), item), version
+
     def now(self) -> datetime:
         """Return the API server's time, from its last answer, to the second."""
         date, moment = self._date
         return date + timedelta(seconds=self._clock() - moment)
-
-    def _list(
-        self, path: str, item: type[T], selector: str, expected: Collection[int] = (EXPIRED,)
-    ) -> tuple[list[T], str]:
-        found: list[T] = []
-        query: dict[str, str | int] = {"limit": PAGE} | ({"fieldSelector": selector} if selector else {})
-        while True:
-            request = Request(method="GET", path=path, query=query)
-            page = self.call(request, Page[item], expected=expected)  # type: ignore[valid-type] # a type at run time
-            found.extend(page.items)
-            if not page.metadata.continue_:
-                return found, page.metadata.resource_version
-            query = {**query, "continue": page.metadata.continue_}
 
     def _send(self, request: Request) -> Answer:
         self._guard()

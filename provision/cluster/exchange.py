@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from provision.cluster.objects import Status
 
@@ -37,6 +37,25 @@ class Answer:
     @property
     def is_success(self) -> bool:
         """Whether the server did what was asked."""
+        return 200 <= self.code < 300  # noqa: PLR2004 - the class of status codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """An answer that goes on: ``lines`` are yielded as they come, and raise UnreachableError where it breaks off.
+
+    ``close`` ends it, from any thread; whoever reads it has to ``release`` it.
+    """
+
+    code: int
+    headers: Mapping[str, str]
+    lines: Iterator[bytes]
+    close: Callable[[], None]
+    release: Callable[[], None]
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the server does what was asked."""
         return 200 <= self.code < 300  # noqa: PLR2004 - the class of status codes
 
 

@@ -11,36 +11,34 @@ from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
+from provision.cluster.mirror import essence
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
-from provision.cluster.pods import NodePods, pods_of_nodes
+from provision.cluster.parallel import each
+from provision.cluster.pods import NO_PODS, NodePods, pods_of_nodes
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.errors import ConflictError
+from provision.rollout.errors import ClusterError, ConflictError
 from provision.rollout.model import NodeView
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
-    from provision.rollout.cluster import Eviction
+    from provision.rollout.cluster import Change, Eviction
     from provision.rollout.model import GpuPod, Record
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
 
-FEW: Final = 4  # up to so many nodes are asked for one by one, which the API server answers from an index
 _ATTEMPTS: Final = 5
-NO_PODS: Final = NodePods()
-NODES: Final = "/api/v1/nodes"
-_PODS: Final = "/api/v1/pods"
-_ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubernetesCluster:
@@ -55,34 +53,57 @@ class KubernetesCluster:
     ) -> None:
         self.name = api.name
         self._api = api
-        self._acting = api.guarded(self._check)  # for whatever changes something
+        self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
         self._machines = machines
         self._asked = asked
         self._seen: dict[str, Node] = {}
+        self._views: dict[str, NodeView | NodeProblem] = {}
+        self._informer: Informer | None = None
         self._tenure: Tenure | None = None
         self._standing: Standing | None = None
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
-        """Return what is true of each node now.
+        """Return what is true of each node.
 
         Nodes are read before pods: a node that was seen cordoned gets no pod that this call could miss, save one
         that the scheduler was just binding.
         """
+        if self._informer is not None:
+            return self._informer.observe(nodes)
         found = self._find(nodes)
-        for name, each in found.items():
-            if isinstance(each, NodeProblem):
-                self._seen.pop(name, None)
-            else:
-                self._seen[name] = each
-        names = [each.metadata.name for each in found.values() if not isinstance(each, NodeProblem)]
+        names = [node.metadata.name for node in found.values() if not isinstance(node, NodeProblem)]
         pods = pods_of_nodes(self._list_pods(names), self._rules)
-        return {
-            name: each
-            if isinstance(each, NodeProblem)
-            else view_of(name, each, self.name, pods.get(each.metadata.name, NO_PODS), self._asked)
-            for name, each in found.items()
-        }
+        for name, node in found.items():
+            if isinstance(node, NodeProblem):
+                self._seen.pop(name, None)
+                view: NodeView | NodeProblem = node
+            else:
+                self._seen[name] = essence(node)
+                view = view_of(name, node, self.name, pods.get(node.metadata.name, NO_PODS), self._asked)
+            if self._views.get(name) != view:
+                self._views[name] = view
+        return {name: self._views[name] for name in nodes}
+
+    @contextlib.contextmanager
+    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
+        """Follow Nodes and pods by watches while inside; raises ClusterError where that cannot begin."""
+        known = [self._seen[name].metadata.name for name in nodes if name in self._seen]
+        self._informer = Informer(
+            self._api,
+            only=known if len(known) == len(nodes) <= FEW else (),
+            see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
+            rules=self._rules,
+            machines=self._machines,
+            seen=self._seen,
+            wake=wake,
+        )
+        try:
+            self._informer.start()
+            yield
+        finally:
+            self._informer.stop()
+            self._informer = None
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
@@ -95,18 +116,36 @@ class KubernetesCluster:
             except StatusError:
                 now = self._get(seen)
             else:
-                self._seen[node] = written
+                self._keep(node, written)
                 return
             if now is not None and _holds(now, patch):  # our own patch, whose answer was lost
-                self._seen[node] = now
+                self._keep(node, now)
                 return
             if now is None or not _is_untouched(seen, now, cordon=cordoned is not None):
+                if now is not None and self._informer is not None:
+                    self._informer.written(now)
                 break
             seen = now  # changed where it does not matter here, such as by its kubelet
         raise ConflictError(
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
             hint="run apply again: it continues from what is recorded now",
         )
+
+    def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
+        """Do the same for several nodes, several at a time."""
+        answers = each(lambda one: self.write(one.node, one.record, cordoned=one.cordoned), changes)
+        return {
+            one.node: answer for one, answer in zip(changes, answers, strict=True) if isinstance(answer, ClusterError)
+        }
+
+    def evict_all(self, pods: Sequence[GpuPod]) -> dict[str, Eviction]:
+        """Ask for several pods to leave, several at a time."""
+        answers = {}
+        for pod, answer in zip(pods, each(self.evict, pods), strict=True):
+            if isinstance(answer, ClusterError):
+                raise answer
+            answers[pod.uid] = answer
+        return answers
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""
@@ -145,6 +184,11 @@ class KubernetesCluster:
         """Have the next renewal of the lease carry it along."""
         self._standing = standing
 
+    def _keep(self, name: str, node: Node) -> None:
+        self._seen[name] = essence(node)
+        if self._informer is not None:
+            self._informer.written(node)
+
     def _progress(self) -> str:
         """Return what is published, with the names of Nodes. Called by the thread that renews the lease, too."""
         standing = self._standing
@@ -152,8 +196,8 @@ class KubernetesCluster:
             return ""
         return encode_progress(standing, {name: node.metadata.name for name, node in self._seen.copy().items()})
 
-    def _check(self) -> None:
-        """Raise LeaseLostError when this engine has lost the lease."""
+    def check_lease(self) -> None:
+        """Raise LeaseLostError when this engine has lost the lease, by its own clock."""
         if self._tenure is not None:
             self._tenure.check()
 
@@ -175,7 +219,7 @@ class KubernetesCluster:
     def _list_pods(self, nodes: Collection[str]) -> Iterator[Pod]:
         selectors = [f"spec.nodeName={node}" for node in nodes] if len(nodes) <= FEW else ["spec.nodeName!="]
         for selector in selectors:
-            yield from self._api.list_all(_PODS, Pod, selector=f"{selector},{_ALIVE}")
+            yield from self._api.list_all(PODS, Pod, selector=f"{selector},{ALIVE}")
 
 
 def view_of(

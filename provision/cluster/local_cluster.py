@@ -24,7 +24,7 @@ from provision.cluster.state_file import (
     replace_file,
     write_state,
 )
-from provision.rollout.cluster import Eviction, EvictionOutcome
+from provision.rollout.cluster import Eviction, EvictionOutcome, OneByOne
 from provision.rollout.errors import ConflictError, HeldError
 from provision.rollout.model import NodeView
 
@@ -41,7 +41,7 @@ _ATTEMPTS: Final = 20
 _RETRY_S: Final = 0.05
 
 
-class LocalCluster:
+class LocalCluster(OneByOne):
     """Machines without a cluster. A cordon is only remembered: it says that the node is out of service here."""
 
     def __init__(self, state_file: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -121,6 +121,9 @@ class LocalCluster:
                 yield
             finally:
                 self._write_progress()
+
+    def check_lease(self) -> None:
+        """Do nothing: a lock of the kernel is never lost by a process that lives."""
 
     def publish(self, standing: Standing) -> None:
         """Write it beside the state file: at once, but no more often than every ``PUBLISH_S``."""

@@ -249,6 +249,7 @@ class StatusDetails(_Object, frozen=True, kw_only=True):
 class Status(_Object, frozen=True, kw_only=True):
     """Why the API server refuses: the kind ``Status``."""
 
+    code: int = 0
     reason: str = ""
     message: str = ""
     details: StatusDetails = StatusDetails()

@@ -44,8 +44,10 @@ def _lease(verb: str, name: str = LEASE_NAME) -> Permission:
 NEEDED: Final = (
     Permission(verb="get", resource="nodes"),
     Permission(verb="list", resource="nodes"),
+    Permission(verb="watch", resource="nodes"),
     Permission(verb="patch", resource="nodes"),
     Permission(verb="list", resource="pods"),
+    Permission(verb="watch", resource="pods"),
     Permission(verb="create", resource="pods/eviction"),
     Permission(verb="get", resource="runtimeclasses", group="node.k8s.io"),
     Permission(verb="create", resource="runtimeclasses", group="node.k8s.io"),

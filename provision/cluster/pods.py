@@ -44,6 +44,9 @@ class NodePods:
     jobs: tuple[GpuPod, ...] = ()
 
 
+NO_PODS: Final = NodePods()
+
+
 def pods_of_nodes(pods: Iterable[Pod], rules: PodRules, claims: Claims | None = None) -> dict[str, NodePods]:
     """Return the pods that matter, by node. ``claims``: see `pod_use`."""
     found: dict[str, list[PodUse]] = {}

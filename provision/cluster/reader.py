@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from provision.cluster.errors import ForbiddenError, RecordError, RefusedError
-from provision.cluster.kubernetes_cluster import NODES, view_of
+from provision.cluster.informer import NODES
+from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
 from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE

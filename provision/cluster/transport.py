@@ -18,16 +18,21 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, new_client_from_config_dict
 
 from provision.cluster.errors import KubeconfigError
-from provision.cluster.exchange import Answer
+from provision.cluster.exchange import Answer, Stream
+from provision.cluster.parallel import WORKERS
 from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kubernetes.client.rest import RESTResponse
+    from urllib3 import BaseHTTPResponse
+
     from provision.cluster.exchange import Request
     from provision.cluster.kubeconfig import Kubeconfig
 
 CONNECT_TIMEOUT_S: Final = 5.0
+_PIECE_BYTES: Final = 1 << 16
 _UNAUTHORIZED: Final = 401
 
 
@@ -58,8 +63,43 @@ class Transport:
         self._was_accepted = answer.code != _UNAUTHORIZED
         return answer
 
-    def _send(self, request: Request) -> Answer:
+    def stream(self, request: Request) -> Stream:
+        """Return an answer to be read as it comes; ``timeout_s`` of the request limits every silence in it."""
+        response = self._open(request)
+        if response.status == _UNAUTHORIZED and self._was_accepted:
+            response.response.close()
+            self._client = self._log_in()
+            response = self._open(request)
+        raw = response.response
+        return Stream(
+            code=response.status,
+            headers=response.headers,
+            lines=self._lines(raw),
+            close=lambda: _break_off(raw),
+            release=raw.close,
+        )
+
+    def _lines(self, raw: BaseHTTPResponse) -> Iterator[bytes]:
+        pieces: list[bytes] = []
         try:
+            for piece in raw.stream(_PIECE_BYTES):
+                *lines, rest = piece.split(b"\n")
+                for line in lines:
+                    yield b"".join((*pieces, line))
+                    pieces.clear()
+                pieces.append(rest)
+            if last := b"".join(pieces):
+                yield last
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:  # a ValueError: it was closed
+            raise self._silent(error) from error
+
+    def _send(self, request: Request) -> Answer:
+        with self._failures():
+            response = self._open(request)
+            return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
+
+    def _open(self, request: Request) -> RESTResponse:
+        with self._failures():
             method, url, headers, body, _form = self._client.param_serialize(
                 request.method,
                 request.path,
@@ -69,19 +109,22 @@ class Transport:
                 auth_settings=["BearerToken"],
             )
             limits = (min(CONNECT_TIMEOUT_S, request.timeout_s), request.timeout_s)
-            response = self._client.call_api(method, url, headers, body, _request_timeout=limits)
-            return Answer(code=response.status, body=response.read() or b"", headers=response.headers)
+            return self._client.call_api(method, url, headers, body, _request_timeout=limits)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-            raise UnreachableError(
-                f"{self.name} does not answer: {describe_failure(error)}",
-                hint="check whether `kubectl version` reaches it with the same kubeconfig and context",
-            ) from error
+            raise self._silent(error) from error
         except (ConfigException, ValueError) as error:  # credentials that are renewed, or do not fit into a header
             raise self._unusable(error) from None
 
     def _log_in(self) -> ApiClient:
         configuration = Configuration()
         configuration.retries = False  # urllib3 would try again on its own terms
+        configuration.connection_pool_maxsize = WORKERS + 4  # the lease, watches, and who else asks
+        configuration.keep_alive = True  # a watch may be silent for a minute: the kernel notices that the peer is gone
         folder = None if self._key_folder is None else str(self._key_folder)
         try:
             with _plugin_complaints() as complaints:
@@ -101,12 +144,24 @@ class Transport:
         client.user_agent = "grapnel"
         return client
 
+    def _silent(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
+            f"{self.name} does not answer: {describe_failure(error)}",
+            hint="check whether `kubectl version` reaches it with the same kubeconfig and context",
+        )
+
     def _unusable(self, error: Exception) -> KubeconfigError:
         """Only the client's own words are fit to be repeated; those of Python's errors quote the value."""
         reason = (
             str(error) if isinstance(error, ConfigException) else "they are not in the form that Kubernetes expects"
         )
         return KubeconfigError(f"credentials of {self.name}: {reason}", hint="check whether kubectl works with them")
+
+
+def _break_off(raw: BaseHTTPResponse) -> None:
+    """End whatever reads from it, on another thread; whoever reads it releases it."""
+    with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has ended already
+        raw.shutdown()
 
 
 def describe_failure(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from provision.gates.prometheus import UnansweredError, ask
 from provision.gates.verdict import after_answer, after_failure, state_of, unheard
@@ -44,7 +44,7 @@ class GateKeeper:
             for gate in self._gates
         ]
 
-    def __enter__(self) -> GateKeeper:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -75,7 +75,7 @@ def ask_once(gates: Sequence[QueryGate], *, ask: Ask = ask, clock: Clock = _utc_
 
 
 def _asked(gate: QueryGate, ask: Ask, clock: Clock) -> Callable[[Heard], Heard]:
-    """Ask, and return what that does to what was known. Nothing that goes wrong ends the thread: that keeps it closed."""
+    """Ask, and return what that does to what was known. What goes wrong ends no thread: the gate is closed then."""
     try:
         samples = ask(gate)
     except UnansweredError as error:

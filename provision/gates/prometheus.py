@@ -1,6 +1,7 @@
 """Asks one query of an HTTP API that is Prometheus'. Its answer is read strictly; its token is never shown.
 
-The standard library sends the request: no redirect is followed, so that a token goes nowhere else, and no proxy is used.
+The standard library sends the request: no redirect is followed, so that a token goes nowhere else, and no proxy is
+used.
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 

@@ -39,6 +39,8 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}{failures}")
     if prepared.closed:
         yield Text(f" no node begins now: {prepared.closed}", "yellow")
+    for gate in prepared.gates:
+        yield Text(f" gate {gate.name} is open") if gate.is_open else Text(f" {gate.as_reason}", "yellow")
     states = {state.name: state for state in prepared.states}
     for index, wave in enumerate(policy.waves):
         yield Text(f" {_describe_wave(wave, [states[name] for name in prepared.rollout], index)}")
@@ -69,6 +71,7 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
         "soakSeconds": int(prepared.policy.soak.total_seconds()),
         "maxFailures": prepared.policy.max_failures,
         "closed": prepared.closed or None,
+        "gates": [{"name": gate.name, "open": gate.is_open, "reason": gate.reason or None} for gate in prepared.gates],
         "waves": [
             {"title": wave.title, "soakSeconds": int(wave.soak.total_seconds()), "holds": wave.is_held}
             for wave in prepared.policy.waves

@@ -5,13 +5,15 @@ Nodes are named as in the inventory. Errors of all methods: ``provision.rollout.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from provision.rollout.errors import ClusterError, ConflictError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from provision.rollout.model import GpuPod, NodeView, Record
     from provision.rollout.pause import Pause
@@ -43,6 +45,15 @@ class Eviction:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What `Cluster.write` takes, for one node of several."""
+
+    node: str
+    record: Record
+    cordoned: bool | None
+
+
 class Cluster(Protocol):
     """Where node state lives."""
 
@@ -51,10 +62,15 @@ class Cluster(Protocol):
         """What messages call it, such as "cluster stage at https://127.0.0.1:6443"."""
 
     def observe(self, nodes: Collection[str]) -> Mapping[str, NodeView | NodeProblem]:
-        """Return what is true of each of ``nodes`` now; every name that was asked is in the answer.
+        """Return what is true of each of ``nodes``; every name that was asked is in the answer.
 
-        Never from a stale cache: a pod that was bound before the call is seen.
+        A node that has not changed is the same object as before. Inside `watching` the answer may be as old as
+        changes take to arrive; but a node that is being drained is shown without pods only when a read that began
+        after it was cordoned found none.
         """
+
+    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Follow the changes of ``nodes`` while inside, and call ``wake``, from any thread, when there are some."""
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` (None: forget it) and cordon or uncordon, all of it or nothing.
@@ -63,6 +79,12 @@ class Cluster(Protocol):
         longer as it was last observed or written here: observe again and decide again. Other changes of the node
         are no conflict.
         """
+
+    def write_all(self, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
+        """Do the same for several nodes, each of them once; return what went wrong, by node: the others are written."""
+
+    def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
+        """Do as `evict` for several pods; return the answers by UID."""
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
@@ -79,8 +101,8 @@ class Cluster(Protocol):
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Keep every other engine out while inside; the same ``holder`` takes its own lease over at once.
 
-        Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict` or
-        `ensure_runtime_class` raises LeaseLostError and does nothing.
+        Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict`,
+        `ensure_runtime_class` or `check_lease` raises LeaseLostError and does nothing.
         """
 
     def paused(self) -> Pause | None:
@@ -89,8 +111,40 @@ class Cluster(Protocol):
         Inside `lease` it costs no request, and is known within seconds.
         """
 
+    def check_lease(self) -> None:
+        """Raise LeaseLostError when the lease is lost: for what is done elsewhere. Costs no request."""
+
     def publish(self, standing: Standing) -> None:
         """Tell whoever reads the state of the fleet how the rollout stands, soon; never an error, called often.
 
         Only inside `lease`: what was said last stays after it, until the next one.
         """
+
+
+class OneByOne:
+    """Adds to a cluster that answers at once what only a remote one has to do in another way."""
+
+    def watching(self: Cluster, nodes: Collection[str], wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """There is nothing to follow: every `observe` looks."""
+        del nodes, wake
+        return nullcontext()
+
+    def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
+        """Write one after the other; after an error that is not about one node, nothing more is tried."""
+        failed: dict[str, ClusterError] = {}
+        general: ClusterError | None = None
+        for change in changes:
+            if general is not None:
+                failed[change.node] = general
+                continue
+            try:
+                self.write(change.node, change.record, cordoned=change.cordoned)
+            except ConflictError as error:
+                failed[change.node] = error
+            except ClusterError as error:
+                failed[change.node] = general = error
+        return failed
+
+    def evict_all(self: Cluster, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
+        """Evict one after the other."""
+        return {pod.uid: self.evict(pod) for pod in pods}

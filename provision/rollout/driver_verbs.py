@@ -94,7 +94,9 @@ def plan_verb(
     prepared = Prepared(
         states=tuple(states),
         rollout=tuple(name for name in rollout if name not in settled),
-        policy=replace(strictest([stacks[state.name].rollout for state in states], len(states)), waves=()),
+        policy=replace(
+            strictest([stacks[state.name].rollout for state in states], len(states)), waves=(), calendar=None
+        ),
     )
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: state.target for state in states}, settled=settled
@@ -113,7 +115,7 @@ def _state(
         message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
         return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    drain = drain_policy(stack.rollout)
+    drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
         return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     is_done = _is_done(verb, answer, view.record)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
-from provision.rollout.cluster import EvictionOutcome, NodeProblem
+from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import waves_of
@@ -21,12 +21,13 @@ from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError
 from provision.rollout.executor import StepEnded, ThreadExecutor
 from provision.rollout.gates import NO_GATES
 from provision.rollout.model import Phase
+from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from provision.apply.model import NodeResult
     from provision.rollout.cluster import Cluster
@@ -34,21 +35,15 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
     from provision.rollout.gates import Gates
+    from provision.rollout.model import GpuPod, NodeView
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
-SOON_S: Final = 0.25
-
-
-def pauses(longest_s: float) -> Iterator[float]:
-    """Yield how long to wait before observing again while nothing moves: what was just started may soon be done."""
-    pause_s = min(SOON_S, longest_s)
-    while True:
-        yield pause_s
-        pause_s = min(2 * pause_s, longest_s)
+ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
+ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
 
 def utc_now() -> datetime:
@@ -91,11 +86,16 @@ class Engine:
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
-        self._pauses = pauses(adapters.poll_s)
+        self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
+        self._views: Mapping[str, NodeView | NodeProblem] = {}
+        self._told: Mapping[str, str] = {}
+        self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
         self._still_since: datetime | None = None
         self._paused: Pause | None = None
         self._unreachable_since: datetime | None = None
-        self._executor = adapters.executor(adapters.steps, cancel, len(self._nodes))
+        flying = sum(node.is_in_flight for node in nodes)
+        workers = min(len(nodes), policy.max_parallel + flying)
+        self._executor = adapters.executor(adapters.steps, cancel, workers)
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
@@ -105,8 +105,7 @@ class Engine:
     def run(self) -> RolloutResult:
         """Roll out until it is over. What goes wrong is in the result; only bugs are raised."""
         try:
-            while not self._turn():
-                pass
+            self._roll_out()
         except BaseException:
             self._cancel.set()  # so that there is an end to wait for
             raise
@@ -123,6 +122,21 @@ class Engine:
             ended=self._clock(),
         )
 
+    def _roll_out(self) -> None:
+        is_over = False
+        while not is_over:
+            if self._cancel.is_set() or self._stop:
+                is_over = self._wind_down()
+                continue
+            try:
+                with self._cluster.watching(tuple(self._nodes), self._executor.wake):
+                    while not is_over:
+                        is_over = self._turn()
+            except UnreachableError as error:  # it could not begin; a turn handles its own errors
+                self._wait_for_cluster(error)
+            except ClusterError as error:
+                self._end(error)
+
     def _turn(self) -> bool:
         """Observe, decide and act once; return whether it is over."""
         if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
@@ -130,9 +144,9 @@ class Engine:
         try:
             self._observe_nodes()
             self._observe_pause()
-            former, decision = self._decision, self._decide()
+            decision = self._decide()
             self._act(decision)
-            self._tell(former, decision)
+            self._tell(decision)
             self._publish()
         except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
             self._observe(Note("", f"{error.message}: observing it again"))
@@ -142,9 +156,7 @@ class Engine:
             self._wait_for_cluster(error)
             return False
         except ClusterError as error:
-            self._stop = error.message
-            if isinstance(error, LeaseLostError):  # another engine may be at these nodes any moment
-                self._cancel.set()
+            self._end(error)
             return False
         self._unreachable_since = None
         if any(isinstance(action, Write | Withdraw) for action in decision.actions):
@@ -153,6 +165,11 @@ class Engine:
         elif not decision.is_over:
             self._pause(next(self._pauses))
         return decision.is_over
+
+    def _end(self, error: ClusterError) -> None:
+        self._stop = error.message
+        if isinstance(error, LeaseLostError):  # another engine may be at these nodes any moment
+            self._cancel.set()
 
     def _wind_down(self) -> bool:
         """Start nothing more and wait for the steps that run; return whether there are none."""
@@ -172,7 +189,11 @@ class Engine:
             self._pause(self._adapters.poll_s)
 
     def _observe_nodes(self) -> None:
-        for name, view in self._cluster.observe(tuple(self._nodes)).items():
+        """Take over what has changed: what has not is the same object."""
+        former, self._views = self._views, self._cluster.observe(tuple(self._nodes))
+        for name, view in self._views.items():
+            if view is former.get(name):
+                continue
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
                 lost = replace(node.view, is_ready=False, gpu_pods=())
@@ -203,11 +224,15 @@ class Engine:
         self._still_since = (self._still_since or now) if self._decision.is_still else None
         return self._decision
 
-    def _tell(self, former: Decision, decision: Decision) -> None:
-        for name, node in self._nodes.items():
-            reason = decision.waiting.get(name, "")
-            if reason != former.waiting.get(name, ""):
-                self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
+    def _tell(self, decision: Decision) -> None:
+        """Tell which nodes wait for another reason than they did, in the inventory's order."""
+        waiting, told = decision.waiting, self._told
+        self._told = waiting
+        if waiting != told:
+            for name, node in self._nodes.items():
+                reason = waiting.get(name, "")
+                if reason != told.get(name, ""):
+                    self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
 
     def _publish(self) -> None:
         ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
@@ -227,21 +252,35 @@ class Engine:
         self._adapters.publish(standing)
 
     def _act(self, decision: Decision) -> None:
+        """Do what was decided: of one node, one thing."""
+        self._write([action for action in decision.actions if isinstance(action, Write)])
+        self._evict([action for action in decision.actions if isinstance(action, Evict)])
         for action in decision.actions:
-            if isinstance(action, Write):
-                self._write(action)
+            if isinstance(action, RunStep):
+                self._begin_step(action)
             elif isinstance(action, Withdraw):
                 self._withdraw(action)
-            elif isinstance(action, Evict):
-                self._evict(action)
-            else:
-                self._begin_step(action)
 
-    def _write(self, action: Write) -> None:
-        node = self._nodes[action.node]
-        record = action.record.measured(node.record, self._began)
-        self._cluster.write(action.node, record, cordoned=action.cordoned)
-        self._nodes[action.node] = replace(
+    def _write(self, actions: Sequence[Write]) -> None:
+        """Write several records at a time; tell those that are written, and raise what is not about one node alone."""
+        if not actions:
+            return
+        changes = [
+            Change(each.node, each.record.measured(self._nodes[each.node].record, self._began), each.cordoned)
+            for each in actions
+        ]
+        failed = self._cluster.write_all(changes)
+        for change in changes:
+            if change.node not in failed:
+                self._enter(change)
+        if failed:
+            raise next((error for error in failed.values() if not isinstance(error, ConflictError)), None) or next(
+                iter(failed.values())
+            )
+
+    def _enter(self, change: Change) -> None:
+        node, record = self._nodes[change.node], change.record
+        self._nodes[change.node] = replace(
             node,
             view=replace(node.view, record=record),
             has_failed=record.phase is Phase.FAILED,
@@ -249,8 +288,8 @@ class Engine:
             step=None,
             blocked={},
         )
-        self._moved.add(action.node)
-        self._observe(PhaseEntered(action.node, record.phase, record.reason))
+        self._moved.add(change.node)
+        self._observe(PhaseEntered(change.node, record.phase, record.reason))
 
     def _withdraw(self, action: Withdraw) -> None:
         self._cluster.write(action.node, None, cordoned=action.cordoned)
@@ -259,23 +298,36 @@ class Engine:
         self._moved.discard(action.node)
         self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
 
-    def _evict(self, action: Evict) -> None:
-        answers = [(pod.uid, self._cluster.evict(pod)) for pod in action.pods]
-        blocked = {
-            uid: answer.reason or "its eviction is refused"
-            for uid, answer in answers
-            if answer.outcome is EvictionOutcome.BLOCKED
-        }
-        self._nodes[action.node] = replace(self._nodes[action.node], blocked=blocked)
+    def _evict(self, actions: Sequence[Evict]) -> None:
+        """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
+        now = self._decided
+        self._asked = {uid: when for uid, when in self._asked.items() if abs(now - when) < ASK_AGAIN}
+        pods: list[GpuPod] = [pod for action in actions for pod in action.pods if pod.uid not in self._asked]
+        if not pods:
+            return
+        answers = self._cluster.evict_all(pods[:ASKED_AT_ONCE])
+        self._asked |= dict.fromkeys(answers, now)
+        for action in actions:
+            node = self._nodes[action.node]
+            blocked = {pod.uid: node.blocked[pod.uid] for pod in action.pods if pod.uid in node.blocked}
+            for pod in action.pods:
+                if (answer := answers.get(pod.uid)) is not None:
+                    blocked.pop(pod.uid, None)
+                    if answer.outcome is EvictionOutcome.BLOCKED:
+                        blocked[pod.uid] = answer.reason or "its eviction is refused"
+            if blocked != node.blocked:
+                self._nodes[action.node] = replace(node, blocked=blocked)
 
     def _begin_step(self, action: RunStep) -> None:
+        self._cluster.check_lease()  # a machine that slept must not touch nodes that another one is at by now
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
         self._executor.start(action.node, action.phase)
 
     def _pause(self, timeout_s: float) -> None:
         """Tell what has happened, and wait for something to happen if nothing has."""
-        for event in self._executor.wait(timeout_s):
+        least_s = self._pace.rest_s(self._clock())
+        for event in self._executor.wait(max(timeout_s, least_s), least_s):
             if isinstance(event, StepEnded):
                 self._end_step(event)
             else:

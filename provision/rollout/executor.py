@@ -7,6 +7,7 @@ the same engine runs in virtual time.
 from __future__ import annotations
 
 import queue
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -40,10 +41,10 @@ class Executor(Protocol):
     def start(self, node: str, phase: Phase) -> None:
         """Begin the step of a phase and return at once; its end is an event."""
 
-    def wait(self, timeout_s: float) -> list[Event]:
+    def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened since the last call, in order; if nothing has, wait for it, but no longer than that.
 
-        With 0, return at once.
+        With 0, return at once; never before ``least_s`` have passed.
         """
 
     def wake(self) -> None:
@@ -65,9 +66,10 @@ class ThreadExecutor:
         """Begin the step of a phase."""
         self._pool.submit(self._run, node, phase)
 
-    def wait(self, timeout_s: float) -> list[Event]:
+    def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened, and wait for something if nothing has; raise what ends a whole process."""
         events: list[Event] = []
+        least = time.monotonic() + least_s
         try:
             event = self._events.get(timeout=timeout_s) if timeout_s else self._events.get_nowait()
             while True:
@@ -75,7 +77,8 @@ class ThreadExecutor:
                     raise event
                 if event is not None:
                     events.append(event)
-                event = self._events.get_nowait()
+                left_s = least - time.monotonic()
+                event = self._events.get(timeout=left_s) if left_s > 0 else self._events.get_nowait()
         except queue.Empty:
             return events
 

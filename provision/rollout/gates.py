@@ -14,8 +14,8 @@ class GateState:
     """A gate at one moment.
 
     ``reason`` is why it is closed. ``is_answered``: whoever keeps it says so, and has not merely stopped answering.
-    ``open_since`` is when it was last opened, None where it was never seen closed. ``holds_nodes``: no node begins while
-    it is closed; else no wave does.
+    ``open_since`` is when it was last opened, None where it was never seen closed. ``holds_nodes``: no node begins
+    while it is closed; else no wave does.
     """
 
     name: str

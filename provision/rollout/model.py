@@ -128,12 +128,30 @@ class GpuPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Work that another scheduler than Kubernetes gave a node: it is waited for, and never ended.
+
+    ``id`` is what people call it, ``left`` how much of its time is left at most, in the scheduler's words.
+    """
+
+    id: str
+    user: str = ""
+    left: str = ""
+
+    def __str__(self) -> str:
+        user = f" of {self.user}" if self.user else ""
+        return f"{self.id}{user} ({self.left} left)" if self.left else f"{self.id}{user}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """What is seen of one node where its state lives.
 
     ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
     that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
+    ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
+    node that is not.
     """
 
     name: str
@@ -146,3 +164,5 @@ class NodeView:
     is_skipped: bool = False
     priority: int = 0
     jobs: tuple[GpuPod, ...] = ()
+    work: tuple[Job, ...] = ()
+    why_not_ready: str = ""

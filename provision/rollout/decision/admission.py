@@ -101,7 +101,7 @@ class Admission:
     def _why_not(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
-            return f"{node.name} is not ready: bring its kubelet back first", A_MINUTE
+            return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", A_MINUTE
         if view.is_skipped or view.held_by:
             return node.kept_out, AT_ONCE if view.is_skipped else LONG
         if self._closed[0]:

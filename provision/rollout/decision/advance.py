@@ -52,6 +52,7 @@ def begin(node: NodeState, now: datetime) -> Action:
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
+    record = _without_lifted_cordon(node, record)
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = has_to_leave(node)
     if record.target != node.target or _is_behind(node, record, step, pods):
@@ -71,16 +72,21 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
     return again(node, record, step, now, pods), reason
 
 
+def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
+    """Return the record after somebody lifted the cordon that was there before: the next one is this rollout's own."""
+    return replace(record, was_cordoned=False) if record.was_cordoned and not node.view.is_cordoned else record
+
+
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
     """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
     if record.phase is Phase.SWAP:
-        return step is None and bool(pods)  # it was uncordoned, and pods came back
+        return step is None and bool(pods or node.view.work)  # it was uncordoned, and they came back
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
 def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
     """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
-    jobs, since = node.view.jobs, record.believed_since(now, began)
+    jobs, since = node.view.jobs or node.view.work, record.believed_since(now, began)
     until = None if node.drain.jobs is None else since + node.drain.jobs
     if not jobs or (until is not None and now >= until):
         return _go_on(node, record, now), ""

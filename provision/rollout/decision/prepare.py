@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
+    from provision.rollout.gates import GateState
     from provision.rollout.model import NodeView
     from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
@@ -34,7 +35,8 @@ class Prepared:
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
     would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
-    that one node provides for others. ``closed`` is why no node would begin now, with the time when one may.
+    that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
+    ``gates`` what those of the declaration say.
     """
 
     states: tuple[NodeState, ...] = ()
@@ -46,6 +48,7 @@ class Prepared:
     runtime_classes: tuple[str, ...] = ()
     builds: tuple[Handing, ...] = ()
     closed: str = ""
+    gates: tuple[GateState, ...] = ()
 
     @property
     def todo(self) -> tuple[str, ...]:
@@ -145,7 +148,7 @@ def _is_changed(answer: Assessment | Failure) -> bool:
 def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    drain = drain_policy(stack.rollout)
+    drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.decision.snapshot import Holder, NodeState
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import ConflictError, HeldError
@@ -70,7 +70,7 @@ class FakeNode:
 
 
 @dataclass
-class FakeCluster:
+class FakeCluster(OneByOne):
     """Node state as an API server keeps it. ``effect`` is called before every change, and may refuse it."""
 
     nodes: dict[str, FakeNode]
@@ -143,6 +143,9 @@ class FakeCluster:
 
     def paused(self) -> Pause | None:
         return self.pause
+
+    def check_lease(self) -> None:
+        pass
 
     def publish(self, standing: Standing) -> None:
         if not self.published or self.published[-1] != standing:

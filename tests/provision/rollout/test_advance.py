@@ -273,3 +273,9 @@ def test_a_node_that_failed_is_tried_again_and_keeps_its_beginning() -> None:
     action = begin(state("n1", view("n1", remembered)), LATER)
     again = record(Phase.DRAIN, since=LATER, was_cordoned=True, is_touched=True)
     assert action == Write("n1", again, cordoned=True)
+
+
+def test_a_cordon_that_was_there_before_and_was_lifted_meanwhile_does_not_stay() -> None:
+    action, _ = move(Phase.DRAIN, is_cordoned=False, remembered={"was_cordoned": True})
+    assert isinstance(action, Write)
+    assert (action.cordoned, action.record.was_cordoned) == (True, False)

@@ -130,3 +130,19 @@ def test_a_step_that_runs_is_only_ended_when_another_engine_may_come(error: Exce
 
     assert statuses(Rollout(cluster, steps=FakeSteps(cluster, meet=lose)).run()) == ["unfinished"]
     assert (ended, cluster.nodes["n1"].driver) == ([is_ended], OLD if is_ended else NEW)
+
+
+def test_no_step_begins_without_the_lease() -> None:
+    cluster = fleet("n1")
+    cluster.nodes["n1"].held_for = 3  # the release is tried again, for which nothing is written
+
+    def lose() -> None:
+        raise LeaseLostError("the lease was lost")
+
+    def meet(_node: str, _phase: Phase, _cancel: threading.Event) -> None:
+        cluster.check_lease = lose  # type: ignore[method-assign]  # while the machine slept
+
+    result = Rollout(cluster, steps=FakeSteps(cluster, meet=meet)).run()["n1"]
+    assert result.failure is not None
+    assert "the lease was lost" in result.failure.message
+    assert cluster.nodes["n1"].touched == [Phase.RELEASE]

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from provision.rollout.engine import pauses
+from provision.rollout.pace import pauses
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""Defines a simulated machine: what its Node object has, what runs on it, and how far its driver is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.model import GpuPod, NodeView, Phase
+
+if TYPE_CHECKING:
+    from provision.rollout.model import Record
+
+
+@dataclass(slots=True, kw_only=True)
+class Pod:
+    """A pod that has a GPU. It ends ``grace_s`` after it was told to; never, where it is stuck.
+
+    ``budget`` is the disruption budget that it counts for, empty where there is none.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    grace_s: float = 0.0
+    budget: str = ""
+    controller: str = ""
+    is_daemon: bool = False
+    is_stuck: bool = False
+    is_terminating: bool = False
+
+    def seen(self) -> GpuPod:
+        """Return what the API server tells of it."""
+        return GpuPod(
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+            is_terminating=self.is_terminating,
+            is_mirror_or_daemon=self.is_daemon,
+            controller=self.controller,
+        )
+
+
+@dataclass(slots=True)
+class Change:
+    """An exchange of the driver that goes on by itself: it ends even if whoever began it does not."""
+
+    target: str
+    ends_s: float
+    failure: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Machine:
+    """One node. ``driver`` is what runs on it, ``verified`` the driver that was verified since it was last exchanged.
+
+    ``cordoned_by`` is who else wants it cordoned. ``is_up``: it answers over SSH, and its kubelet reports.
+    ``broken`` are phases whose step fails on it, each with what it then says; ``ill`` is a hardware failure that has
+    nothing to do with an upgrade.
+    """
+
+    name: str
+    driver: str
+    record: Record | None = None
+    is_cordoned: bool = False
+    cordoned_by: str = ""
+    is_up: bool = True
+    is_deleted: bool = False
+    ill: str = ""
+    is_released: bool = False
+    verified: str = ""
+    change: Change | None = None
+    pods: dict[str, Pod] = field(default_factory=dict)
+    broken: dict[Phase, str] = field(default_factory=dict)
+    holders: int = 0
+    attempts: dict[Phase, int] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its Node is."""
+        return self.is_up and not self.ill
+
+    def seen(self) -> NodeView | NodeProblem:
+        """Return what the API server tells of it."""
+        if self.is_deleted:
+            return NodeProblem(name=self.name, message=f"{self.name} is no node of the cluster", hint="")
+        pods = self.pods
+        return NodeView(
+            name=self.name,
+            record=self.record,
+            is_cordoned=self.is_cordoned,
+            is_ready=self.is_ready,
+            gpu_pods=tuple([pod.seen() for pod in pods.values()]) if pods else (),
+        )

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from provision.spec.model.section import Section, doc
-from provision.spec.model.texts import FolderPath, PrometheusUrl, Promql, WaveName
+from provision.spec.model.texts import FolderPath, GateName, PrometheusUrl, Promql
 
 
 class Expect(Enum):
@@ -28,7 +28,7 @@ class Holds(Enum):
 class QueryGate(Section, frozen=True, kw_only=True):
     """A query to Prometheus, or to whatever has its HTTP API, that decides whether a rollout goes on."""
 
-    name: Annotated[WaveName, doc("What messages call it.")]
+    name: Annotated[GateName, doc("What messages call it.")]
     prometheus: Annotated[
         PrometheusUrl, doc("Where the machine that runs grapnel reaches it: the part before /api/v1.")
     ]

@@ -85,6 +85,10 @@ WaveName = Annotated[
     str,
     text(_LABEL, "a wave's name: lower-case letters, digits and '-', 63 at most", "canary", longest=63),
 ]
+GateName = Annotated[
+    str,
+    text(_LABEL, "a gate's name: lower-case letters, digits and '-', 63 at most", "no-alerts", longest=63),
+]
 GroupName = Annotated[
     str,
     text(
@@ -117,7 +121,7 @@ Promql = Annotated[
     str,
     text(
         r"[^\x00-\x09\x0b-\x1f\x7f]+",
-        "a query in PromQL",
+        "a query in PromQL: up to 2000 characters, as they are typed into Prometheus",
         'ALERTS{alertstate="firing", severity="critical"}',
         longest=2000,
     ),

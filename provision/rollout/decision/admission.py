@@ -112,7 +112,9 @@ class Admission:
             if self._full is None:
                 self._full = self._why_full()
             return self._full
-        return NOTHING if node.has_failed_before else self._why_no_room(node)
+        if node.has_failed_before and view.is_cordoned:
+            return NOTHING
+        return self._why_no_room(node)
 
     def _why_no_room(self, node: NodeState) -> _Reason:
         """Return why one node more may not be out of service."""

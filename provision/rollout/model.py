@@ -83,8 +83,8 @@ class Record:
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
-    ``ailment`` is what was wrong with the node before it was touched. ``is_touched``: it was past the drain
-    before, so its GPUs may be out of service.
+    ``ailment`` is what was wrong with the node before it was touched. ``is_touched``: it was past the drain before, so
+    its GPUs may be out of service. ``retry``: somebody wants a failed node tried again by the engine at work.
     """
 
     phase: Phase
@@ -101,6 +101,7 @@ class Record:
     is_returning: bool = False
     is_unrelated: bool = False
     ailment: str = ""
+    retry: bool = False
 
     @property
     def has_failed(self) -> bool:
@@ -125,6 +126,8 @@ class Record:
         if self.is_returning and self.phase is not Phase.FAILED:
             return f"goes back to {self.origin or 'having no driver'}, since {self.failed_in} failed: {self.reason}"
         return self.reason
+
+    retry: bool = False
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.cluster import Machine
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
-    from provision.spec.model import StackSpec
+    from provision.spec.model import QueryGate, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,10 @@ def open_scope(
             state_file=state_file,
             rules=pod_rules(stacks.values()),
             machines=machines,
-            asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
+            asked=Asked(
+                labels=label_keys(stacks),
+                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+            ),
         )
         return journal if isinstance(found, LocalCluster) else found
 
@@ -103,3 +106,14 @@ def open_scope(
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
+
+
+def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
+    """Return the labels of Nodes that declarations ask for."""
+    zones = [stack.rollout.zones for stack in stacks.values()]
+    return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)
+
+
+def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:
+    """Return the gates of a rollout: all nodes declare the same."""
+    return next((stack.rollout.gates for stack in stacks.values()), ())

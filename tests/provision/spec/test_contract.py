@@ -30,6 +30,7 @@ BEYOND_SCHEMA = {
     "empty",
     "folder-without-bundle",
     "foreign-tags",
+    "gates-that-contradict",
     "indentation",
     "key-twice",
     "not-utf-8",
@@ -37,6 +38,7 @@ BEYOND_SCHEMA = {
     "nvidia-without-repository",
     "only-comments",
     "open-bracket",
+    "order-without-zones",
     "open-quote",
     "repository-with-two-places",
     "repository-without-place",
@@ -53,6 +55,9 @@ BEYOND_SCHEMA = {
     "version-and-branch",
     "version-is-missing",
     "waves-that-contradict",
+    "when-that-contradicts",
+    "window-too-short",
+    "zones-that-say-nothing",
 }
 
 

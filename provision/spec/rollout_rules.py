@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.spec.drain_rules import judge_drain
 from provision.spec.model import Gate
+from provision.spec.notify_rules import judge_notify
 from provision.spec.remark import error, warning
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ _WHOLE: Final = 100
 def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     return chain(
-        _limits(rollout), judge_drain(rollout), _chosen(rollout.waves), _last(rollout.waves), _overlaps(rollout.waves)
+        _limits(rollout),
+        judge_drain(rollout),
+        judge_notify(rollout.notify),
+        _chosen(rollout.waves),
+        _last(rollout.waves),
+        _overlaps(rollout.waves),
     )
 
 

@@ -20,6 +20,7 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_notify import USUAL, News, Notify
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.stack import (
     API_VERSION,
@@ -42,6 +43,7 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "USUAL",
     "AtTimeout",
     "Build",
     "Capability",
@@ -58,7 +60,9 @@ __all__ = [
     "KernelModule",
     "Leaving",
     "Metadata",
+    "News",
     "Node",
+    "Notify",
     "Order",
     "Plugin",
     "Repository",

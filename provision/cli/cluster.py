@@ -50,7 +50,9 @@ def cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
     parser.add_argument(
-        "--no-cluster", action="store_true", help="the machines are not in a cluster: nothing is cordoned or evicted"
+        "--no-cluster",
+        action="store_true",
+        help="no scheduler is told: nothing is cordoned, drained or evicted, whatever the declaration says",
     )
 
 
@@ -73,6 +75,7 @@ def open_scope(
         pod_rules,
         state_file_path,
     )
+    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
     from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
 
@@ -80,19 +83,25 @@ def open_scope(
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
     state_file = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
     groups = {node.name: node.groups for node in fleet.nodes}
+    journal = LocalCluster(state_file)
     if args.no_cluster:
-        return Scope(stacks=stacks, cluster=LocalCluster(state_file), groups=groups)
+        return Scope(stacks=stacks, cluster=journal, groups=groups)
     machines: dict[str, Machine] = {}
-    cluster = connect(
-        args.kubeconfig,
-        args.context,
-        os.environ,
-        state_file=state_file,
-        rules=pod_rules(stacks.values()),
-        machines=machines,
-        asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
-    )
-    if not isinstance(cluster, LocalCluster):
+
+    def connect_kubernetes() -> Cluster:
+        found = connect(
+            args.kubeconfig,
+            args.context,
+            os.environ,
+            state_file=state_file,
+            rules=pod_rules(stacks.values()),
+            machines=machines,
+            asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
+        )
+        return journal if isinstance(found, LocalCluster) else found
+
+    cluster = open_members(stacks, connect_kubernetes, journal=journal, machines=machines, environ=os.environ)
+    if cluster is not journal:
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)

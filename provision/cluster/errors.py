@@ -5,6 +5,7 @@ ClusterError
 ├── ForbiddenError     1   the API server does not allow it: names the permission
 ├── RefusedError       1   the API server refuses for another reason: its own words
 ├── RecordError        1   the record of a node's upgrade cannot be read
+├── SchedulerError     1   a command of a scheduler failed: names it, and what it said
 └── StateFileError     1   the state file cannot be read or written
 """
 
@@ -27,6 +28,10 @@ class RefusedError(ClusterError):
 
 class RecordError(ClusterError):
     """The record of a node's upgrade cannot be read."""
+
+
+class SchedulerError(ClusterError):
+    """A command of a scheduler failed."""
 
 
 class StateFileError(ClusterError):

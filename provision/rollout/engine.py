@@ -7,11 +7,12 @@ decisions and progress belong to the calling thread. Time passes only by the clo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.model import Failure, Note
+from provision.apply.model import Failure, Note, Status
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
+RETRIES: Final = 10  # of one node in one process
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
 ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
@@ -84,11 +86,12 @@ class Engine:
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
         self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
-        self._views: Mapping[str, NodeView | NodeProblem] = {}
+        self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
         self._still_since: datetime | None = None
         self._paused: Pause | None = None
+        self._retries: Counter[str] = Counter()
         self._unreachable_since: datetime | None = None
         flying = sum(node.is_in_flight for node in nodes)
         workers = min(len(nodes), policy.max_parallel + flying)
@@ -141,6 +144,7 @@ class Engine:
         try:
             self._observe_nodes()
             self._observe_pause()
+            self._observe_retries()
             decision = self._decide()
             self._act(decision)
             self._tell(decision)
@@ -187,16 +191,44 @@ class Engine:
 
     def _observe_nodes(self) -> None:
         """Take over what has changed: what has not is the same object."""
-        former, self._views = self._views, self._cluster.observe(tuple(self._nodes))
-        for name, view in self._views.items():
-            if view is former.get(name):
+        for name, view in self._cluster.observe(tuple(self._nodes)).items():
+            if view is self._views.get(name):
                 continue
+            self._views[name] = view
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
-                lost = replace(node.view, is_ready=False, gpu_pods=())
-                self._nodes[name] = replace(node, view=lost, obstacle=obstacle or view.message)
+                self._nodes[name] = replace(
+                    node,
+                    view=replace(node.view, is_ready=False, gpu_pods=()),
+                    obstacle=obstacle or view.message,
+                    is_missing=True,
+                    lost_since=node.lost_since or self._clock(),
+                )
+            elif node.is_missing:  # it is there again: what was given up meanwhile goes on
+                is_over = view.record is not None and view.record.phase.is_over
+                self._nodes[name] = replace(
+                    node,
+                    view=view,
+                    obstacle=obstacle,
+                    is_missing=False,
+                    lost_since=None,
+                    has_failed=node.has_failed and is_over,
+                )
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+
+    def _observe_retries(self) -> None:
+        """Let nodes begin again that failed here and that somebody has asked to be tried again.
+
+        It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
+        """
+        for name, node in self._nodes.items():
+            record = node.record
+            if not node.has_failed or record is None or not record.retry or self._retries[name] >= RETRIES:
+                continue
+            self._retries[name] += 1
+            self._nodes[name] = replace(node, has_failed=False, step=None)
+            self._observe(Note(name, "somebody has asked for another try"))
 
     def _observe_pause(self) -> None:
         found = self._cluster.paused()
@@ -239,7 +271,7 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=any(wave.is_held for wave in ahead),
-            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
+            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
@@ -249,6 +281,9 @@ class Engine:
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""
+        for name in decision.given_up:
+            self._nodes[name] = replace(self._nodes[name], has_failed=True)
+            self._moved.add(name)
         self._write([action for action in decision.actions if isinstance(action, Write)])
         self._evict([action for action in decision.actions if isinstance(action, Evict)])
         for action in decision.actions:
@@ -277,13 +312,13 @@ class Engine:
         self._nodes[change.node] = replace(
             node,
             view=replace(node.view, record=record),
-            has_failed=record.phase is Phase.FAILED,
+            has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
             is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
             step=None,
             blocked={},
         )
         self._moved.add(change.node)
-        self._observe(PhaseEntered(change.node, record.phase, record.reason))
+        self._observe(PhaseEntered(change.node, record.phase, record.complaint))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
         """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
@@ -309,7 +344,10 @@ class Engine:
         self._cluster.check_lease()  # a machine that slept must not touch nodes that another one is at by now
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
-        self._executor.start(action.node, action.phase)
+        if action.back is None:
+            self._executor.start(action.node, action.phase)
+        else:
+            self._executor.start(action.node, action.phase, action.back)
 
     def _pause(self, timeout_s: float) -> None:
         """Tell what has happened, and wait for something to happen if nothing has."""
@@ -328,15 +366,18 @@ class Engine:
             ended=self._clock(),
             is_done=failure is None and not outcome.holders,
             failure="" if failure is None else failure.message,
+            is_unreachable=failure is not None and failure.status is Status.UNREACHABLE,
             holders=outcome.holders,
         )
         is_swapped = step.is_done and step.phase is Phase.SWAP
+        is_back = step.is_done and step.phase is Phase.ROLLBACK
         self._nodes[event.node] = replace(
             node,
             is_busy=False,
             step=step,
-            is_disruptive=node.is_disruptive and not is_swapped,
-            is_as_declared=node.is_as_declared or is_swapped,
+            is_disruptive=(node.is_disruptive and not is_swapped) or is_back,
+            is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
+            lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped

@@ -13,6 +13,7 @@ from provision.spec.driver_rules import judge_driver
 from provision.spec.model import Engine, Entitlement
 from provision.spec.remark import error, warning
 from provision.spec.rollout_rules import judge_rollout
+from provision.spec.scheduler_rules import judge_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,7 @@ def judge(spec: StackSpec) -> list[Remark]:
             _plugin(spec),
             _node(spec),
             judge_rollout(spec.rollout),
+            judge_scheduler(spec),
             _not_yet(spec),
         )
     )

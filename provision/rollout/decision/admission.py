@@ -95,7 +95,7 @@ class Admission:
     def _why_not(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
-            return f"{node.name} is not ready: bring its kubelet back first", _A_MINUTE
+            return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", _A_MINUTE
         if view.is_skipped or view.held_by:
             return node.kept_out, _AT_ONCE if view.is_skipped else _LONG
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
@@ -104,7 +104,7 @@ class Admission:
             if self._full is None:
                 self._full = self._why_full()
             return self._full
-        if node.has_failed_before:
+        if node.has_failed_before and view.is_cordoned:
             return _NOTHING
         if self._soaks[0]:
             return self._soaks

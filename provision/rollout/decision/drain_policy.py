@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.spec.model import SchedulerKind
+
 if TYPE_CHECKING:
-    from provision.spec.model import Rollout
+    from provision.spec.model import Rollout, Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPolicy:
     """What is done about what uses a node's GPUs.
 
-    ``waits``: some pods are waited for before any is evicted, for ``jobs`` (None: as long as it takes).
+    ``waits``: some pods are waited for before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as long
+    as it takes).
     """
 
     waits: bool = False
@@ -22,12 +25,14 @@ class DrainPolicy:
 
 
 EVICT_ALL: Final = DrainPolicy()
+_HAVE_JOBS: Final = (SchedulerKind.SLURM, SchedulerKind.COMMANDS)  # which are never ended, only waited for
 
 
-def drain_policy(rollout: Rollout) -> DrainPolicy:
-    """Return what the section says."""
+def drain_policy(rollout: Rollout, scheduler: Scheduler) -> DrainPolicy:
+    """Return what the sections say."""
     wait, drain = rollout.wait_for, rollout.drain
+    selects = bool(wait.pod_selector or wait.namespaces) or drain.spares_pods
     return DrainPolicy(
-        waits=bool(wait.pod_selector or wait.namespaces) or drain.spares_pods,
+        waits=selects or scheduler.kind in _HAVE_JOBS,
         jobs=timedelta(minutes=wait.timeout_minutes) if wait.timeout_minutes else None,
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _RETRY: Final = timedelta(seconds=5)
 _NAMED: Final = 3
+_WITHOUT_PODS: Final = (Phase.DRAIN, Phase.RELEASE, Phase.ROLLBACK)
 
 
 def has_to_leave(node: NodeState) -> tuple[GpuPod, ...]:
@@ -33,23 +34,25 @@ def evictable(node: NodeState) -> tuple[GpuPod, ...]:
 
 
 def waits_for_jobs(node: NodeState, until: datetime | None) -> str:
-    """Return which pods are waited for, and until when."""
-    jobs = node.view.jobs
-    named = ", ".join(_pod(pod, node) for pod in jobs[:_NAMED])
+    """Return which pods, or jobs of another scheduler, are waited for, and until when."""
+    named = [*(_pod(pod, node) for pod in node.view.jobs[:_NAMED]), *map(str, node.view.work[:_NAMED])][:_NAMED]
     limit = "" if until is None else f", until {until:%Y-%m-%d %H:%M:%S} UTC at the latest"
-    return f"waits for {named}{_more(len(jobs))} to end{limit}"
+    return f"waits for {', '.join(named)}{_more(len(node.view.jobs) + len(node.view.work))} to end{limit}"
 
 
 def held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
     """Return what keeps the node in its phase, empty when nothing does."""
-    if record.phase in (Phase.DRAIN, Phase.RELEASE) and pods:
+    if record.phase in _WITHOUT_PODS and pods:
         named = [_pod(pod, node) for pod in pods[:_NAMED]]
         return f"{', '.join(named)}{_more(len(pods))} still on the node"
+    if record.phase in (Phase.DRAIN, Phase.RELEASE) and node.view.work:
+        named = [str(job) for job in node.view.work[:_NAMED]]
+        return f"{', '.join(named)}{_more(len(node.view.work))} still on the node"
     if step is not None and step.holders:
         named = [_holder(one, node) for one in step.holders[:_NAMED]]
         return f"a GPU is held by {', '.join(named)}{_more(len(step.holders))}"
     if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
-        return "the kubelet is not ready"
+        return node.view.why_not_ready or "the kubelet is not ready"
     return ""
 
 
@@ -59,12 +62,16 @@ def again(
     """Return what is tried again while something keeps the node in its phase."""
     if record.phase is Phase.RESUME:
         return None
-    if pods and not node.view.is_cordoned:  # somebody uncordoned it: evicted pods would come back
+    if (pods or node.view.work) and not node.view.is_cordoned:  # somebody uncordoned it: they would come back
         return Write(node.name, record, cordoned=True)
+    if node.view.work and not pods:  # jobs have a time limit of their own, and end by themselves
+        return None
     if pods:
         staying = tuple(pod for pod in pods if not pod.is_terminating and not pod.only_waited)
         return Evict(node.name, staying) if staying else None
-    return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
+    return (
+        RunStep(node.name, record.phase, record.way_back) if step is not None and now - step.ended >= _RETRY else None
+    )
 
 
 def _pod(pod: GpuPod, node: NodeState) -> str:

@@ -132,7 +132,7 @@ def _is_changed(answer: Assessment | Failure) -> bool:
 def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    drain = drain_policy(stack.rollout)
+    drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
         return NodeState(view=view, target=target, drain_timeout=timeout, drain=drain, obstacle=answer.message)
     obstacle, module = find_obstacle(answer.plan), answer.facts.module
@@ -145,4 +145,5 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
+        origin_change=answer.facts.driver.current or "",
     )

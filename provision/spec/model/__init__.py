@@ -22,6 +22,7 @@ from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_notify import USUAL, News, Notify
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
     KIND,
@@ -47,6 +48,7 @@ __all__ = [
     "AtTimeout",
     "Build",
     "Capability",
+    "Commands",
     "Companion",
     "Compile",
     "DaemonSets",
@@ -69,7 +71,10 @@ __all__ = [
     "Rollout",
     "Runfile",
     "Runtime",
+    "Scheduler",
+    "SchedulerKind",
     "Signing",
+    "Slurm",
     "StackSpec",
     "Taint",
     "TaintEffect",

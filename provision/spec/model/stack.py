@@ -9,6 +9,7 @@ import msgspec
 
 from provision.spec.model.driver import Driver
 from provision.spec.model.rollout import Rollout
+from provision.spec.model.scheduler import Scheduler
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import (
     AbsolutePath,
@@ -125,6 +126,7 @@ class StackSpec(Section, frozen=True, kw_only=True):
     node: Node = Node()
     tenancy: Tenancy = Tenancy()
     rollout: Rollout = Rollout()
+    scheduler: Scheduler = Scheduler()
 
 
 class GpuStack(Section, frozen=True, kw_only=True):

@@ -169,6 +169,20 @@ WebhookUrl = Annotated[
         hides="[@?]",  # what stands before and behind it may be a secret
     ),
 ]
+# Run without a shell here; behind ssh another machine's shell reads them, so that what a shell acts on is left out.
+CommandArgument = Annotated[
+    str,
+    text(
+        r"([A-Za-z0-9_.,:=@%/+-]|\{node\})+",
+        "an argument of a command: letters, digits and _ . , : = @ % / + -, and {node}, without spaces and quotes",
+        "/usr/local/sbin/drain-node",
+        longest=255,
+    ),
+]
+SlurmName = Annotated[
+    str,
+    text("[A-Za-z0-9_]([-A-Za-z0-9_.]*)", "a name of Slurm: letters, digits and _ . -", "maintenance", longest=64),
+]
 FolderPath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver-550.163.01", longest=255)]
 RunfilePath = Annotated[str, text(_PATH, _PATH_RULE, "/srv/grapnel/driver.run", longest=255)]
 SigningKeyPath = Annotated[str, text(_PATH, _PATH_RULE, "/var/lib/dkms/mok.key", longest=255)]

@@ -49,6 +49,8 @@ BEYOND_SCHEMA = {
     "too-deep",
     "two-documents",
     "values-that-contradict",
+    "scheduler-that-contradicts",
+    "commands-are-missing",
     "version-and-branch",
     "version-is-missing",
     "waves-that-contradict",

@@ -289,6 +289,10 @@ class Machine:
         """Return the machine in which a function fails."""
         return replace(self, failures=(*self.failures, Failure(function, gpu, code, driver)))
 
+    def without_failures(self) -> Machine:
+        """Return the machine in which nothing fails that was made to."""
+        return replace(self, failures=())
+
     def with_gpu_lost(self, gpu: int) -> Machine:
         """Return the machine in which every call about this GPU fails with GPU_IS_LOST."""
         return self.with_failure("*", GPU_IS_LOST, gpu)

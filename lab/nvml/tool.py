@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ def _change(machine: Machine, chosen: argparse.Namespace) -> Machine:
         case "lose":
             return machine.with_gpu_lost(chosen.gpu)
         case _:
-            return replace(machine, failures=())
+            return machine.without_failures()
 
 
 def _set(machine: Machine, changes: Sequence[str]) -> Machine:

@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from provision.rollout.model import Phase
     from provision.rollout.progress import RolloutProgress
     from provision.rollout.standing import Standing
     from provision.simulate.clock import VirtualTime
@@ -125,7 +125,7 @@ def _play(name: str, wave: int | None, way: Collection[Entry]) -> NodePlay:
     if not way:
         return NodePlay(name=name, wave=wave)
     first, last = next(iter(way)), list(way)[-1]
-    is_back = last.phase is Phase.DONE
+    is_back = last.phase.is_in_service
     return NodePlay(
         name=name,
         wave=wave,

@@ -43,6 +43,7 @@ USUAL: Final[Mapping[Phase, Spread]] = {
     Phase.SWAP: Spread(90.0, 240.0),
     Phase.VERIFY: Spread(20.0, 60.0),
     Phase.RESUME: Spread(5.0, 15.0),
+    Phase.ROLLBACK: Spread(60.0, 180.0),
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
+from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
@@ -110,7 +111,7 @@ class KubernetesCluster:
         seen = self._seen[node]
         for _attempt in range(_ATTEMPTS):
             patch = render_patch(record, cordoned=cordoned, resource_version=seen.metadata.resource_version)
-            request = Request(method="PATCH", path=_path(seen), body=patch, content_type=MERGE_PATCH)
+            request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
             try:
                 written = self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND))
             except StatusError:
@@ -212,7 +213,7 @@ class KubernetesCluster:
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""
         try:
-            return self._api.call(Request(method="GET", path=_path(node)), Node, expected=(NOT_FOUND,))
+            return self._api.call(Request(method="GET", path=node_path(node)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
 
@@ -247,10 +248,12 @@ def view_of(
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),
         priority=priority_of(node),
+        ailment=ailment_of(node),
     )
 
 
-def _path(node: Node) -> str:
+def node_path(node: Node) -> str:
+    """Return the path of a Node in the API."""
     return f"{NODES}/{quote(node.metadata.name, safe='')}"
 
 

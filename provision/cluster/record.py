@@ -51,6 +51,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     returning: bool = False
     unrelated: bool = False
     ailment: str = ""
+    retry: bool = False
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -75,6 +76,7 @@ def document_of(record: Record) -> RecordDocument:
         returning=record.is_returning,
         unrelated=record.is_unrelated,
         ailment=_presentable(record.ailment),
+        retry=record.retry,
     )
 
 
@@ -94,6 +96,7 @@ def record_of(document: RecordDocument) -> Record:
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,
         ailment=document.ailment,
+        retry=document.retry,
     )
 
 

@@ -7,6 +7,7 @@ decisions and progress belong to the calling thread. Time passes only by the clo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
+RETRIES: Final = 10  # of one node in one process
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
 ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
@@ -84,11 +86,12 @@ class Engine:
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
         self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
-        self._views: Mapping[str, NodeView | NodeProblem] = {}
+        self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
         self._still_since: datetime | None = None
         self._paused: Pause | None = None
+        self._retries: Counter[str] = Counter()
         self._unreachable_since: datetime | None = None
         flying = sum(node.is_in_flight for node in nodes)
         workers = min(len(nodes), policy.max_parallel + flying)
@@ -141,6 +144,7 @@ class Engine:
         try:
             self._observe_nodes()
             self._observe_pause()
+            self._observe_retries()
             decision = self._decide()
             self._act(decision)
             self._tell(decision)
@@ -187,10 +191,10 @@ class Engine:
 
     def _observe_nodes(self) -> None:
         """Take over what has changed: what has not is the same object."""
-        former, self._views = self._views, self._cluster.observe(tuple(self._nodes))
-        for name, view in self._views.items():
-            if view is former.get(name):
+        for name, view in self._cluster.observe(tuple(self._nodes)).items():
+            if view is self._views.get(name):
                 continue
+            self._views[name] = view
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
                 self._nodes[name] = replace(
@@ -212,6 +216,19 @@ class Engine:
                 )
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+
+    def _observe_retries(self) -> None:
+        """Let nodes begin again that failed here and that somebody has asked to be tried again.
+
+        It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
+        """
+        for name, node in self._nodes.items():
+            record = node.record
+            if not node.has_failed or record is None or not record.retry or self._retries[name] >= RETRIES:
+                continue
+            self._retries[name] += 1
+            self._nodes[name] = replace(node, has_failed=False, step=None)
+            self._observe(Note(name, "somebody has asked for another try"))
 
     def _observe_pause(self) -> None:
         found = self._cluster.paused()
@@ -254,7 +271,7 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=any(wave.is_held for wave in ahead),
-            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
+            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,

@@ -80,7 +80,8 @@ class Record:
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
-    ``ailment`` is what was wrong with the node before it was touched.
+    ``ailment`` is what was wrong with the node before it was touched. ``retry``: somebody wants a failed node
+    tried again by the engine at work.
     """
 
     phase: Phase
@@ -96,6 +97,7 @@ class Record:
     is_returning: bool = False
     is_unrelated: bool = False
     ailment: str = ""
+    retry: bool = False
 
     @property
     def has_failed(self) -> bool:

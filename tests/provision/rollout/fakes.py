@@ -63,6 +63,7 @@ class FakeNode:
     record: Record | None = None
     is_cordoned: bool = False
     is_ready: bool = True
+    is_skipped: bool = False
     pods: list[GpuPod] = field(default_factory=list)
     problem: str = ""
     driver: str = OLD
@@ -107,6 +108,7 @@ class FakeCluster(OneByOne):
             record=node.record,
             is_cordoned=node.is_cordoned,
             is_ready=node.is_ready,
+            is_skipped=node.is_skipped,
             gpu_pods=tuple(node.pods),
             ailment=node.ailment,
         )

@@ -38,8 +38,8 @@ class PlannedStep:
 class Plan(Protocol):
     """Says how each step goes; the same question has the same answer."""
 
-    def step(self, node: str, phase: Phase, attempt: int) -> PlannedStep:
-        """Return how the step goes when it is run for the ``attempt``-th time on the node."""
+    def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
+        """Return how the step goes when it is the ``attempt``-th on the node; ``is_back``: on its way back."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class World:
         target = machine.record.target if machine.record is not None else machine.driver
         attempt = machine.attempts[phase] = machine.attempts.get(phase, 0) + 1
         target = target if back is None else back.version
-        run = _Run(machine, phase, target, self.plan.step(node, phase, attempt), waiter)
+        run = _Run(machine, phase, target, self.plan.step(node, phase, attempt, is_back=back is not None), waiter)
         self.runs[run] = None
         if not machine.is_up:
             self.time.after(NOTICE_S, lambda: self._lose(run))

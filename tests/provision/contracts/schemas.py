@@ -19,6 +19,7 @@ from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.payload.store import Manifest
+from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
@@ -31,6 +32,7 @@ TYPES: dict[str, type] = {
     "pause": PauseDocument,
     "payload": Manifest,
     "rollout-progress": ProgressDocument,
+    "simulation": SimulationDocument,
     "status": StatusDocument,
 }
 STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest

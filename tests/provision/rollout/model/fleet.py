@@ -41,8 +41,8 @@ POLICIES = (
 class Steady:
     """Every step takes as long as the last one, and fails only where its machine is broken."""
 
-    def step(self, node: str, phase: Phase, attempt: int) -> PlannedStep:
-        del node, attempt
+    def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
+        del node, attempt, is_back
         return PlannedStep(STEP_S[phase])
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.model import Phase
@@ -128,6 +128,7 @@ def _machine(node: NodeModel, chance: Chance) -> Machine:
         name=node.name,
         driver=node.driver,
         pods=pods,
+        labels=node.labels,
         is_cordoned=node.is_cordoned,
         cordoned_by="somebody" if node.is_cordoned else "",
         is_up=node.is_ready,
@@ -153,4 +154,4 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
     groups = {node.name: node.groups for node in scenario.nodes}
     policy = scenario.policy or strictest([rollout], len(states))
     waves = tuple(replace(wave, is_held=False) for wave in policy.waves)
-    return with_waves(states, rollout.waves, groups), replace(policy, waves=waves)
+    return in_their_places(states, rollout, groups), replace(policy, waves=waves)

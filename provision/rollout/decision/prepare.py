@@ -72,7 +72,7 @@ def prepare(
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
     shared = stacks[found[0].name].rollout if found else Rollout()  # its waves and zones are the same for all of them
-    states = _in_their_places(found, shared, groups)
+    states = in_their_places(found, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
@@ -93,7 +93,7 @@ def prepare(
     )
 
 
-def _in_their_places(
+def in_their_places(
     found: Sequence[NodeState], shared: Rollout, groups: Mapping[str, Sequence[str]]
 ) -> list[NodeState]:
     """Return the nodes, each with its zone, rank and wave; a wave by size is spread over zones where the order is."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from provision.simulate.scenario import NodeModel, Scenario
 
 POLL_S: Final = 60.0  # what changes wakes the engine; limits of time are noticed this much later at most
-BATCHED: Final = 1000  # nodes for each second that is waited for more to happen before the next decision
+BATCHED: Final = 300  # nodes for each second that is waited for more to happen before the next decision
 ILL: Final = "its hardware has failed"
 
 
@@ -37,8 +37,7 @@ def play(scenario: Scenario, seed: int) -> Playback:
     chance = Chance(scenario, seed)
     world = build(scenario, chance)
     cluster, cancel = SimulatedCluster(world), threading.Event()
-    batch_s = len(scenario.nodes) / BATCHED
-    executor = _LosingExecutor(world, cancel, chance, batch_s)
+    executor = _LosingExecutor(world, cancel, chance, resolution_s(scenario))
     states, policy = prepare(scenario, cluster)
     recorder = Recorder(world.time, world.machines)
     cluster.hooks.published = recorder.published
@@ -62,6 +61,11 @@ def play(scenario: Scenario, seed: int) -> Playback:
         most_out=recorder.most_out,
         turns=recorder.turns,
     )
+
+
+def resolution_s(scenario: Scenario) -> float:
+    """Return within how many seconds things count as one moment: each decision about a large fleet takes its time."""
+    return len(scenario.nodes) / BATCHED
 
 
 class _NoSteps:

@@ -1,6 +1,6 @@
 """Provides a headless Chromium for the tests of pages, from Debian's packages without installing them.
 
-apt says what the machine lacks of `chromium-headless-shell`, with a font that looks the same everywhere, fetches it
+apt says what the machine lacks of `chromium-headless-shell`, with fonts that look the same everywhere, fetches it
 from this machine's mirrors, and verifies it with their signed lists. Everything is unpacked into one folder of the
 cache: 65 MB to fetch, 260 MB there.
 
@@ -22,9 +22,8 @@ from lab.machine.folders import cache_dir
 from lab.machine.lock import locked
 
 PACKAGE = "chromium-headless-shell"
-FONT = "fonts-liberation"
+FONTS = ("fonts-liberation", "fonts-dejavu-core")
 PROGRAM = "usr/lib/chromium/chromium-headless-shell"
-FONTS = "usr/share/fonts/truetype/liberation"
 FETCH_TIMEOUT_S = 900.0
 PROBE_TIMEOUT_S = 60.0
 APT = ("apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "DPkg::Lock::Timeout=120")
@@ -33,6 +32,11 @@ _FONTCONFIG = """<?xml version="1.0"?>
 <fontconfig>
   <dir>{fonts}</dir>
   <cachedir>{cache}</cachedir>
+  <alias binding="same"><family>sans</family><prefer><family>Liberation Sans</family></prefer></alias>
+  <alias binding="same"><family>system-ui</family><prefer><family>Liberation Sans</family></prefer></alias>
+  <alias binding="same"><family>sans-serif</family><prefer><family>Liberation Sans</family></prefer></alias>
+  <alias binding="same"><family>ui-monospace</family><prefer><family>Liberation Mono</family></prefer></alias>
+  <alias binding="same"><family>monospace</family><prefer><family>Liberation Mono</family></prefer></alias>
 </fontconfig>
 """
 
@@ -105,17 +109,17 @@ def _fetch(kept: Path) -> None:
 def _download(folder: Path) -> None:
     """Download what this machine lacks of the packages."""
     simulated = run(
-        [*APT, "--simulate", "--no-install-recommends", "install", PACKAGE, FONT], timeout_s=FETCH_TIMEOUT_S
+        [*APT, "--simulate", "--no-install-recommends", "install", PACKAGE, *FONTS], timeout_s=FETCH_TIMEOUT_S
     )
     lacked = {line.split()[1] for line in simulated.stdout.splitlines() if line.startswith("Inst ")}
     run(
-        ["env", "-C", str(folder), *APT, "download", *sorted({*lacked, PACKAGE, "chromium-common", FONT})],
+        ["env", "-C", str(folder), *APT, "download", *sorted({*lacked, PACKAGE, "chromium-common", *FONTS})],
         timeout_s=FETCH_TIMEOUT_S,
     )
 
 
 def _configure_fonts(tree: Path, kept: Path) -> None:
-    text = _FONTCONFIG.format(fonts=kept / FONTS, cache=kept / "fontcache")
+    text = _FONTCONFIG.format(fonts=kept / "usr/share/fonts", cache=kept / "fontcache")
     tree.joinpath("fonts.conf").write_text(text, encoding="utf-8")
 
 

@@ -41,7 +41,7 @@ class Status(Enum):
 
     @property
     def is_good(self) -> bool:
-        """Whether the node is where the caller wanted it."""
+        """Whether a node with it, and without a failure, is where the caller wanted it."""
         return self in _GOOD
 
 
@@ -82,8 +82,9 @@ class Upgrade:
 class NodeResult:
     """What became of one node. ``passes`` counts the runs that were allowed to change it.
 
-    ``upgrade`` is there when the node was taken out of service, ``verification`` is the node daemon's last answer
-    (``docs/contracts/expectation``, JSON) when the driver was verified. ``note`` is one line about a good result.
+    With a ``failure`` it is not where it should be, whatever the status. ``upgrade`` is there when the node was taken
+    out of service, ``verification`` is the node daemon's last answer (``docs/contracts/expectation``, JSON) when the
+    driver was verified. ``note`` is one line about a good result.
     """
 
     node: str
@@ -94,6 +95,11 @@ class NodeResult:
     upgrade: Upgrade | None = None
     verification: bytes = b""
     note: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the node is where the caller wanted it: not one whose new driver failed."""
+        return self.status.is_good and self.failure is None
 
 
 @dataclass(frozen=True, slots=True)

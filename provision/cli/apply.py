@@ -162,7 +162,7 @@ def _confirm(prepared: Prepared) -> bool:
 
 def exit_code(results: Sequence[NodeResult]) -> int:
     """Return 0 when every node is where it should be, 130 when it was interrupted, else 1."""
-    if all(result.status.is_good for result in results):
+    if all(result.is_good for result in results):
         return ExitCode.DONE
     canceled = any(result.status is Status.CANCELED for result in results)
     return ExitCode.INTERRUPTED if canceled else ExitCode.FAILED

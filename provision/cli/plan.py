@@ -131,7 +131,7 @@ def show_overview(
 
 def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, *, tell_changes: bool) -> int:
     results = [settled(node, answer) for node, answer in answers.items()]
-    if prepared.refusals or any(result is not None and not result.status.is_good for result in results):
+    if prepared.refusals or any(result is not None and not result.is_good for result in results):
         return ExitCode.FAILED
     return CHANGES if tell_changes and prepared.is_change else ExitCode.DONE
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import DECLARATION, common_arguments, inventories_of, load_fleet
+from provision.cli.serve import DEFAULT, serve, serve_arguments
 from provision.errors import ExitCode, UsageError
 from provision.rollout.errors import UnreachableError
 
@@ -33,10 +34,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/status)")
     form.add_argument("--watch", action="store_true", help="show changes as they come, until the upgrade has ended")
+    form.add_argument(
+        "--serve",
+        nargs="?",
+        const=DEFAULT,
+        metavar="ADDRESS:PORT",
+        help=f"serve a live page for browsers (default: {DEFAULT})",
+    )
+    serve_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read node state and show it; return 1 if a node needs somebody."""
+    if args.serve is not None:
+        return serve(args, open_reader(args), lambda line: print(line, flush=True))
     return show_status(open_reader(args), node=args.node, as_json=args.json, watching=args.watch)
 
 

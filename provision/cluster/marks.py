@@ -20,6 +20,8 @@ NVIDIA_WORDS: Final = {
     Phase.VERIFY: "validation-required",
     Phase.RESUME: "uncordon-required",
     Phase.DONE: "upgrade-done",
+    Phase.ROLLBACK: "pod-restart-required",
+    Phase.RETURNED: "upgrade-failed",
     Phase.FAILED: "upgrade-failed",
 }
 

@@ -17,6 +17,7 @@ from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, 
 from provision.report.console import Text
 from provision.report.plain import PlainView
 from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
+from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
 
@@ -189,8 +190,10 @@ class LiveView:
         self._waiting.pop(entered.node, None)
         if entered.phase.is_over:
             status = Status.FAILED if entered.reason else Status.CONVERGED
-            self._scroll(entered.node, status, phase_words(entered))
+            self._scroll(entered.node, status, phase_words(entered), is_good=status.is_good)
             return
+        if entered.phase is Phase.ROLLBACK:  # why it goes back is worth a line of its own
+            self._print(hanging(Text(f"✗ {entered.node}  ", "bold cyan"), Text(entered.reason)))
         line = self._line(entered.node)
         line.phase, line.phase_since, line.waits, line.task = entered.phase.value, self._clock(), "", ""
         line.is_out = True
@@ -206,17 +209,18 @@ class LiveView:
     def _finish(self, result: NodeResult) -> None:
         if result.node not in self._finished:
             about = f": {result.failure.message}" if result.failure else f", {count(result.changes, 'change')}"
-            self._scroll(result.node, result.status, f"{result.status.value}{about}")
+            self._scroll(result.node, result.status, f"{result.status.value}{about}", is_good=result.is_good)
 
-    def _scroll(self, node: str, status: Status, words: str) -> None:
+    def _scroll(self, node: str, status: Status, words: str, *, is_good: bool) -> None:
         """Print how a node ended, above the picture."""
         line = self._running.pop(node, None)
         self._waiting.pop(node, None)
         self._finished.add(node)
         took = f"  {duration(self._clock() - line.since)}" if line else ""
-        mark = Text("✓ " if status.is_good else "✗ ", STATUS_STYLES[status])
+        mark = Text("✓ " if is_good else "✗ ", STATUS_STYLES[status])
         head, colon, rest = words.partition(":")
-        what = Text.assemble((head, STATUS_STYLES[status]), f"{colon}{rest}", (took, "dim"))
+        style = STATUS_STYLES[status if is_good or not status.is_good else Status.FAILED]
+        what = Text.assemble((head, style), f"{colon}{rest}", (took, "dim"))
         self._print(hanging(Text.assemble(mark, (f"{node}  ", "bold cyan")), what))
 
 

@@ -40,6 +40,14 @@ def render_results(
         yield Text(
             f"{names(out)} {'stays' if len(out) == 1 else 'stay'} out of service: {NEXT.format(command)}", "yellow"
         )
+    back = [result.node for result in results if result.status is Status.RETURNED and not result.is_good]
+    if back:
+        yield ""
+        yield Text(
+            f"{names(back)} {'is' if len(back) == 1 else 'are'} in service with the former driver: fix what is "
+            f"reported above, then run `{command}` again: it tries {'it' if len(back) == 1 else 'them'} again",
+            "yellow",
+        )
     yield ""
     yield Text(f"{summary(results)} in {duration(elapsed_s)}", "bold")
 
@@ -77,7 +85,7 @@ def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType
     for result in results:
         if result.status is not Status.UNCHANGED:
             more = _way(result.upgrade) if rolled_out else (_detail(result),)
-            table.add_row(result.node, _status(result.status), _changes(result), *more)
+            table.add_row(result.node, _status(result.status, is_good=result.is_good), _changes(result), *more)
     if unchanged:
         table.add_row(names(unchanged), _status(Status.UNCHANGED))
     return table
@@ -91,8 +99,8 @@ def _way(upgrade: Upgrade | None) -> tuple[str, str]:
     return versions, f"{duration(upgrade.out_of_service_s)}{' so far' if upgrade.is_out else ''}"
 
 
-def _status(status: Status) -> Text:
-    return Text(status.value, STATUS_STYLES[status])
+def _status(status: Status, *, is_good: bool = True) -> Text:
+    return Text(status.value, STATUS_STYLES[status if is_good or not status.is_good else Status.FAILED])
 
 
 def _changes(result: NodeResult) -> str:

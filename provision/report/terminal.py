@@ -56,6 +56,8 @@ PHASE_WORDS = {
     Phase.VERIFY: "verify: what runs is compared with what is declared",
     Phase.RESUME: "resume: the node daemon offers the GPUs again",
     Phase.DONE: "done: in service again",
+    Phase.ROLLBACK: "rollback: the former driver is brought back",
+    Phase.RETURNED: "returned: in service again with the former driver",
 }
 ACTION_STYLES = {
     Action.REMOVE: "red",
@@ -114,6 +116,10 @@ def phase_words(entered: PhaseEntered) -> str:
     """Return what a phase of a rollout means for the node."""
     if entered.phase is Phase.FAILED:
         return f"failed, stays out of service: {entered.reason}"
+    if entered.phase is Phase.RETURNED:
+        return entered.reason or PHASE_WORDS[entered.phase]
+    if entered.phase is Phase.ROLLBACK and entered.reason:
+        return f"rollback: {entered.reason}"
     return PHASE_WORDS[entered.phase]
 
 

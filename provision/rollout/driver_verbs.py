@@ -20,9 +20,10 @@ from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
-from provision.rollout.model import Phase
+from provision.rollout.model import Origin, Phase
 from provision.rollout.node_steps import NodeSteps
 from provision.rollout.step import StepOutcome
+from provision.rollout.way_back import is_back, loaded_version
 
 if TYPE_CHECKING:
     import threading
@@ -97,8 +98,13 @@ def plan_verb(
         policy=replace(strictest([stacks[state.name].rollout for state in states], len(states)), waves=()),
     )
     return VerbPlan(
-        verb=verb, prepared=prepared, targets={state.name: state.target for state in states}, settled=settled
+        verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled
     )
+
+
+def _version_after(state: NodeState) -> str:
+    record = state.record
+    return record.origin if record is not None and record.is_returning and state.is_in_flight else state.target
 
 
 def _refused(answer: NodeFacts | Failure, obstacle: str) -> tuple[Status, int, int, Failure]:
@@ -115,7 +121,11 @@ def _state(
     timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
     drain = drain_policy(stack.rollout, stack.scheduler)
     if isinstance(answer, Failure):
-        return NodeState(view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message)
+        return NodeState(
+            view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message, may_return=False
+        )
+    if verb is DriverVerb.BACK and view.record is not None and _is_returning(view.record, answer):
+        return replace(_returning(view, view.record, answer, timeout), drain=drain)
     is_done = _is_done(verb, answer, view.record)
     target, obstacle = _target(verb, answer, view.record if is_done else None)
     state = NodeState(
@@ -127,10 +137,35 @@ def _state(
         is_disruptive=not is_done,
         is_as_declared=is_done,
         obstacle=obstacle,
+        origin_change=answer.driver.current or "",
+        may_return=False,
     )
     if verb is DriverVerb.REMOVE and not is_done and not _has_anything(answer):
         return NodeResult(view.name, Status.UNCHANGED)
     return state
+
+
+def _is_returning(record: Record, facts: NodeFacts) -> bool:
+    """Tell whether an apply was already taking the node back, or has brought it back and failed to verify it.
+
+    Going back is then to come to the end of that: another `back` would lead one driver further.
+    """
+    if not record.is_returning or record.phase.is_in_service:
+        return False
+    return record.phase is not Phase.FAILED or is_back(facts, Origin(record.origin, record.origin_change))
+
+
+def _returning(view: NodeView, record: Record, facts: NodeFacts, timeout: timedelta) -> NodeState:
+    has_failed = record.phase is Phase.FAILED
+    return NodeState(
+        view=view,
+        target=record.origin if has_failed else record.target,
+        origin=record.origin,
+        drain_timeout=timeout,
+        is_as_declared=has_failed,
+        origin_change=facts.driver.current or "",
+        may_return=False,
+    )
 
 
 def _target(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> tuple[str, str]:
@@ -143,9 +178,7 @@ def _target(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> tuple[
 
 
 def _origin(facts: NodeFacts, record: Record | None) -> str:
-    if record is not None:
-        return record.origin
-    return (facts.module.version or "") if facts.module.loaded else ""
+    return loaded_version(facts) if record is None else record.origin
 
 
 def _is_done(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> bool:
@@ -153,14 +186,13 @@ def _is_done(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> bool:
 
     Without this, a second `back` would return to the driver before the one that was asked for.
     """
-    if record is None or record.phase is Phase.DONE:
+    if record is None or record.phase.is_in_service:
         return False
     if verb is DriverVerb.REMOVE:
         return record.target == NO_DRIVER and not _has_anything(facts)
     run = facts.driver.run
     was_back = run is not None and run.verb == verb.value and run.state in _ENDED
-    has_target = (facts.module.version or "" if facts.module.loaded else "") == record.target
-    return was_back and has_target
+    return was_back and loaded_version(facts) == record.target
 
 
 def _has_anything(facts: NodeFacts) -> bool:
@@ -178,8 +210,12 @@ class VerbSteps:
     verb: DriverVerb
     targets: Mapping[str, str]
 
-    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
+    ) -> StepOutcome:
         """Do what the phase is about; doing it again does no harm."""
+        if back is not None:  # the way back of an apply that was cut short
+            return self.steps.run(node, phase, observe, cancel, back)
         if phase is Phase.SWAP:
             return self._change(node, observe, cancel)
         if self.targets[node] == NO_DRIVER and phase in (Phase.VERIFY, Phase.RESUME):
@@ -223,7 +259,7 @@ def execute_verb(
 
 
 def _told(plan: VerbPlan, result: NodeResult, observe: RolloutObserver) -> NodeResult:
-    if result.status is Status.CONVERGED:
-        result = replace(result, status=plan.verb.status)
+    if result.status is Status.CONVERGED or (result.status is plan.verb.status is Status.RETURNED):
+        result = replace(result, status=plan.verb.status, failure=None)
     observe(NodeFinished(result))
     return result

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.model import Failure, Note
+from provision.apply.model import Failure, Note, Status
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
@@ -197,8 +197,23 @@ class Engine:
                 continue
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
-                lost = replace(node.view, is_ready=False, gpu_pods=())
-                self._nodes[name] = replace(node, view=lost, obstacle=obstacle or view.message)
+                self._nodes[name] = replace(
+                    node,
+                    view=replace(node.view, is_ready=False, gpu_pods=()),
+                    obstacle=obstacle or view.message,
+                    is_missing=True,
+                    lost_since=node.lost_since or self._clock(),
+                )
+            elif node.is_missing:  # it is there again: what was given up meanwhile goes on
+                is_over = view.record is not None and view.record.phase.is_over
+                self._nodes[name] = replace(
+                    node,
+                    view=view,
+                    obstacle=obstacle,
+                    is_missing=False,
+                    lost_since=None,
+                    has_failed=node.has_failed and is_over,
+                )
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
@@ -266,6 +281,9 @@ class Engine:
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""
+        for name in decision.given_up:
+            self._nodes[name] = replace(self._nodes[name], has_failed=True)
+            self._moved.add(name)
         self._write([action for action in decision.actions if isinstance(action, Write)])
         self._evict([action for action in decision.actions if isinstance(action, Evict)])
         for action in decision.actions:
@@ -294,13 +312,13 @@ class Engine:
         self._nodes[change.node] = replace(
             node,
             view=replace(node.view, record=record),
-            has_failed=record.phase is Phase.FAILED,
+            has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
             is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
             step=None,
             blocked={},
         )
         self._moved.add(change.node)
-        self._observe(PhaseEntered(change.node, record.phase, record.reason))
+        self._observe(PhaseEntered(change.node, record.phase, record.complaint))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
         """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
@@ -326,7 +344,10 @@ class Engine:
         self._cluster.check_lease()  # a machine that slept must not touch nodes that another one is at by now
         self._nodes[action.node] = replace(self._nodes[action.node], is_busy=True)
         self._moved.add(action.node)
-        self._executor.start(action.node, action.phase)
+        if action.back is None:
+            self._executor.start(action.node, action.phase)
+        else:
+            self._executor.start(action.node, action.phase, action.back)
 
     def _pause(self, timeout_s: float) -> None:
         """Tell what has happened, and wait for something to happen if nothing has."""
@@ -345,15 +366,18 @@ class Engine:
             ended=self._clock(),
             is_done=failure is None and not outcome.holders,
             failure="" if failure is None else failure.message,
+            is_unreachable=failure is not None and failure.status is Status.UNREACHABLE,
             holders=outcome.holders,
         )
         is_swapped = step.is_done and step.phase is Phase.SWAP
+        is_back = step.is_done and step.phase is Phase.ROLLBACK
         self._nodes[event.node] = replace(
             node,
             is_busy=False,
             step=step,
-            is_disruptive=node.is_disruptive and not is_swapped,
-            is_as_declared=node.is_as_declared or is_swapped,
+            is_disruptive=(node.is_disruptive and not is_swapped) or is_back,
+            is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
+            lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped

@@ -237,7 +237,7 @@ def ensure_runtime_classes(
     job: Job, results: Collection[NodeResult], observe: RolloutObserver
 ) -> tuple[GrapnelError, ...]:
     """Create the RuntimeClass of every handler that at least one node of the cluster has; return what went wrong."""
-    good = {result.node for result in results if result.status.is_good}
+    good = {result.node for result in results if result.is_good}
     there = [job.stacks[state.name] for state in job.prepared.states if state.name in good]
     complaints: list[GrapnelError] = []
     for handler in runtime_classes(there):

@@ -19,7 +19,7 @@ from provision.rollout.step import StepOutcome
 if TYPE_CHECKING:
     import threading
 
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
     from provision.rollout.step import Steps
 
 
@@ -38,8 +38,8 @@ Event = RolloutProgress | StepEnded
 class Executor(Protocol):
     """Carries steps out while the engine goes on. Only `wake` may be called by other threads."""
 
-    def start(self, node: str, phase: Phase) -> None:
-        """Begin the step of a phase and return at once; its end is an event."""
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
+        """Begin the step of a phase, or of one of the way ``back``, and return at once; its end is an event."""
 
     def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened since the last call, in order; if nothing has, wait for it, but no longer than that.
@@ -62,9 +62,9 @@ class ThreadExecutor:
         self._pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="step")
         self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""
-        self._pool.submit(self._run, node, phase)
+        self._pool.submit(self._run, node, phase, back)
 
     def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened, and wait for something if nothing has; raise what ends a whole process."""
@@ -90,9 +90,10 @@ class ThreadExecutor:
         """Wait for the steps that run."""
         self._pool.shutdown()
 
-    def _run(self, node: str, phase: Phase) -> None:
+    def _run(self, node: str, phase: Phase, back: Origin | None) -> None:
+        way = {} if back is None else {"back": back}
         try:
-            outcome = self._steps.run(node, phase, self._events.put, self._cancel)
+            outcome = self._steps.run(node, phase, self._events.put, self._cancel, **way)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node and no other
             outcome = StepOutcome(failure=failure_of(error, f"running {phase} on {node}"))
         except BaseException as error:  # noqa: BLE001 - raised again where the engine waits

@@ -18,7 +18,7 @@ CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the
 
 
 class Phase(StrEnum):
-    """The phases of a node's upgrade, in order; DONE and FAILED are its ends."""
+    """The phases of a node's upgrade, in order; DONE, RETURNED and FAILED are its ends."""
 
     CORDON = "cordon"  # takes no new pods
     JOBS = "wait-for-jobs"  # pods that are to end by themselves are waited for; only where some are declared
@@ -28,19 +28,45 @@ class Phase(StrEnum):
     VERIFY = "verify"  # what runs is compared with what was declared
     RESUME = "resume"  # the node daemon offers the GPUs again
     DONE = "done"  # takes pods again
+    ROLLBACK = "rollback"  # the former driver is brought back; VERIFY and RESUME follow, for that one
+    RETURNED = "returned"  # takes pods again, with the former driver
     FAILED = "failed"  # stays cordoned until the next apply
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is under way on the node."""
-        return self is Phase.DONE or self is Phase.FAILED
+        return self is Phase.DONE or self is Phase.FAILED or self is Phase.RETURNED
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether the node's upgrade is over and the node takes pods again, with one driver or the other."""
+        return self is Phase.DONE or self is Phase.RETURNED
+
+    @property
+    def may_be_undone(self) -> bool:
+        """Whether the driver may have been changed already, so that a failure leads back."""
+        return self in _UNDONE
 
     def is_next_of(self, other: Phase) -> bool:
         """Whether this phase is the one that ordinarily follows ``other``; not every node has jobs to wait for."""
         order = list(Phase)
         between = order[order.index(other) + 1 : order.index(self)]
-        is_later = order.index(self) > order.index(other)
-        return self is not Phase.FAILED and is_later and all(phase is Phase.JOBS for phase in between)
+        is_later = order.index(other) < order.index(self) <= order.index(Phase.DONE)
+        return is_later and all(phase is Phase.JOBS for phase in between)
+
+
+_UNDONE: Final = (Phase.SWAP, Phase.VERIFY, Phase.RESUME)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a node had before its upgrade: driver version and name of the driver change, each empty for none.
+
+    ``change`` is None where it was not remembered.
+    """
+
+    version: str
+    change: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +74,14 @@ class Record:
     """What is remembered of one node's upgrade: enough to go on after a crash.
 
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
-    somebody else had cordoned the node, so it stays so at the end. ``reason`` and ``failed_in`` belong to
-    FAILED. ``target`` and ``origin`` are driver versions. ``took`` has how many seconds phases lasted that one engine
-    saw from their beginning to their end. ``retry``: somebody wants a failed node tried again by the engine at work.
+    somebody else had cordoned the node, so it stays so at the end. ``target`` and ``origin`` are driver versions,
+    ``origin_change`` is the driver change that the node ran before, empty for none of grapnel's and None where nobody
+    asked. ``took`` has how many seconds phases lasted that one engine saw from their beginning to their end.
+
+    ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
+    was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
+    ``ailment`` is what was wrong with the node before it was touched. ``retry``: somebody wants a failed node tried
+    again by the engine at work.
     """
 
     phase: Phase
@@ -62,14 +93,43 @@ class Record:
     reason: str = ""
     failed_in: Phase | None = None
     took: Mapping[Phase, float] = field(default_factory=dict)
+    origin_change: str | None = None
+    is_returning: bool = False
+    is_unrelated: bool = False
+    ailment: str = ""
     retry: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the upgrade has failed, wherever the node is by now."""
+        return self.is_returning or self.phase is Phase.FAILED or self.phase is Phase.RETURNED
+
+    @property
+    def is_blamed(self) -> bool:
+        """Whether the upgrade has failed, and it may have been the change that did it."""
+        return self.has_failed and not self.is_unrelated
+
+    @property
+    def way_back(self) -> Origin | None:
+        """What the node is to be again, None while it is on its way to the target."""
+        return Origin(self.origin, self.origin_change) if self.is_returning else None
+
+    @property
+    def complaint(self) -> str:
+        """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.phase is Phase.RETURNED:
+            return f"{returned_to(self.origin)}, since {self.failed_in} failed: {self.reason}"
+        if self.is_returning and self.phase is not Phase.FAILED:
+            return f"goes back to {self.origin or 'having no driver'}, since {self.failed_in} failed: {self.reason}"
+        return self.reason
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
 
-        A phase that failed, or that was entered by an engine that is gone, says nothing of how long one takes.
+        A phase that failed, is of the way back, or was entered by an engine that is gone says nothing of how long one
+        takes.
         """
-        if before is None or self.phase is Phase.CORDON:
+        if before is None or self.phase is Phase.CORDON or self.is_returning:
             return self
         took = dict(before.took)
         if self.phase.is_next_of(before.phase) and began <= before.since <= self.since:
@@ -91,6 +151,10 @@ class Record:
             reason=self.reason,
             failed_in=self.failed_in,
             took=self.took,
+            origin_change=self.origin_change,
+            is_returning=self.is_returning,
+            is_unrelated=self.is_unrelated,
+            ailment=self.ailment,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -99,6 +163,11 @@ class Record:
         Otherwise a node could hold the others up for as long as it likes with one date.
         """
         return self.since if self.since <= now + CLOCKS_DIFFER else began
+
+
+def returned_to(origin: str) -> str:
+    """Return that a node has its former driver again, by version; it may have had none."""
+    return f"returned to {origin}" if origin else "returned to having no driver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +213,8 @@ class NodeView:
 
     ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
     that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
-    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not.
+    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
+    itself says to be wrong with its GPUs.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
     node that is not.
     """
@@ -154,6 +224,7 @@ class NodeView:
     is_cordoned: bool
     is_ready: bool
     gpu_pods: tuple[GpuPod, ...] = ()
+    ailment: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     held_by: str = ""
     is_skipped: bool = False

@@ -17,6 +17,7 @@ from provision.fleet.release_result import parse_release_result
 from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
+from provision.rollout.way_back import WayBack
 from provision.spec.model import Capability
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.rollout.model import Origin
     from provision.spec.model import Driver, StackSpec
 
 EXPECTATION: Final = "grapnel.dev/expectation/v1alpha1"
@@ -45,8 +47,12 @@ class NodeSteps:
     known: dict[str, Assessment] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
 
-    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
+    ) -> StepOutcome:
         """Do what the phase is about; doing it again does no harm."""
+        if back is not None:
+            return self._run_back(node, phase, observe, cancel, back)
         if phase is Phase.RELEASE:
             return self._release(node, observe, cancel)
         if phase is Phase.SWAP:
@@ -54,6 +60,19 @@ class NodeSteps:
         if phase is Phase.VERIFY:
             return self._verify(node, observe, cancel)
         return StepOutcome(failure=self._daemon(phase, node, {}, observe, cancel).failure)
+
+    def _run_back(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin
+    ) -> StepOutcome:
+        """Do what a phase of the way back is about; a node that had no driver has nothing to verify or to offer."""
+        if phase is Phase.ROLLBACK:
+            self.verified.discard(node)
+            return WayBack(self.context, back, lambda: self._release(node, observe, cancel)).go(node, observe, cancel)
+        if not back.version:
+            return StepOutcome()
+        driver = msgspec.structs.replace(self.stacks[node].driver, enabled=True, version=back.version, branch=None)
+        variables = {"grapnel_expectation": render_expectation(driver)} if phase is Phase.VERIFY else {}
+        return StepOutcome(failure=self._daemon(phase, node, variables, observe, cancel).failure)
 
     def _release(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
         followed = self._daemon(Phase.RELEASE, node, {}, observe, cancel)

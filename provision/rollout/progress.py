@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PhaseEntered:
-    """A node's upgrade goes on to a phase; ``reason`` belongs to the phase FAILED."""
+    """A node's upgrade goes on to a phase; ``reason`` is what went wrong before it, if something did."""
 
     node: str
     phase: Phase

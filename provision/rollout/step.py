@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Failure, NodeResult, Observer
     from provision.rollout.decision.snapshot import Holder
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,13 @@ class StepOutcome:
 
 
 class Steps(Protocol):
-    """Runs the phases RELEASE, SWAP, VERIFY and RESUME on nodes."""
+    """Runs the phases RELEASE, SWAP, VERIFY, RESUME and ROLLBACK on nodes."""
 
-    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it."""
+    def run(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
+    ) -> StepOutcome:
+        """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it.
+
+        ``back`` is given on the way back, from ROLLBACK on: what the node has to be again. A failure of the status
+        UNREACHABLE says that the node could not be reached, so that nobody knows what became of it.
+        """

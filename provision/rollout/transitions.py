@@ -9,6 +9,7 @@ from provision.rollout.model import Phase
 
 NOT_BEGUN: Final = None  # a node without a record
 OUT_OF_SERVICE: Final = tuple(phase for phase in Phase if not phase.is_over)
+FORWARD: Final = tuple(phase for phase in OUT_OF_SERVICE if phase is not Phase.ROLLBACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,9 @@ class Transition:
 
 
 TRANSITIONS: Final = (
-    Transition((NOT_BEGUN, Phase.DONE), Phase.CORDON, "another driver is declared, and its turn has come"),
+    Transition(
+        (NOT_BEGUN, Phase.DONE, Phase.RETURNED), Phase.CORDON, "another driver is declared, and its turn has come"
+    ),
     Transition((Phase.CORDON,), Phase.JOBS, "it takes no new pods, and jobs are to be waited for"),
     Transition((Phase.CORDON,), Phase.DRAIN, "it takes no new pods"),
     Transition((Phase.JOBS,), Phase.DRAIN, "the jobs have ended, or their time is up"),
@@ -33,12 +36,13 @@ TRANSITIONS: Final = (
     Transition(
         (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP), Phase.VERIFY, "it is as declared already"
     ),
-    Transition(
-        OUT_OF_SERVICE, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"
-    ),
-    Transition(OUT_OF_SERVICE, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),
-    Transition(OUT_OF_SERVICE, Phase.VERIFY, "what it has is declared meanwhile"),
-    Transition(OUT_OF_SERVICE, Phase.FAILED, "a step has failed, or its time is up"),
+    Transition((Phase.SWAP, Phase.VERIFY, Phase.RESUME), Phase.ROLLBACK, "the step has failed, or its time is up"),
+    Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
+    Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
+    Transition(FORWARD, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"),
+    Transition(FORWARD, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),
+    Transition(FORWARD, Phase.VERIFY, "what it has is declared meanwhile"),
+    Transition(OUT_OF_SERVICE, Phase.FAILED, "a step before the swap or of the way back has failed, or its time is up"),
     Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
     Transition((Phase.FAILED,), Phase.JOBS, "the next apply tries it again, and jobs are to be waited for"),
     Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),
@@ -51,26 +55,37 @@ def is_legal(source: Phase | None, target: Phase) -> bool:
 
 
 def render_diagram() -> str:
-    """Return the table as a Mermaid state diagram; what may happen in every phase out of service is drawn once."""
-    lines = ["stateDiagram-v2", '    state "out of service" as out {']
-    lines += [f"        {_state(phase)}" for phase in OUT_OF_SERVICE]
-    lines += [_arrow("        ", _id(phase), each) for each in TRANSITIONS for phase in _inside(each)]
+    """Return the table as a Mermaid state diagram; what may happen in every phase of a group is drawn once."""
+    lines = ["stateDiagram-v2", '    state "out of service" as out {', '        state "on the way" as forward {']
+    lines += [f"            {_state(phase)}" for phase in FORWARD]
+    lines += [_arrow("            ", _id(phase), each) for each in TRANSITIONS for phase in _within(each, FORWARD)]
+    lines += ["        }"]
+    lines += [_arrow("        ", _id(phase), each) for each in TRANSITIONS for phase in _between(each)]
     lines += ["    }"]
     lines += [_arrow("    ", source, each) for each in TRANSITIONS for source in _outside(each)]
     return "\n".join(lines) + "\n"
 
 
-def _inside(each: Transition) -> tuple[Phase, ...]:
-    """Return the sources of a transition that stays out of service and does not begin in all of its phases."""
-    if each.sources == OUT_OF_SERVICE or each.target.is_over:
+_GROUPS: Final[dict[tuple[Phase | None, ...], str]] = {OUT_OF_SERVICE: "out", FORWARD: "forward"}
+
+
+def _within(each: Transition, group: tuple[Phase, ...]) -> tuple[Phase, ...]:
+    """Return the sources of a transition that stays in a group and does not begin in all phases of one."""
+    if each.sources in _GROUPS or each.target not in group:
         return ()
-    return tuple(source for source in each.sources if source in OUT_OF_SERVICE)
+    return tuple(source for source in each.sources if source in group)
+
+
+def _between(each: Transition) -> tuple[Phase, ...]:
+    """Return the sources of a transition that stays out of service, to the way back or from it."""
+    within = _within(each, FORWARD)
+    return tuple(source for source in _within(each, OUT_OF_SERVICE) if source not in within)
 
 
 def _outside(each: Transition) -> tuple[str, ...]:
-    if each.sources == OUT_OF_SERVICE:
-        return ("out",)
-    inside = _inside(each)
+    if each.sources in _GROUPS:
+        return (_GROUPS[each.sources],)
+    inside = _within(each, OUT_OF_SERVICE)
     return tuple("[*]" if source is NOT_BEGUN else _id(source) for source in each.sources if source not in inside)
 
 

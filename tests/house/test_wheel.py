@@ -48,6 +48,14 @@ def test_the_wheel_carries_the_list_of_gpus(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_carries_the_live_page(wheel: Path) -> None:
+    folder = ROOT / "provision/status_page/static"
+    carried = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("provision/status_page/static/")}
+
+    assert carried == {f"provision/status_page/static/{path.name}" for path in folder.iterdir()}
+
+
+@pytest.mark.slow
 def test_the_command_line_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     find = f"import sys; sys.path.insert(0, {str(tmp_path)!r})"

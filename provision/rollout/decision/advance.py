@@ -7,6 +7,7 @@ that was killed anywhere is followed by one that reads the record and continues.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
@@ -27,9 +28,11 @@ _NEXT: Final = {
     Phase.SWAP: Phase.VERIFY,
     Phase.VERIFY: Phase.RESUME,
     Phase.RESUME: Phase.DONE,
+    Phase.ROLLBACK: Phase.VERIFY,
 }
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
+_REACH_AGAIN: Final = timedelta(seconds=15)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
 
@@ -46,6 +49,8 @@ def begin(node: NodeState, now: datetime) -> Action:
         began=now,
         since=now,
         was_cordoned=node.view.is_cordoned,
+        origin_change=node.origin_change,
+        ailment=node.view.ailment,
     )
     return Write(node.name, fresh, cordoned=True)
 
@@ -55,21 +60,49 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
     record = _without_lifted_cordon(node, record)
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = has_to_leave(node)
-    if record.target != node.target or _is_behind(node, record, step, pods):
-        return _restart(node, record, now), ""
-    if node.is_as_declared and record.phase in _BEFORE_VERIFY:
-        return _enter(node, record, Phase.VERIFY, now), ""
+    if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first
+        if record.target != node.target or _is_behind(node, record, step, pods):
+            return _restart(node, record, now), ""
+        if node.is_as_declared and record.phase in _BEFORE_VERIFY:
+            return _enter(node, record, Phase.VERIFY, now), ""
+    if step is not None and step.is_unreachable:
+        return _reach_again(node, record, step, now)
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now), ""
     if record.phase is Phase.JOBS:
         return _wait_for_jobs(node, record, now, began)
-    reason = held(node, record, step, pods)
+    reason = held(node, record, step, pods) or _why_lost(node, record)
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
-        return _go_on(node, record, now) if is_done else RunStep(node.name, record.phase), ""
+        return _go_on(node, record, now) if is_done else _run(node, record), ""
     if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
-        return _fail(node, record, f"after {_minutes(node)}: {reason}", now), ""
-    return again(node, record, step, now, pods), reason
+        return _fail(node, record, f"after {_minutes(node.drain_timeout)}: {reason}", now), ""
+    action = again(node, record, step, now, pods)
+    return (None if isinstance(action, RunStep) and _why_lost(node, record) else action), reason
+
+
+def give_up(node: NodeState, record: Record, now: datetime) -> Write:
+    """Return the end of a node that cannot go on, for a reason that was found before this process began."""
+    is_unrelated = not record.phase.may_be_undone
+    failed = replace(record, phase=Phase.FAILED, since=now, reason=node.obstacle, failed_in=record.phase)
+    return Write(node.name, replace(failed, is_unrelated=is_unrelated), cordoned=None)
+
+
+def _why_lost(node: NodeState, record: Record) -> str:
+    """Return why the driver of a node is not touched: of one that is ill already nobody could say what made it so."""
+    if node.view.is_ready or record.is_returning or record.phase.may_be_undone:
+        return ""
+    return "the kubelet is not ready"
+
+
+def _next(record: Record) -> Phase:
+    if record.is_returning and record.phase is Phase.RESUME:
+        return Phase.RETURNED
+    return _NEXT[record.phase]
+
+
+def _run(node: NodeState, record: Record) -> RunStep:
+    return RunStep(node.name, record.phase, record.way_back)
 
 
 def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
@@ -96,29 +129,66 @@ def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: dateti
 
 def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
     is_first = record.phase is Phase.CORDON and node.drain.waits
-    return _enter(node, record, Phase.JOBS if is_first else _NEXT[record.phase], now)
+    return _enter(node, record, Phase.JOBS if is_first else _next(record), now)
 
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     """Begin again, before anything that may end a pod."""
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
-    again = replace(record, target=node.target, reason="", failed_in=None)
+    again = replace(
+        record, target=node.target, reason="", failed_in=None, is_returning=False, is_unrelated=False, ailment=""
+    )
     return _enter(node, again, phase, now)
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:
     after = record.entering(phase, now)
-    if phase is not Phase.DONE:
+    if not phase.is_in_service:
         return Write(node.name, after, cordoned=True)
     return Write(node.name, after, cordoned=None if record.was_cordoned else False)
 
 
+def _reach_again(node: NodeState, record: Record, step: StepResult, now: datetime) -> Move:
+    """Try a step again on a node that could not be reached: it may reboot, and a swap goes on without us.
+
+    Nothing leads back from a node that cannot be reached.
+    """
+    if node.lost_since is not None and now - node.lost_since >= node.lost_timeout:
+        return _quarantine(node, record, f"after {_minutes(node.lost_timeout)}: {step.failure}", now), ""
+    action = _run(node, record) if now - step.ended >= _REACH_AGAIN else None
+    return action, f"cannot be reached: {step.failure}"
+
+
 def _fail(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
-    failed = replace(record.entering(Phase.FAILED, now), reason=reason, failed_in=record.phase)
+    """Return to the former driver where it may have been changed; what fails on that way is quarantined."""
+    if record.is_returning or not (node.may_return and record.phase.may_be_undone):
+        return _quarantine(node, record, reason, now)
+    back = replace(record, reason=_with_ailment(record, reason), failed_in=record.phase, is_returning=True)
+    return _enter(node, replace(back, is_unrelated=bool(record.ailment)), Phase.ROLLBACK, now)
+
+
+def _quarantine(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
+    """Leave a node out of service. Before the swap it was not the change that made it ill, or made it go."""
+    where, is_unrelated = record.phase, record.is_unrelated
+    if record.is_returning:
+        reason = f"{record.failed_in} failed: {record.reason}; the way back failed in {where}: {reason}"
+        where = Phase.ROLLBACK
+    elif not where.may_be_undone and (not node.view.is_ready or node.lost_since is not None):
+        reason, is_unrelated = f"{reason}; {_GONE}", True
+    else:
+        reason, is_unrelated = _with_ailment(record, reason), bool(record.ailment)
+    failed = replace(record.entering(Phase.FAILED, now), reason=reason, failed_in=where, is_unrelated=is_unrelated)
     return Write(node.name, failed, cordoned=None)
 
 
-def _minutes(node: NodeState) -> str:
-    minutes = int(node.drain_timeout.total_seconds() // 60)
+_GONE: Final = "the node was lost before its driver was touched, so the change is not the cause"
+
+
+def _with_ailment(record: Record, reason: str) -> str:
+    return f"{reason}; before the change already: {record.ailment}" if record.ailment else reason
+
+
+def _minutes(time: timedelta) -> str:
+    minutes = int(time.total_seconds() // 60)
     return "1 minute" if minutes == 1 else f"{minutes} minutes"

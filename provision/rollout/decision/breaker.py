@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.snapshot import Write
-from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +20,11 @@ _NAMED: Final = 3
 def why_broken(census: Census, actions: Sequence[Action], policy: Policy, canary: int | None) -> str | None:
     """Return why no further node begins: more nodes have failed than may, or do so now, or one of the canary has.
 
-    ``canary`` is the index of its wave, None where there is none. Counted are failures of this process: what failed
-    before is tried again first.
+    ``canary`` is the index of its wave, None where there is none. Counted are failures of this process, as what failed
+    before is tried again first, and of those the ones that the change may have caused. A node on its way back counts
+    from the beginning of that.
     """
-    failed = [*((node, node.record) for node in census.failed), *_failing(census, actions)]
+    failed = _failed(census, actions)
     if not failed:
         return None
     first = next((node for node, _record in failed if canary is not None and node.wave == canary), None)
@@ -39,10 +39,13 @@ def why_broken(census: Census, actions: Sequence[Action], policy: Policy, canary
     return f"{named}{more}{limit}"
 
 
-def _failing(census: Census, actions: Sequence[Action]) -> list[tuple[NodeState, Record]]:
-    records = {a.node: a.record for a in actions if isinstance(a, Write) and a.record.phase is Phase.FAILED}
-    return [(node, records[node.name]) for node in census.flying if node.name in records] if records else []
+def _failed(census: Census, actions: Sequence[Action]) -> list[tuple[NodeState, Record]]:
+    known = [*census.failed, *census.returned, *census.flying]
+    found = [(node, node.record) for node in known if node.record is not None and node.is_blamed]
+    records = {a.node: a.record for a in actions if isinstance(a, Write) and a.record.is_blamed}
+    now = [(node, records[node.name]) for node in census.flying if node.name in records and not node.is_blamed]
+    return found + now if records else found
 
 
-def _where(node: NodeState, record: Record | None) -> str:
-    return f"{node.name} failed in {record.failed_in}" if record is not None else f"{node.name} failed"
+def _where(node: NodeState, record: Record) -> str:
+    return f"{node.name} failed in {record.failed_in or record.phase}"

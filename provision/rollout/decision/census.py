@@ -27,8 +27,9 @@ class Census:
     """The nodes by what they mean for those that wait, each list in the inventory's order.
 
     ``phases`` are those of nodes in flight. ``soaking`` are nodes that were changed so short a time ago that they
-    have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process,
-    ``unable`` those that failed before and cannot be tried again.
+    have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process and
+    are out of service, ``returned`` those that are back in service then, ``unable`` those that failed before and cannot
+    be tried again.
     """
 
     total: int
@@ -36,6 +37,7 @@ class Census:
     phases: dict[str, Phase] = field(default_factory=dict)
     waiting: list[NodeState] = field(default_factory=list)
     failed: list[NodeState] = field(default_factory=list)
+    returned: list[NodeState] = field(default_factory=list)
     unable: list[NodeState] = field(default_factory=list)
     soaking: list[tuple[NodeState, datetime]] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
@@ -67,11 +69,14 @@ def _count(  # noqa: PLR0913, PLR0917 - called for each node that was ever chang
         until = record.believed_since(now, began) + soak
         if now < until and record.target == node.target:
             census.soaking.append((node, until))
+    elif phase is Phase.RETURNED:
+        if node.has_failed:
+            census.returned.append(node)
+    elif node.has_failed:
+        census.failed.append(node)
     elif phase is not Phase.FAILED:
         census.flying.append(node)
         census.phases[node.view.name] = phase
-    elif node.has_failed:
-        census.failed.append(node)
     elif node.obstacle:
         census.unable.append(node)
 

@@ -1,9 +1,9 @@
 """Decides what happens next in the fleet, and why each node that waits does. Pure.
 
-Nodes in flight come first and are always brought to their end. Another one begins only while nothing has
-failed, a slot is free, enough of the fleet is in service, and what was changed before has stayed healthy for as
-long as it has to. Where nothing can move and nothing is under way, that is the end, with its reason: nobody
-has to wait without knowing why.
+Nodes in flight come first and are always brought to their end; one that is gone is not waited for for ever. Another
+one begins only while nothing has failed, a slot is free, enough of the fleet is in service, and what was changed before
+has stayed healthy for as long as it has to. Where nothing can move and nothing is under way, that is the end, with its
+reason: nobody has to wait without knowing why.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.rollout.decision.admission import Admission
-from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.advance import advance, begin, give_up
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
 from provision.rollout.decision.snapshot import Decision
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.advance import Move
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
+    from provision.rollout.model import Record
 
 
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began)
-    waiting.update((node.name, node.obstacle) for node in census.unable)
+    waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
     turn = whose_turn(snapshot, policy, now)
-    stop = why_broken(census, actions, policy, turn.canary) or _stuck(census.flying)
+    stop = why_broken(census, actions, policy, turn.canary)
     admission = Admission(census, policy, now, turn)
     pause = None if stop else snapshot.pause
     if stop or pause:
@@ -40,7 +42,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     else:
         actions += _begin(census.waiting, admission, now, waiting)
     is_paused = pause is not None and bool(census.waiting)  # what waits for a person to resume is not over
-    is_still = not actions and not is_paused and all(node.obstacle and not node.is_busy for node in census.flying)
+    is_still = not actions and not is_paused and not census.flying
     stop = stop or (admission.standstill(snapshot.still_since) if is_still else None)
     is_over = is_still and (bool(stop) or not census.waiting)
     return Decision(
@@ -50,6 +52,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         is_over=is_over,
         is_still=is_still,
         passed=max(snapshot.passed, turn.wave),
+        given_up=tuple(node.name for node in census.flying if _is_gone(node, now)),
     )
 
 
@@ -73,7 +76,7 @@ def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple
     for node in flying:
         if node.is_busy or node.record is None:
             continue
-        action, held = (None, node.obstacle) if node.obstacle else advance(node, node.record, now, began)
+        action, held = _move(node, node.record, now, began)
         if action is not None:
             actions.append(action)
         if held:
@@ -81,8 +84,16 @@ def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple
     return actions, waiting
 
 
-def _stuck(flying: Sequence[NodeState]) -> str | None:
-    for node in flying:
-        if node.obstacle and not node.is_busy and node.record is not None:
-            return f"{node.name} is out of service in {node.record.phase} and cannot continue: {node.obstacle}"
-    return None
+def _move(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+    if node.is_missing:
+        return None, node.obstacle
+    if node.obstacle and not record.is_returning:  # the way back needs no plan
+        return give_up(node, record, now), ""
+    return advance(node, record, now, began)
+
+
+def _is_gone(node: NodeState, now: datetime) -> bool:
+    """Tell whether a node has been missing for so long that nobody waits for it any more."""
+    if not node.is_missing or node.is_busy or node.lost_since is None:
+        return False
+    return now - node.lost_since >= node.lost_timeout

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _RETRY: Final = timedelta(seconds=5)
 _NAMED: Final = 3
+_WITHOUT_PODS: Final = (Phase.DRAIN, Phase.RELEASE, Phase.ROLLBACK)
 
 
 def has_to_leave(node: NodeState) -> tuple[GpuPod, ...]:
@@ -41,7 +42,7 @@ def waits_for_jobs(node: NodeState, until: datetime | None) -> str:
 
 def held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> str:
     """Return what keeps the node in its phase, empty when nothing does."""
-    if record.phase in (Phase.DRAIN, Phase.RELEASE) and pods:
+    if record.phase in _WITHOUT_PODS and pods:
         named = [_pod(pod, node) for pod in pods[:_NAMED]]
         return f"{', '.join(named)}{_more(len(pods))} still on the node"
     if record.phase in (Phase.DRAIN, Phase.RELEASE) and node.view.work:
@@ -68,7 +69,9 @@ def again(
     if pods:
         staying = tuple(pod for pod in pods if not pod.is_terminating and not pod.only_waited)
         return Evict(node.name, staying) if staying else None
-    return RunStep(node.name, record.phase) if step is not None and now - step.ended >= _RETRY else None
+    return (
+        RunStep(node.name, record.phase, record.way_back) if step is not None and now - step.ended >= _RETRY else None
+    )
 
 
 def _pod(pod: GpuPod, node: NodeState) -> str:

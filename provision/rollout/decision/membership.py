@@ -57,7 +57,7 @@ def _taking_part(states: Sequence[NodeState]) -> list[NodeState]:
 
 def _origin(state: NodeState) -> str:
     record = state.record
-    return state.origin if record is None or record.phase is Phase.DONE else record.origin
+    return state.origin if record is None or record.phase.is_in_service else record.origin
 
 
 def _was_changed(state: NodeState) -> bool:

@@ -55,16 +55,17 @@ def _result(state: NodeState, rollout: RolloutResult, command: str, *, canceled:
 
 
 def _upgrade(record: Record, rollout: RolloutResult) -> Upgrade:
-    is_out = record.phase is not Phase.DONE
+    is_out = not record.phase.is_in_service
     until = rollout.ended if is_out else record.since
-    return Upgrade(record.origin, record.target, (until - record.began).total_seconds(), is_out=is_out)
+    target = record.origin if record.phase is Phase.RETURNED else record.target
+    return Upgrade(record.origin, target, (until - record.began).total_seconds(), is_out=is_out)
 
 
 def _untouched(
     state: NodeState, rollout: RolloutResult, *, canceled: bool
 ) -> tuple[Status, int, int, Failure | None, Upgrade | None]:
     record = state.record
-    upgrade = None if record is None or record.phase is Phase.DONE else _upgrade(record, rollout)
+    upgrade = None if record is None or record.phase.is_in_service else _upgrade(record, rollout)
     is_skipped = state.view.is_skipped and upgrade is None and not canceled
     status = Status.CANCELED if canceled else Status.SKIPPED if is_skipped else Status.WAITING
     reason = "not started" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
@@ -77,10 +78,13 @@ def _ended(
     if record.phase is Phase.DONE:
         return Status.CONVERGED, None
     failure = rollout.failures.get(state.name)
-    if record.phase is Phase.FAILED:
+    if record.phase.is_over:
         status = Status.UNREACHABLE if failure is not None and failure.status is Status.UNREACHABLE else Status.FAILED
+        status = Status.RETURNED if record.phase is Phase.RETURNED else status
         task, tail = ("", ()) if failure is None else (failure.task, failure.tail)
-        return status, Failure(status, record.reason, task, tail)
+        return status, Failure(status, record.complaint, task, tail)
+    if state.has_failed:
+        return Status.FAILED, Failure(Status.FAILED, f"given up in {record.phase}: {state.obstacle}")
     if canceled:
         return Status.CANCELED, Failure(Status.CANCELED, _where(record, command))
     return Status.UNFINISHED, Failure(Status.UNFINISHED, _where(record, command, f", {rollout.stop}"))

@@ -145,4 +145,5 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         is_disruptive=will_need_drain(answer.plan),
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
+        origin_change=answer.facts.driver.current or "",
     )

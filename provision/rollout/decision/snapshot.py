@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
+    from provision.rollout.model import Origin
     from provision.rollout.pause import Pause
+
+LOST_TIMEOUT: Final = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +31,16 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """How a step of a phase ended: done, or failed, or (neither) held by others and to be tried again."""
+    """How a step of a phase ended: done, or failed, or (neither) held by others and to be tried again.
+
+    ``is_unreachable``: it failed since the node could not be reached, so that nobody knows what became of it.
+    """
 
     phase: Phase
     ended: datetime
     is_done: bool = False
     failure: str = ""
+    is_unreachable: bool = False
     holders: tuple[Holder, ...] = ()
 
 
@@ -47,6 +55,10 @@ class NodeState:
     pods (by UID) that could not be evicted when it was last tried, with the reason. ``has_failed``: it failed in this
     process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
     none. ``rank`` is its place among nodes of the same wave and priority.
+
+    ``origin_change`` is the driver change that the node runs (`Record`). ``may_return``: a failure leads back to the
+    former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
+    (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
     """
 
     view: NodeView
@@ -63,6 +75,11 @@ class NodeState:
     has_failed: bool = False
     wave: int | None = None
     rank: int = 0
+    origin_change: str | None = None
+    may_return: bool = True
+    lost_since: datetime | None = None
+    lost_timeout: timedelta = LOST_TIMEOUT
+    is_missing: bool = False
 
     @property
     def name(self) -> str:
@@ -76,8 +93,16 @@ class NodeState:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether the node is between its beginning and its end."""
-        return self.record is not None and not self.record.phase.is_over
+        """Whether the node is between its beginning and its end, and was not given up there."""
+        return self.record is not None and not self.record.phase.is_over and not self.has_failed
+
+    @property
+    def is_blamed(self) -> bool:
+        """Whether the node failed in this process, and the change may be the cause."""
+        record = self.view.record
+        if record is None or record.target != self.target or not (self.has_failed or record.is_returning):
+            return False
+        return record.is_blamed or (self.is_missing and record.phase.may_be_undone)
 
     @property
     def wants_to_begin(self) -> bool:
@@ -85,7 +110,7 @@ class NodeState:
         if self.has_failed or self.obstacle:
             return False
         record = self.view.record
-        if record is None or record.phase is Phase.DONE:
+        if record is None or record.phase.is_in_service:
             return self.is_disruptive
         return record.phase is Phase.FAILED
 
@@ -139,10 +164,11 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Run the step of a phase: RELEASE, SWAP, VERIFY or RESUME."""
+    """Run the step of a phase: RELEASE, SWAP, VERIFY, RESUME or ROLLBACK; on the way ``back`` for what was before."""
 
     node: str
     phase: Phase
+    back: Origin | None = None
 
 
 Action = Write | Evict | RunStep
@@ -152,7 +178,8 @@ Action = Write | Evict | RunStep
 class Decision:
     """What to do now, why each node that does not move does not, and why no further node begins.
 
-    ``is_over``: nothing is under way and nothing will be. ``passed`` is how many waves are left behind.
+    ``is_over``: nothing is under way and nothing will be. ``passed`` is how many waves are left behind. ``given_up``
+    are nodes in flight that have been missing for too long.
     """
 
     actions: tuple[Action, ...] = ()
@@ -161,3 +188,4 @@ class Decision:
     is_over: bool = False
     is_still: bool = False
     passed: int = 0
+    given_up: tuple[str, ...] = ()

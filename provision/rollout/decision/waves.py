@@ -44,7 +44,7 @@ def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
     members = _members(snapshot.nodes, len(policy.waves))
     filled = [index for index, nodes in enumerate(members) if nodes]
     canary = filled[0] if len(filled) > 1 else None
-    failures = sum(node.has_failed for node in snapshot.nodes)
+    failures = sum(node.is_blamed for node in snapshot.nodes if node.has_failed)
     for index in filled:
         if index < snapshot.passed and not any(_is_pending(node) for node in members[index]):
             continue

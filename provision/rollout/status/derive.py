@@ -6,7 +6,6 @@ Records are on Nodes, and a node's kubelet may write its own: what they say deci
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import NodeProblem
@@ -32,7 +31,12 @@ def fleet_status(seen: Seen) -> FleetStatus:
     unnamed = () if standing is None else standing.unnamed
     left_s = None
     if standing is not None and _is_at_work(seen) and seen.pause is None:
-        flying = [node.left_s for node in nodes if node.situation in situations.WORKING.values()]
+        flying = [
+            node.left_s
+            for node in nodes
+            if node.situation in situations.WORKING.values()
+            and node.situation is not situations.WORKING[Phase.ROLLBACK]
+        ]
         waiting = sum(node.situation is situations.WAITING for node in nodes) + sum(number for _, number in unnamed)
         left_s = left_of_fleet(measures, flying, waiting, standing)
     waves = tuple(wave_statuses(nodes, standing))
@@ -45,7 +49,21 @@ def _placed(nodes: list[NodeStatus], standing: Standing | None) -> list[NodeStat
         return nodes
     waves = {name: wave.title for wave in standing.waves for name in wave.nodes}
     domains = {name: domain.title for domain in standing.domains for name in domain.nodes}
-    return [replace(node, wave=waves.get(node.name, ""), domain=domains.get(node.name, "")) for node in nodes]
+    return [_at(node, waves.get(node.name, ""), domains.get(node.name, "")) for node in nodes]
+
+
+def _at(node: NodeStatus, wave: str, domain: str) -> NodeStatus:
+    """Return a node with its place. Written out: there are thousands, for which ``dataclasses.replace`` is too slow."""
+    return NodeStatus(
+        name=node.name,
+        situation=node.situation,
+        since=node.since,
+        reason=node.reason,
+        record=node.record,
+        left_s=node.left_s,
+        wave=wave,
+        domain=domain,
+    )
 
 
 def wave_statuses(nodes: Iterable[NodeStatus], standing: Standing | None) -> Iterator[WaveStatus]:
@@ -79,18 +97,26 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
         return NodeStatus(name=name, situation=situations.UNCLEAR, reason=reason)
     waits = "" if seen.standing is None else seen.standing.waiting.get(name, "")
     record = view.record
-    if record is None or record.phase is Phase.DONE:
+    if record is None or record.phase.is_in_service:
         return _in_service(name, view, waits, seen)
     if record.phase is Phase.FAILED:
         where = None if record.failed_in is None or record.failed_in.is_over else record.failed_in
         failed = situations.FAILED if where is None else situations.FAILED_IN[where]
+        if record.is_unrelated:
+            failed = situations.UNRELATED
         return NodeStatus(name=name, situation=failed, since=record.since, reason=record.reason, record=record)
+    reason = "; ".join(filter(None, (record.complaint, waits)))
     if not _is_worked_at(name, record, seen):
-        left = situations.LEFT[record.phase]
-        return NodeStatus(name=name, situation=left, since=record.since, reason=waits, record=record)
+        left = situations.LEFT[_stage(record)]
+        return NodeStatus(name=name, situation=left, since=record.since, reason=reason, record=record)
     left_s = measures.left_s(record, seen.time)
-    working = situations.WORKING[record.phase]
-    return NodeStatus(name=name, situation=working, since=record.since, reason=waits, record=record, left_s=left_s)
+    working = situations.WORKING[_stage(record)]
+    return NodeStatus(name=name, situation=working, since=record.since, reason=reason, record=record, left_s=left_s)
+
+
+def _stage(record: Record) -> Phase:
+    """Return the phase to explain: all of the way back is one to people."""
+    return Phase.ROLLBACK if record.is_returning else record.phase
 
 
 def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus:
@@ -101,6 +127,9 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         return NodeStatus(name=name, situation=situation, reason=waits, record=record)
     if not view.is_ready:
         return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
+    if record is not None and record.phase is Phase.RETURNED:
+        reason = record.complaint
+        return NodeStatus(name=name, situation=situations.RETURNED, since=since, reason=reason, record=record)
     if record is not None:
         return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
     situation = situations.CORDONED if view.is_cordoned else situations.IDLE

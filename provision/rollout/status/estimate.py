@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
     from provision.rollout.standing import Standing
 
-ORDER: Final = tuple(phase for phase in Phase if not phase.is_over)
+ORDER: Final = tuple(phase for phase in Phase if not phase.is_over and phase is not Phase.ROLLBACK)
 _OPTIONAL: Final = frozenset({Phase.JOBS})  # not every node waits for jobs
 
 
@@ -32,7 +32,9 @@ class Measures:
     nodes: int = 0
 
     def left_s(self, record: Record, now: datetime) -> float | None:
-        """Return what a node in flight still needs; None where one of its phases was never measured."""
+        """Return what a node in flight still needs; None where one of its phases was never measured, or leads back."""
+        if record.is_returning:
+            return None
         rest = [phase for phase in ORDER[ORDER.index(record.phase) :] if phase is record.phase or self._counts(phase)]
         if any(phase not in self.medians for phase in rest):
             return None
@@ -62,7 +64,7 @@ def measure(records: Iterable[Record], standing: Standing | None) -> Measures:
 
 
 def _is_of_this_run(record: Record, standing: Standing | None) -> bool:
-    return record.phase is not Phase.DONE or (standing is not None and record.since >= standing.began)
+    return not record.phase.is_in_service or (standing is not None and record.since >= standing.began)
 
 
 def left_of_fleet(measures: Measures, flying: Iterable[float | None], waiting: int, standing: Standing) -> float | None:

@@ -70,6 +70,23 @@ NOT_BEGUN: Final = Situation(
     needs_somebody=True,
 )
 DONE: Final = Situation("done", "done", "it is in service with the driver that was declared", "nothing")
+RETURNED: Final = Situation(
+    "returned",
+    "returned",
+    "its upgrade failed; it is in service with its former driver, which was verified",
+    "the next run tries it again",
+    "correct what the reason names, then `grapnel apply`; or declare the driver that it has",
+    needs_somebody=True,
+)
+UNRELATED: Final = Situation(
+    "failed-unrelated",
+    "failed, not by its upgrade",
+    "it went, or was ill, before its driver was touched, so that the upgrade is not the cause: it stays cordoned, and "
+    "does not count against maxFailures",
+    "the next run begins with it: drain again, or verify if it is as declared by then",
+    "bring the node back, or repair what the reason names; then `grapnel apply`",
+    needs_somebody=True,
+)
 FAILED: Final = Situation(
     "failed",
     "failed",
@@ -93,9 +110,16 @@ _WORKING: Final = {
         "the node daemon closes the driver",
         "swap, when no process holds a GPU; failed, after drainTimeoutMinutes",
     ),
-    Phase.SWAP: ("packages and kernel module are exchanged", "verify; failed, with the former driver back"),
-    Phase.VERIFY: ("driver and GPUs are compared with the declaration", "resume; failed, if a check does not pass"),
-    Phase.RESUME: ("the node daemon offers the GPUs again", "done, when they are offered and the kubelet is ready"),
+    Phase.SWAP: ("packages and kernel module are exchanged", "verify; rollback, if that fails"),
+    Phase.VERIFY: ("driver and GPUs are compared with the declaration", "resume; rollback, if a check does not pass"),
+    Phase.RESUME: (
+        "the node daemon offers the GPUs again",
+        "done, when they are offered and the kubelet is ready; rollback, after drainTimeoutMinutes",
+    ),
+    Phase.ROLLBACK: (
+        "its upgrade failed; its former driver is brought back and verified, then its GPUs are offered again",
+        "returned; failed, if that fails as well",
+    ),
 }
 _LEFT: Final = {
     Phase.CORDON: "it takes no new pods, and nobody is at it; its GPUs are as before",
@@ -105,6 +129,7 @@ _LEFT: Final = {
     Phase.SWAP: "its GPUs are out of service; a swap that had begun goes on to its end on the node by itself",
     Phase.VERIFY: "its driver is exchanged and not yet verified, and nobody is at it; its GPUs are out of service",
     Phase.RESUME: "its driver is verified and its GPUs may be offered, but nobody uncordons it",
+    Phase.ROLLBACK: "its upgrade failed, and it is not yet back in service with its former driver; nobody is at it",
 }
 _LEFT_TODO: Final = {
     Phase.SWAP: f"{_GO_ON}; `grapnel-driver status` on the node shows the swap",
@@ -124,16 +149,35 @@ _FAILED: Final = {
         "stop what the reason names, then `grapnel apply`",
     ),
     Phase.SWAP: (
-        "the driver could not be exchanged; it stays cordoned, and the reason says whether the former one is back",
-        "`grapnel-driver status` on the node shows each step; correct it, then `grapnel apply`",
+        (
+            "it could not be reached any more while its driver was exchanged; it stays cordoned, and nobody knows "
+            "which driver it has. Or `grapnel rollback` or `grapnel remove` failed on it"
+        ),
+        "bring the node back; `grapnel-driver status` on it shows each step; then `grapnel apply`",
     ),
     Phase.VERIFY: (
-        "what runs is not what was declared; it stays cordoned, with its GPUs out of service",
-        "repair or reboot the node, then `grapnel apply`; or `grapnel rollback NODE`",
+        (
+            "it could not be reached any more when its driver was to be verified; it stays cordoned, with its GPUs out "
+            "of service. Or the driver that `grapnel rollback` brought back is not as expected"
+        ),
+        "bring the node back, repair or reboot it; then `grapnel apply`, or `grapnel rollback NODE`",
     ),
     Phase.RESUME: (
-        "the driver is verified, but its GPUs are not offered; it stays cordoned",
-        "on the node: `systemctl status grapnel-node`; then `grapnel apply`",
+        (
+            "the driver is verified, but the node could not be reached any more, or does not offer its GPUs; it stays "
+            "cordoned"
+        ),
+        "bring the node back; on it: `systemctl status grapnel-node`; then `grapnel apply`",
+    ),
+    Phase.ROLLBACK: (
+        (
+            "quarantined: its upgrade failed, and so did the way back, or the former driver is not as it was; it stays "
+            "cordoned. The reason has both"
+        ),
+        (
+            "`grapnel-driver status` on the node shows each step; repair or reboot it, then `grapnel apply`, or "
+            "`grapnel rollback NODE`"
+        ),
     ),
 }
 GIVE_UP: Final = (
@@ -171,6 +215,8 @@ FAILED_IN: Final = {
 SITUATIONS: Final = (
     *FAILED_IN.values(),
     FAILED,
+    UNRELATED,
+    RETURNED,
     UNCLEAR,
     *LEFT.values(),
     NOT_BEGUN,

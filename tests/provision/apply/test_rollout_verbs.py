@@ -99,18 +99,21 @@ def test_a_second_apply_has_nothing_to_do(fleet: FakeFleet, cluster: FakeCluster
     assert cluster.writes == []
 
 
-def test_a_failed_node_is_told_with_what_to_do_next(
+def test_a_node_that_has_returned_is_told_with_what_to_do_next(
     fleet: FakeFleet, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.nodes["n1"].broken = "verify"
     assert apply(fleet, cluster) == 1
     output = " ".join(capsys.readouterr().out.split())
-    assert "n1 failed, stays out of service: 3 of 4 GPUs answer" in output
-    assert "n1 stays out of service: fix what is reported above, then run `grapnel apply` again" in output
+    assert "n1 rollback: goes back to having no driver, since verify failed: 3 of 4 GPUs answer" in output
+    assert "n1 returned to having no driver, since verify failed: 3 of 4 GPUs answer" in output
+    assert (
+        "n1 is in service with the former driver: fix what is reported above, then run `grapnel apply` again" in output
+    )
     assert "waiting" in output
     assert "stopped: n1 failed in verify" in output
     assert fleet.nodes["n3"].packages == []
-    assert cluster.nodes["n1"].is_cordoned
+    assert not cluster.nodes["n1"].is_cordoned
 
 
 def test_a_wave_that_holds_ends_apply_and_the_next_one_goes_on_without_the_gate(

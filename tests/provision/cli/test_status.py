@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCHEMA = json.loads(CONTRACTS.joinpath("status", "schema.json").read_text())
 DONE = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
-FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, since=NOW - MINUTE, reason="3 of 4 GPUs answer")
+FAILED = record(Phase.FAILED, failed_in=Phase.ROLLBACK, since=NOW - MINUTE, reason="3 of 4 GPUs answer")
 
 
 def seen(*views: NodeView | NodeProblem, tenant: Tenant | None = ADA, **more: object) -> Seen:
@@ -147,14 +147,15 @@ def test_who_is_needed_comes_first_with_what_to_do(capsys: pytest.CaptureFixture
 
     blocks = read(capsys).split("\n\n")
     assert blocks[1] == (
-        "failed in verify  1 node: what runs is not what was declared; it stays cordoned,\n"
-        "                          with its GPUs out of service\n"
+        "failed in rollback  1 node: quarantined: its upgrade failed, and so did the way\n"
+        "                            back, or the former driver is not as it was; it\n"
+        "                            stays cordoned. The reason has both\n"
         "  n50  for 1m00s, out of service for 10m00s\n"
         "    3 of 4 GPUs answer\n"
         "  next: the next run begins with it: drain again, or verify if it is as declared\n"
         "  by then\n"
-        "  do: repair or reboot the node, then `grapnel apply`; or `grapnel rollback\n"
-        "  NODE`"
+        "  do: `grapnel-driver status` on the node shows each step; repair or reboot it,\n"
+        "  then `grapnel apply`, or `grapnel rollback NODE`"
     )
 
 
@@ -192,10 +193,10 @@ def test_one_node_with_all_that_is_known(capsys: pytest.CaptureFixture[str]) -> 
 
     assert show(look, node="n1") == 1
     output = read(capsys)
-    assert "n1: failed in verify\n" in output
+    assert "n1: failed in rollback\n" in output
     assert "  reason  3 of 4 GPUs answer\n" in output
     assert "  took    drain 31s\n" in output
-    assert "`grapnel rollback\n          n1`" in output
+    assert "`grapnel rollback n1`" in " ".join(output.split())
     assert "n2" not in output
 
 
@@ -280,7 +281,7 @@ def test_the_command_reads_the_state_file(folder: Path, capsys: pytest.CaptureFi
 
     assert main(["status"]) == 1
     output = read(capsys)
-    assert "nobody is at work\n2 nodes: 1 failed in verify, 1 no upgrade\n" in output
+    assert "nobody is at work\n2 nodes: 1 failed in rollback, 1 no upgrade\n" in output
     assert main(["status", "--node", "n2", "--json"]) == 0
 
 

@@ -29,6 +29,7 @@ WORDS = {
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
     "retry-is-a-word": "expected `bool`, got `str` - at `$.retry`",
+    "returning-is-a-word": "expected `bool`, got `str` - at `$.returning`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
     "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
@@ -51,7 +52,11 @@ records = st.builds(
     failed_in=st.none() | st.sampled_from(Phase),
     retry=st.booleans(),
     took=st.dictionaries(st.sampled_from(Phase), st.floats(0, 1e6)),
-)
+    origin_change=st.none() | st.text(),
+    is_returning=st.booleans(),
+    is_unrelated=st.booleans(),
+    ailment=st.text(max_size=MAX_REASON),
+).map(lambda one: replace(one, is_returning=one.is_returning or one.phase is Phase.ROLLBACK))
 
 
 @pytest.mark.parametrize("sample", GOOD, ids=lambda path: path.stem)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from provision.apply.model import Observer
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.model import Origin
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.standing import Standing
@@ -37,13 +38,15 @@ def pod(name: str, **more: object) -> GpuPod:
 
 
 def view(name: str, record: Record | None = None, **more: object) -> NodeView:
-    is_out = record is not None and record.phase is not Phase.DONE
+    is_out = record is not None and not record.phase.is_in_service
     fields = {"is_cordoned": is_out, "is_ready": True, **more}
     return NodeView(name=name, record=record, **fields)  # type: ignore[arg-type]  # fields of the view, by name
 
 
 def record(phase: Phase, **more: object) -> Record:
     fields = {"target": NEW, "origin": OLD, "began": NOON, "since": NOON, **more}
+    if phase is Phase.ROLLBACK:
+        fields = {"is_returning": True, "failed_in": Phase.VERIFY, "reason": "3 of 4 GPUs answer", **fields}
     return Record(phase=phase, **fields)  # type: ignore[arg-type]  # fields of the record, by name
 
 
@@ -67,6 +70,8 @@ class FakeNode:
     is_released: bool = False
     held_for: int = 0  # how many releases still find a process
     broken: Phase | None = None
+    ailment: str = ""
+    broken_back: Phase | None = None  # a phase of the way back
     touched: list[Phase] = field(default_factory=list)
 
 
@@ -105,6 +110,7 @@ class FakeCluster(OneByOne):
             is_ready=node.is_ready,
             is_skipped=node.is_skipped,
             gpu_pods=tuple(node.pods),
+            ailment=node.ailment,
         )
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
@@ -116,7 +122,7 @@ class FakeCluster(OneByOne):
         found.is_cordoned = found.is_cordoned if cordoned is None else cordoned
         if record is not None:
             self.writes.append((node, record.phase, cordoned))
-        out = [each for each in self.nodes.values() if each.record and each.record.phase is not Phase.DONE]
+        out = [each for each in self.nodes.values() if each.record and not each.record.phase.is_in_service]
         self.most_out = max(self.most_out, len(out))
 
     def evict(self, pod: GpuPod) -> Eviction:
@@ -171,20 +177,30 @@ class FakeSteps:
 
     cluster: FakeCluster
     effect: Callable[[str], None] = CALM
+    is_cut: Callable[[str, Phase], bool] = lambda _node, _phase: False  # nobody can reach the node
     meet: Callable[[str, Phase, threading.Event], None] = lambda _node, _phase, _cancel: None
 
-    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
+    ) -> StepOutcome:
         del observe
         self.effect(f"{phase} {node}")
         found = self.cluster.nodes[node]
         assert found.record is not None, "a step without a record cannot be gone on with"
         assert found.record.phase is phase, "the record names the phase before anything is done"
+        assert found.record.way_back == back, "whoever is on the way back is told so"
         found.touched.append(phase)
         self.meet(node, phase, cancel)
         if cancel.is_set():
             return StepOutcome(failure=Failure(Status.CANCELED, "apply again to finish"))
-        if found.broken is phase:
+        if self.is_cut(node, phase):
+            return StepOutcome(failure=Failure(Status.UNREACHABLE, f"no route to {node}"))
+        if phase is (found.broken if back is None else found.broken_back):
             return StepOutcome(failure=Failure(Status.FAILED, f"{phase} is broken", "the task", ("E: broken",)))
+        if phase is Phase.ROLLBACK:
+            return self._roll_back(found)
+        if phase is Phase.VERIFY and found.driver != (found.record.target if back is None else back.version):
+            return StepOutcome(failure=Failure(Status.FAILED, f"driver {found.driver} is not as expected"))
         if phase is Phase.RELEASE:
             found.is_released = True
             found.held_for -= 1
@@ -196,6 +212,15 @@ class FakeSteps:
             return StepOutcome(swapped=NodeResult(node, Status.CONVERGED, 1, 11))
         if phase is Phase.RESUME:
             found.is_released = False
+        return StepOutcome()
+
+    @staticmethod
+    def _roll_back(found: FakeNode) -> StepOutcome:
+        assert found.record is not None
+        if found.driver != found.record.origin:
+            found.is_released = True
+            assert not [each for each in found.pods if not each.is_mirror_or_daemon], "work was lost"
+            found.driver = found.record.origin
         return StepOutcome()
 
 

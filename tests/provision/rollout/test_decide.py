@@ -130,12 +130,32 @@ def test_nothing_begins_in_the_moment_in_which_a_node_fails() -> None:
     assert decision.waiting == {"n2": "stopped: n1 failed in swap"}
 
 
-def test_an_unfinished_node_that_cannot_be_asked_stops_the_rollout() -> None:
-    stuck = state("n1", view("n1", record(Phase.SWAP)), obstacle="no route to host")
-    decision = at(stuck, state("n2"))
-    assert decision.stop == "n1 is out of service in swap and cannot continue: no route to host"
-    assert (decision.actions, decision.is_over) == ((), True)
-    assert decision.waiting == {"n1": "no route to host", "n2": f"stopped: {decision.stop}"}
+@pytest.mark.parametrize(
+    ("phase", "stop"),
+    [
+        pytest.param(Phase.SWAP, "n1 failed in swap", id="its driver may have been changed"),
+        pytest.param(Phase.DRAIN, None, id="its driver was not touched"),
+    ],
+)
+def test_an_unfinished_node_that_cannot_be_asked_fails_with_the_reason(phase: Phase, stop: str | None) -> None:
+    stuck = state("n1", view("n1", record(phase)), obstacle="no route to host")
+    decision = at(stuck, state("n2"), max_parallel=2)
+    first = decision.actions[0]
+    assert isinstance(first, Write)
+    assert (first.record.phase, first.record.failed_in, first.record.reason) == (
+        Phase.FAILED,
+        phase,
+        "no route to host",
+    )
+    assert decision.stop == stop
+    assert begun(decision) == (["n1"] if stop else ["n1", "n2"])
+
+
+def test_a_node_on_its_way_back_needs_no_plan() -> None:
+    stuck = state("n1", view("n1", record(Phase.ROLLBACK)), obstacle="550.1 is not in the catalogue")
+    decision = at(stuck, state("n2"), max_parallel=2)
+    assert decision.actions == (RunStep("n1", Phase.ROLLBACK, record(Phase.ROLLBACK).way_back),)
+    assert decision.stop == "n1 failed in verify"
 
 
 def test_a_node_with_problems_never_begins() -> None:

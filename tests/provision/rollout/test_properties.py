@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TURNS = 5_000
 TICK = timedelta(seconds=10)
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME)
+WAY_BACK = (Phase.ROLLBACK, Phase.VERIFY, Phase.RESUME)
 BEFORE_SWAP = (Phase.CORDON, Phase.DRAIN, Phase.RELEASE)
 WIDE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -44,11 +45,21 @@ def draw_node(draw: st.DrawFn, name: str, *, is_mended: bool) -> FakeNode:
     phase = draw(st.sampled_from([None, None, None, *Phase]))
     remembered = None
     if phase is not None:
-        failed_in = draw(st.sampled_from(STEPS)) if phase is Phase.FAILED else None
-        target = draw(st.sampled_from([NEW, NEW, "525.1"]))
-        remembered = Record(phase=phase, target=target, origin=OLD, began=NOON, since=NOON, failed_in=failed_in)
-    is_out = remembered is not None and remembered.phase is not Phase.DONE
-    old = phase is None or phase in BEFORE_SWAP or draw(st.booleans())
+        is_returning = phase is Phase.ROLLBACK or (phase in (Phase.VERIFY, Phase.RESUME) and draw(st.booleans()))
+        has_failed = is_returning or phase in (Phase.FAILED, Phase.RETURNED)
+        remembered = Record(
+            phase=phase,
+            target=draw(st.sampled_from([NEW, NEW, "525.1"])),
+            origin=OLD,
+            began=NOON,
+            since=NOON,
+            failed_in=draw(st.sampled_from(STEPS)) if has_failed else None,
+            reason="it broke" if has_failed else "",
+            is_returning=is_returning,
+        )
+    is_out = remembered is not None and not remembered.phase.is_in_service
+    is_back = remembered is not None and (phase is Phase.RETURNED or (remembered.is_returning and phase in STEPS))
+    old = phase is None or phase in BEFORE_SWAP or is_back or draw(st.booleans())
     return FakeNode(
         record=remembered,
         is_cordoned=is_out or (not is_mended and draw(st.integers(0, 5)) == 0),
@@ -61,6 +72,7 @@ def draw_node(draw: st.DrawFn, name: str, *, is_mended: bool) -> FakeNode:
         is_released=phase in STEPS,
         held_for=draw(st.integers(0, 2)),
         broken=None if is_mended or draw(st.integers(0, 3)) else draw(st.sampled_from(STEPS)),
+        broken_back=None if is_mended or draw(st.integers(0, 3)) else draw(st.sampled_from(WAY_BACK)),
     )
 
 
@@ -108,6 +120,7 @@ class Watch:
     cluster: FakeCluster
     policy: Policy
     failed: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     turns: int = 0
 
     def look(self) -> None:
@@ -122,7 +135,10 @@ class Watch:
         begins = verb == "write" and (node.record is None or node.record.phase.is_over)
         if begins:
             self.begin(name, node)
-        if rest == ["failed"]:
+        before = node.record.phase if node.record else None
+        if rest == ["failed"] and before in BEFORE_SWAP and not node.is_ready:
+            self.lost.add(name)
+        elif rest in (["failed"], ["rollback"], ["returned"]) and node.record and node.record.target == NEW:
             self.failed.add(name)
 
     def begin(self, name: str, node: FakeNode) -> None:
@@ -136,7 +152,7 @@ class Watch:
             others = [
                 one
                 for other, one in self.cluster.nodes.items()
-                if other not in self.failed and (one.is_cordoned or not one.is_ready)
+                if other not in self.failed | self.lost and (one.is_cordoned or not one.is_ready)
             ]
             assert len(others) < self.policy.max_unavailable, "one more would be out of service"
         assert node.is_ready, name
@@ -150,7 +166,7 @@ class Watch:
     def is_over(self, name: str) -> bool:
         node = self.cluster.nodes[name]
         is_there = node.driver == NEW and (node.record is None or node.record.phase is Phase.DONE)
-        return is_there or name in self.failed
+        return is_there or name in self.failed | self.lost
 
 
 def roll_out(cluster: FakeCluster, policy: Policy) -> tuple[RolloutResult, Watch]:
@@ -178,11 +194,14 @@ def test_limits_hold_and_every_node_comes_to_an_end_or_has_a_reason(cluster: Fak
         remembered = node.record
         if remembered is not None and remembered.phase is Phase.DONE and name in ending.moved:
             assert (node.driver, node.is_released) == (NEW, False)
+        if remembered is not None and remembered.phase is Phase.RETURNED and name in ending.moved:
+            assert (node.driver, node.is_released) == (OLD, False)
+        if remembered is not None and remembered.phase.is_in_service and name in ending.moved:
             assert node.is_cordoned is remembered.was_cordoned
-        if name in watch.failed:
+        if name in watch.failed | watch.lost:
             assert remembered is not None
             assert remembered.reason
-            assert node.is_cordoned
+            assert node.is_cordoned or remembered.phase is Phase.RETURNED
     assert not any("daemon" in name for name in cluster.evicted)
 
 
@@ -191,10 +210,18 @@ def test_limits_hold_and_every_node_comes_to_an_end_or_has_a_reason(cluster: Fak
 @given(clusters(is_mended=True), policies)
 def test_a_healthy_fleet_always_gets_there(cluster: FakeCluster, policy: Policy) -> None:
     out = sum(node.is_cordoned for node in cluster.nodes.values())
-    ending, _ = roll_out(cluster, replace(policy, max_unavailable=max(policy.max_unavailable, out + 1)))
+    policy = replace(policy, max_unavailable=max(policy.max_unavailable, out + 1))
+    bring_back(cluster, policy)
+    ending, _ = roll_out(cluster, policy)
     assert ending.stop == ""
     assert {node.driver for node in cluster.nodes.values()} == {NEW}
     assert not any(node.is_cordoned for node in cluster.nodes.values())
+
+
+def bring_back(cluster: FakeCluster, policy: Policy) -> None:
+    """Let nodes that were left on their way back return: whoever applies is told of these failures first."""
+    if any(node.record and node.record.is_returning for node in cluster.nodes.values()):
+        roll_out(cluster, policy)
 
 
 class KilledError(BaseException):
@@ -220,6 +247,7 @@ def test_kills_do_not_change_where_it_ends(cluster: FakeCluster, policy: Policy,
             engine.run()
         except KilledError:
             continue
+    bring_back(cluster, policy)
     ending, _ = roll_out(cluster, policy)
     assert ending.stop == ""
     assert {node.driver for node in cluster.nodes.values()} == {NEW}

@@ -32,27 +32,33 @@ def results(phase: Phase) -> tuple[StepResult | None, ...]:
         StepResult(phase=phase, ended=NOON),
         StepResult(phase=phase, ended=NOON, is_done=True),
         StepResult(phase=phase, ended=NOON, failure="it broke"),
+        StepResult(phase=phase, ended=NOON, failure="no route to host", is_unreachable=True),
         StepResult(phase=phase, ended=NOON, holders=holders),
     )
 
 
 def nodes_in(phase: Phase) -> Iterator[NodeState]:
     """Yield a node out of service in all situations that a decision tells apart."""
-    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS), *[EITHER] * 5)
-    for step, target, drain, is_declared, is_disruptive, has_pods, is_cordoned, is_ready in flags:
+    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS), *[EITHER] * 6)
+    for step, target, drain, is_declared, is_disruptive, has_pods, is_cordoned, is_ready, is_returning in flags:
+        if is_returning is not (phase is Phase.ROLLBACK) and phase not in (Phase.VERIFY, Phase.RESUME):
+            continue
         pods = (pod("web-1"),) if has_pods else ()
-        seen = view("n1", record(phase), gpu_pods=pods, jobs=pods, is_cordoned=is_cordoned, is_ready=is_ready)
+        remembered = record(phase, is_returning=is_returning)
+        seen = view("n1", remembered, gpu_pods=pods, jobs=pods, is_cordoned=is_cordoned, is_ready=is_ready)
         flags_of_plan = {"is_as_declared": is_declared, "is_disruptive": is_disruptive}
-        yield state("n1", seen, target=target, step=step, drain=drain, **flags_of_plan)
+        yield state("n1", seen, target=target, step=step, drain=drain, lost_since=NOON, **flags_of_plan)
 
 
 def test_the_table_is_what_is_decided() -> None:
     decided: set[tuple[Phase | None, Phase]] = set()
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
-            action, _ = advance(node, record(phase), now, NOON)
+            assert node.record is not None
+            action, _ = advance(node, node.record, now, NOON)
             decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
-    for phase, is_declared, drain in itertools.product((None, Phase.DONE, Phase.FAILED), EITHER, (EVICT_ALL, WAITS)):
+    begins = itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER, (EVICT_ALL, WAITS))
+    for phase, is_declared, drain in begins:
         node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
         action = begin(node, NOON)
         assert isinstance(action, Write)
@@ -71,7 +77,7 @@ def test_nothing_else_is_legal() -> None:
 
 
 def test_no_node_is_back_in_service_without_verification() -> None:
-    assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
+    assert {before for before, after in IN_TABLE if after.is_in_service} == {Phase.RESUME}
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
 
 

@@ -1,0 +1,120 @@
+"""Says who may look at the page. Pure but for the sessions that it remembers.
+
+On loopback everybody may who has an account on this machine; elsewhere it takes a token. The token is typed into a
+form or sent in a header, and never part of an address: addresses are kept in histories and logs. A browser gets a
+cookie that is good for this process alone. A page of another site can neither read this one, for it is of another
+origin, nor pretend to be it by pointing its own name at this address (DNS rebinding): the name in a request has to be
+an address or one of ours.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import threading
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Protocol
+
+    class Headers(Protocol):
+        """What a request says of itself, looked up without regard to case."""
+
+        def get(self, name: str, /) -> str | None: ...
+
+
+COOKIE: Final = "grapnel-status"
+MAX_SESSIONS: Final = 1000  # browsers; the oldest has to give its token again
+TOKEN_BYTES: Final = 24
+
+
+def new_token() -> str:
+    """Return a token that nobody guesses."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine reaches the address."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def is_our_host(header: str, names: Collection[str]) -> bool:
+    """Tell whether a Host header is an address, localhost, or one of ``names``."""
+    host = _without_port(header.strip().lower())
+    if host in names or host == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_from_elsewhere(headers: Headers) -> bool:
+    """Tell whether a page of another site makes the browser ask: it gets nothing, not even to know that we are here."""
+    return headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+class Door:
+    """Lets in who has the token; without a token, everybody."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._sessions: dict[str, None] = {}
+        self._mutex = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is asked for."""
+        return not self._token
+
+    def admits(self, headers: Headers) -> bool:
+        """Tell whether a request may be answered: by its cookie, or by a token in `Authorization: Bearer`."""
+        if self.is_open:
+            return True
+        scheme, _, given = (headers.get("Authorization") or "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            return True
+        with self._mutex:
+            return _cookie(headers.get("Cookie") or "") in self._sessions
+
+    def log_in(self, token: str) -> str | None:
+        """Return the value of a new cookie; None for a wrong token."""
+        if self.is_open or not self._is_token(token.strip()):
+            return None
+        session = secrets.token_urlsafe(TOKEN_BYTES)
+        with self._mutex:
+            self._sessions[session] = None
+            while len(self._sessions) > MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+        return session
+
+    def log_out(self, headers: Headers) -> None:
+        """Forget the cookie of a request."""
+        with self._mutex:
+            self._sessions.pop(_cookie(headers.get("Cookie") or ""), None)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="replace"), self._token)
+
+
+def _cookie(header: str) -> str:
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if morsel is None else morsel.value

@@ -1,0 +1,161 @@
+"""Says what a page is sent of a fleet, as small values that compare: what is equal is not sent again. Pure.
+
+Times are whole seconds since 1970. Text from nodes is made printable here; the page shows it as text, never as HTML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from provision.printable import printable
+from provision.rollout.pause import RESUME
+from provision.rollout.status.situations import SITUATIONS
+from provision.status_page.looks import look_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from provision.rollout.status.model import FleetStatus, NodeStatus, Seen
+
+STEADY_S: Final = 20  # an estimate that moves by less is not sent again
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the grid shows of one node. ``ends`` is when it is probably done, None where that is not known."""
+
+    name: str
+    state: str
+    wave: str
+    domain: str
+    since: int | None
+    began: int | None
+    reason: str
+    ends: int | None
+
+    def steady(self, before: Row | None) -> Row:
+        """Return the row with the estimate ``before``, where that is still about right."""
+        if before is None or before.ends == self.ends:
+            return self
+        return replace(self, ends=steady(before.ends, self.ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line above everything else; ``tone`` as in `Look`."""
+
+    tone: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What is said of the fleet as a whole."""
+
+    place: str
+    engine: str
+    engine_since: int | None
+    is_at_work: bool
+    notices: tuple[Notice, ...]
+    ends: int | None
+    measured: int
+    waves: tuple[tuple[str, int, int, int, int], ...]
+    unnamed: tuple[tuple[str, int], ...]
+
+
+def row_of(node: NodeStatus, seen: Seen) -> Row:
+    """Return the row of a node."""
+    record = node.record
+    is_out = record is not None and not record.phase.is_over
+    return Row(
+        name=printable(node.name, limit=253),
+        state=node.situation.key,
+        wave=printable(node.wave),
+        domain=printable(node.domain),
+        since=seconds(node.since),
+        began=seconds(record.began) if record is not None and is_out else None,
+        reason=printable(node.reason),
+        ends=None if node.left_s is None else round(seen.time.timestamp() + node.left_s),
+    )
+
+
+def head_of(status: FleetStatus) -> Head:
+    """Return what stands above the nodes."""
+    seen = status.seen
+    tenant = seen.tenant
+    return Head(
+        place=printable(seen.place),
+        engine="" if tenant is None else printable(tenant.holder),
+        engine_since=None if tenant is None else seconds(tenant.since),
+        is_at_work=status.is_at_work,
+        notices=tuple(_notices(status)),
+        ends=None if status.left_s is None else round(seen.time.timestamp() + status.left_s),
+        measured=status.measured,
+        waves=tuple((printable(one.title), one.total, one.done, one.flying, one.failed) for one in status.waves),
+        unnamed=tuple((printable(reason), count) for reason, count in status.unnamed),
+    )
+
+
+def steady_head(before: Head | None, after: Head) -> Head:
+    """Return ``after`` with the estimate of ``before``, where that is still about right."""
+    return after if before is None else replace(after, ends=steady(before.ends, after.ends))
+
+
+def steady(before: int | None, after: int | None) -> int | None:
+    """Return the estimate that was told before while the new one differs little from it."""
+    if before is None or after is None:
+        return after
+    return before if abs(after - before) < STEADY_S else after
+
+
+def states_document() -> dict[str, dict[str, Any]]:
+    """Return every state by its key, in the order in which they are shown: what needs somebody comes first."""
+    return {
+        each.key: {
+            "title": each.title,
+            "means": each.means,
+            "follows": each.follows,
+            "todo": each.todo,
+            "needsSomebody": each.needs_somebody,
+            "tone": look_of(each).tone,
+            "mark": look_of(each).mark,
+        }
+        for each in SITUATIONS
+    }
+
+
+def head_document(head: Head) -> dict[str, Any]:
+    """Return the head as JSON."""
+    return {
+        "place": head.place,
+        "engine": head.engine,
+        "engineSince": head.engine_since,
+        "atWork": head.is_at_work,
+        "notices": [[notice.tone, notice.text] for notice in head.notices],
+        "ends": head.ends,
+        "measured": head.measured,
+        "waves": [list(wave) for wave in head.waves],
+        "unnamed": [list(entry) for entry in head.unnamed],
+    }
+
+
+def seconds(moment: datetime | None) -> int | None:
+    """Return a time as whole seconds since 1970."""
+    return None if moment is None else int(moment.timestamp())
+
+
+def _notices(status: FleetStatus) -> list[Notice]:
+    seen = status.seen
+    found = []
+    if seen.standing is not None and seen.standing.stop:
+        found.append(Notice("bad", f"The rollout has stopped: {printable(seen.standing.stop)}"))
+    if seen.pause is not None:
+        found.append(Notice("warn", f"Paused {printable(str(seen.pause))}; {RESUME}"))
+    tenant = seen.tenant
+    if tenant is not None and not tenant.is_at_work:
+        found.append(Notice("warn", f"{printable(tenant.holder)} has the lease, and has not been heard of for a while"))
+    elif tenant is not None and seen.standing is None:
+        found.append(Notice("wait", "The engine prepares, or has not published anything yet"))
+    found += [Notice("warn", printable(complaint)) for complaint in seen.complaints]
+    return found

@@ -1,0 +1,123 @@
+"""Every state has a look of its own, and a node that is looked at closely tells its phases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
+from provision.rollout.status import situations
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.model import NodeStatus, Seen
+from provision.rollout.status.situations import SITUATIONS, Situation
+from provision.status_page.details import node_document, timeline
+from provision.status_page.feed import LogLine
+from provision.status_page.looks import look_of
+from provision.status_page.rows import head_of, states_document, steady
+from tests.provision.status_page.fleets import NOW, TOOK, fleet, record
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.key)
+def test_every_state_has_a_mark_and_a_tone(situation: Situation) -> None:
+    look = look_of(situation)
+
+    assert len(look.mark) == 1
+    assert look.tone in {"ok", "wait", "work", "warn", "bad", "off"}
+    assert situation.needs_somebody == (look.tone in {"warn", "bad"}) or look.tone == "bad"
+
+
+def test_states_that_are_worked_at_differ_in_their_marks() -> None:
+    marks = [look_of(each).mark for each in situations.WORKING.values()]
+
+    assert len(set(marks)) == len(marks)
+
+
+def test_a_state_that_the_page_does_not_know_gets_a_look() -> None:
+    assert look_of(Situation("nobody-knows", "nobody knows", "", "", needs_somebody=True)).tone == "warn"
+    assert look_of(Situation("nobody-knows", "nobody knows", "", "")).mark == "N"
+
+
+def test_what_needs_somebody_comes_first() -> None:
+    needs = [state["needsSomebody"] for state in states_document().values()]
+
+    assert needs == sorted(needs, reverse=True)
+
+
+def test_phases_are_told_with_what_they_took() -> None:
+    known = {Phase.CORDON: 1.0, Phase.DRAIN: 30.0}
+
+    assert [
+        (step["phase"], step["status"], step["took"])
+        for step in timeline(record(Phase.RELEASE, 99, 7, took=known), int(NOW.timestamp()))
+    ][:4] == [
+        ("cordon", "done", 1.0),
+        ("drain", "done", 30.0),
+        ("release", "now", 7),
+        ("swap", "ahead", None),
+    ]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_every_phase_has_a_timeline(phase: Phase) -> None:
+    steps = timeline(record(phase, 99, 7, took=TOOK), int(NOW.timestamp()))
+
+    assert next(step["phase"] for step in steps) == "cordon"
+    assert all(step["status"] in {"done", "now", "ahead", "failed"} for step in steps)
+    assert [step["status"] for step in steps].count("now") == (not phase.is_over)
+
+
+def test_phases_that_not_every_node_has_are_told_of_those_that_do() -> None:
+    usual = [step["phase"] for step in timeline(record(Phase.SWAP, 99, 7), 0)]
+    waited = [step["phase"] for step in timeline(record(Phase.SWAP, 99, 7, took={Phase.JOBS: 8.0}), 0)]
+
+    assert Phase.JOBS not in usual
+    assert set(waited) == {*usual, Phase.JOBS}
+
+
+def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
+    kept = record(Phase.FAILED, 900, 60, failed_in=Phase.SWAP, reason="apt: broken", took={Phase.DRAIN: 3.0})
+    node = NodeStatus(name="n1", situation=situations.FAILED_IN[Phase.SWAP], reason="apt: broken", record=kept)
+
+    document = node_document(
+        node,
+        Seen(place="", time=NOW, nodes={}),
+        [LogLine(1, "drain", ""), LogLine(2, "failed-in-swap", "apt: broken")],
+    )
+
+    assert [step["status"] for step in document["timeline"]] == ["done", "done", "done", "failed", "ahead", "ahead"]
+    assert [line[0] for line in document["log"]] == [2, 1], "the last one first"
+    assert "grapnel.dev/upgrade-" in document["giveUp"]
+    assert "NODE" not in document["giveUp"] + document["todo"]
+
+
+def test_the_head_says_what_holds_everything() -> None:
+    seen = fleet(40, 4)
+    assert seen.standing is not None
+    assert seen.tenant is not None
+    pause = Pause(by="ada", reason="GPUs get warm")
+    stopped = replace(
+        seen, standing=replace(seen.standing, stop="n1 failed in verify"), complaints=("no lease",), pause=pause
+    )
+
+    assert [notice.text for notice in head_of(fleet_status(stopped)).notices] == [
+        "The rollout has stopped: n1 failed in verify",
+        "Paused by ada: GPUs get warm; `grapnel resume` ends it",
+        "no lease",
+    ]
+    gone = replace(seen, tenant=replace(seen.tenant, is_at_work=False))
+    assert [notice.tone for notice in head_of(fleet_status(gone)).notices] == ["warn"]
+    early = replace(seen, standing=None)
+    assert [notice.text for notice in head_of(fleet_status(early)).notices] == [
+        "The engine prepares, or has not published anything yet"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [(None, 5, 5), (5, None, None), (100, 110, 100), (100, 120, 120), (100, 70, 70)]
+)
+def test_an_estimate_is_told_again_when_it_has_really_moved(
+    before: int | None, after: int | None, told: int | None
+) -> None:
+    assert steady(before, after) == told

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from provision.rollout.cluster import Eviction, EvictionOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from provision.rollout.cluster import Cluster, NodeProblem
+    from provision.rollout.cluster import Change, Cluster, NodeProblem
+    from provision.rollout.errors import ClusterError
     from provision.rollout.model import GpuPod, NodeView, Record
     from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
@@ -47,6 +48,28 @@ class CompositeCluster:
         """Remember ``record`` and cordon or uncordon where the node belongs."""
         self._homes[node].write(node, record, cordoned=cordoned)
 
+    @contextlib.contextmanager
+    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
+        """Follow the changes of all of them."""
+        with contextlib.ExitStack() as stack:
+            for member in self._members:
+                stack.enter_context(member.watching([name for name in nodes if self._homes[name] is member], wake))
+            yield
+
+    def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
+        """Write each node where it belongs."""
+        failed: dict[str, ClusterError] = {}
+        for member in self._members:
+            if own := [change for change in changes if self._homes[change.node] is member]:
+                failed |= member.write_all(own)
+        return failed
+
+    def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
+        """Ask for several pods to leave."""
+        if self._pods_of is not None:
+            return self._pods_of.evict_all(pods)
+        return {pod.uid: self.evict(pod) for pod in pods}
+
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)
@@ -66,6 +89,11 @@ class CompositeCluster:
             for keeper in self._keepers:
                 stack.enter_context(keeper.lease(holder))
             yield
+
+    def check_lease(self) -> None:
+        """Raise LeaseLostError when any of the locks is lost."""
+        for keeper in self._keepers:
+            keeper.check_lease()
 
     def paused(self) -> Pause | None:
         """Return the pause of any of them: each one holds the whole rollout."""

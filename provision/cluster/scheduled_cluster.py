@@ -11,7 +11,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem
+from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView, Phase
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAINTENANCE: Final = "maintenance"
 
 
-class ScheduledCluster:
+class ScheduledCluster(OneByOne):
     """Machines of a scheduler. `write` may be called by several threads, for different nodes."""
 
     def __init__(self, journal: LocalCluster, scheduler: Scheduler) -> None:
@@ -82,6 +82,10 @@ class ScheduledCluster:
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Hold the lock of the state file: no scheduler has one for this."""
         return self._journal.lease(holder)
+
+    def check_lease(self) -> None:
+        """Make sure of the lock of the state file."""
+        self._journal.check_lease()
 
     def paused(self) -> Pause | None:
         """Return the pause of the state file."""

@@ -86,7 +86,7 @@ class Engine:
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
         self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
-        self._views: Mapping[str, NodeView | NodeProblem] = {}
+        self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
         self._still_since: datetime | None = None
@@ -191,10 +191,10 @@ class Engine:
 
     def _observe_nodes(self) -> None:
         """Take over what has changed: what has not is the same object."""
-        former, self._views = self._views, self._cluster.observe(tuple(self._nodes))
-        for name, view in self._views.items():
-            if view is former.get(name):
+        for name, view in self._cluster.observe(tuple(self._nodes)).items():
+            if view is self._views.get(name):
                 continue
+            self._views[name] = view
             node, obstacle = self._nodes[name], self._obstacles[name]
             if isinstance(view, NodeProblem):
                 self._nodes[name] = replace(

@@ -18,6 +18,7 @@ from provision.simulate.machine import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from provision.rollout.pause import Pause
     from provision.simulate.clock import VirtualTime
     from provision.simulate.machine import Machine, Pod
 
@@ -81,6 +82,7 @@ class World:
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     away_until_s: float = 0.0
     refused_until_s: float = 0.0
+    pause: Pause | None = None
     watchers: list[Watcher] = field(default_factory=list)
     runs: dict[_Run, None] = field(default_factory=dict)
 

@@ -104,7 +104,7 @@ class Admission:
             if self._full is None:
                 self._full = self._why_full()
             return self._full
-        if node.has_failed_before:
+        if node.has_failed_before and view.is_cordoned:
             return _NOTHING
         if self._soaks[0]:
             return self._soaks

@@ -41,7 +41,7 @@ def begin(node: NodeState, now: datetime) -> Action:
     """Take a node out of service, or try one again that failed: it is out of service already."""
     record = node.record
     if record is not None and record.phase is Phase.FAILED:
-        return _restart(node, record, now)
+        return _restart(node, _without_lifted_cordon(node, record), now)
     fresh = Record(
         phase=Phase.CORDON,
         target=node.target,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from provision.simulate.world import World
     from provision.spec.model import Rollout
 
-POLL_S = 5.0
+POLL_S = 20.0
 
 
 class KilledError(BaseException):
@@ -86,7 +86,7 @@ class Process:
         for node in engine._nodes.values():
             if is_unfinished(node):
                 reason = stop or engine._decision.waiting.get(node.name)
-                hold(reason, f"{node.name} is left without a reason: {node}")
+                hold(reason, f"{node.name} is left without a reason")
         self.cluster.give_back()
         self.leave()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
+from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
@@ -247,6 +248,7 @@ def view_of(
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),
         priority=priority_of(node),
+        ailment=ailment_of(node),
     )
 
 

@@ -38,11 +38,12 @@ class Metadata(_Object, frozen=True, kw_only=True):
 
 
 class Condition(_Object, frozen=True, kw_only=True):
-    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word."""
+    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word, ``message`` is for people."""
 
     type: str
     status: str
     reason: str = ""
+    message: str = ""
 
 
 class Taint(_Object, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
     from provision.rollout.step import StepOutcome
     from provision.simulate.world import World
 
@@ -35,7 +35,7 @@ class VirtualExecutor:
         self._events: list[Event] = []
         self._is_woken = False
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:  # noqa: ARG002 - in the record, too
         """Begin the step of a phase."""
         self._world.begin_step(self, node, phase)
 

@@ -23,6 +23,7 @@ from provision.simulate.world import Budget, World
 
 if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
+    from provision.rollout.model import Origin
     from provision.rollout.step import StepOutcome
     from provision.simulate.scenario import NodeModel, Scenario
 
@@ -77,9 +78,9 @@ class _LosingExecutor(VirtualExecutor):
         super().__init__(world, cancel, batch_s=batch_s)
         self._chance = chance
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""
-        super().start(node, phase)
+        super().start(node, phase, back)
         if phase is Phase.SWAP and self._chance.is_lost(node):
             self._world.take_down(node)
 

@@ -20,7 +20,7 @@ from tests.provision.rollout.model.invariants import Invariants, hold, is_unfini
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
     from provision.rollout.standing import Standing
     from provision.simulate.world import World
     from provision.spec.model import Rollout
@@ -45,9 +45,9 @@ class CheckedExecutor(VirtualExecutor):
 
     invariants: Invariants
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         self.invariants.step(node, phase)
-        super().start(node, phase)
+        super().start(node, phase, back)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from provision.cluster.access import require_access
 from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.budgets import refusals
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
@@ -153,6 +154,10 @@ class KubernetesCluster:
                 raise answer
             answers[pod.uid] = answer
         return answers
+
+    def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
+        """Return why each of these pods could not be evicted now, for its disruption budgets."""
+        return refusals(self._api, pods)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""

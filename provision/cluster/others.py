@@ -246,3 +246,25 @@ def _machine_config(annotations: Mapping[str, str]) -> Iterator[str]:
             f"the machine-config-operator is updating it (annotation {MCO_STATE}): "
             "waits until that is Done, and the current configuration the desired one"
         )
+
+
+def render_table() -> str:
+    """Return what holds a node as a table of Markdown, for the documents."""
+    rows = [(mark.tool.value, f"{mark.kind} `{mark.key}`", mark.ends, mark.source) for mark in MARKS]
+    rows.append(
+        (
+            Tool.MACHINE_CONFIG_OPERATOR.value,
+            f"annotation `{MCO_STATE}` that is not `Done`, or `current…` that is not `desired…` beside it",
+            "the machine-config-daemon reports `Done`",
+            "openshift/machine-config-operator, pkg/daemon/constants",
+        )
+    )
+    lines = ["| in `respect` | what holds a node | it waits until | source |", "|---|---|---|---|"]
+    lines += [f"| `{tool}` | {key} | {ends} | {source} |" for tool, key, ends, source in sorted(rows)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(render_table())

@@ -127,8 +127,6 @@ class Record:
             return f"goes back to {self.origin or 'having no driver'}, since {self.failed_in} failed: {self.reason}"
         return self.reason
 
-    retry: bool = False
-
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
 

@@ -102,6 +102,7 @@ class Engine:
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
+        self._held: set[str] = set()  # nodes on which a process held a GPU when they were last asked
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
@@ -146,6 +147,7 @@ class Engine:
             return self._wind_down()
         try:
             self._observe_nodes()
+            self._find_holding()
             self._observe_pause()
             self._observe_retries()
             decision = self._decide()
@@ -219,6 +221,16 @@ class Engine:
                 )
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+
+    def _find_holding(self) -> None:
+        """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
+        for name in tuple(self._held):
+            node = self._nodes[name]
+            uids = node.holding_uids
+            if not uids:
+                self._held.discard(name)
+            holding = self._cluster.find_pods(name, uids) if uids else ()
+            self._nodes[name] = replace(node, holding=holding)
 
     def _observe_retries(self) -> None:
         """Let nodes begin again that failed here and that somebody has asked to be tried again.
@@ -392,6 +404,8 @@ class Engine:
             is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
             lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
+        if outcome.holders:
+            self._held.add(event.node)
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped
         if failure is not None:

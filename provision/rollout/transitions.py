@@ -39,6 +39,7 @@ TRANSITIONS: Final = (
     Transition((Phase.SWAP, Phase.VERIFY, Phase.RESUME), Phase.ROLLBACK, "the step has failed, or its time is up"),
     Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
     Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
+    Transition((Phase.JOBS,), Phase.RETURNED, "the jobs have not ended in time, and are not to be evicted"),
     Transition(FORWARD, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"),
     Transition(FORWARD, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),
     Transition(FORWARD, Phase.VERIFY, "what it has is declared meanwhile"),

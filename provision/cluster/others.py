@@ -259,12 +259,20 @@ def render_table() -> str:
             "openshift/machine-config-operator, pkg/daemon/constants",
         )
     )
+    rows += [
+        (
+            Tool.KURED.value,
+            "its lock for the node, where DaemonSets may be listed",
+            "kured takes the lock away",
+            "kubereboot/kured, pkg/daemonsetlock",
+        ),
+        (
+            Tool.MAINTENANCE_OPERATOR.value,
+            "a NodeMaintenance of NVIDIA's maintenance operator that has begun, where those may be listed",
+            "it is deleted",
+            "Mellanox/maintenance-operator, api/v1alpha1",
+        ),
+    ]
     lines = ["| in `respect` | what holds a node | it waits until | source |", "|---|---|---|---|"]
     lines += [f"| `{tool}` | {key} | {ends} | {source} |" for tool, key, ends, source in sorted(rows)]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(render_table())

@@ -15,6 +15,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.listening import open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
@@ -58,6 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end when only a window or a gate is waited for, instead of waiting for it",
     )
+    parser.add_argument(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE.prom",
+        help="keep metrics there for node_exporter's textfile collector",
+    )
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
@@ -80,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+        scope = replace(scope, metrics_file=args.metrics_file)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
         return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=not args.no_wait)
 
@@ -112,15 +120,25 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
     }
     steps = NodeSteps(context, scope.stacks, known)
     keeper = GateKeeper(declared_gates(scope.stacks) if prepared.rollout else ())
-    adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, gates=keeper)
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
+    adapters = Adapters(
+        cluster=scope.cluster,
+        steps=steps,
+        clock=scope.clock,
+        poll_s=scope.poll_s,
+        publish=listeners.see,
+        gates=keeper,
+    )
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
     with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view, keeper:
-        done = execute(job, view, parallel=parallel, cancel=cancel, holder=holder_of(context))
+        done = execute(job, listeners.observing(view), parallel=parallel, cancel=cancel, holder=holder_of(context))
     if prepared.is_change:
         console.print()
     show(console, render_results(done.results, time.monotonic() - began))
     for complaint in done.complaints:
         print_error(complaint)
+    for untold in listeners.close():
+        say(f"· {untold}", sys.stderr)
     return exit_code(done.results) or (ExitCode.FAILED if done.complaints else ExitCode.DONE)
 
 

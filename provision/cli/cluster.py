@@ -26,7 +26,8 @@ class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
-    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. A branch in a declaration gets its version
+    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
+    branch in a declaration gets its version
     when facts are there.
     """
 
@@ -36,6 +37,7 @@ class Scope:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
+    metrics_file: Path | None = None
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:

@@ -66,7 +66,7 @@ class Adapters:
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
-    publish: Callable[[Standing], None] = lambda _standing: None
+    publish: Callable[[Standing, Sequence[NodeState]], None] = lambda _standing, _nodes: None
     gates: Gates = NO_GATES
 
 
@@ -293,7 +293,7 @@ class Engine:
             waves=self._waves,
         )
         self._cluster.publish(standing)
-        self._adapters.publish(standing)
+        self._adapters.publish(standing, tuple(self._nodes.values()))
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""

@@ -207,6 +207,18 @@ ListenAddress = Annotated[
         "0.0.0.0:9400",
     ),
 ]
+ControllerFilePath = Annotated[str, text(_PATH, _PATH_RULE, "/etc/grapnel/webhook.secret", longest=255)]
+WebhookUrl = Annotated[
+    str,
+    text(
+        rf"(https://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?|http://(localhost|127\.0\.0\.1)(:[1-9][0-9]{{0,4}})?)"
+        r"(/[A-Za-z0-9._~%+-]*)*",
+        "a receiver's URL: https://HOST/PATH, or http:// on this machine, without a user, a password, '?' or '#'",
+        "https://alerts.example.com/hooks/grapnel",
+        longest=255,
+        hides="[@?]",  # what stands before and behind it may be a secret
+    ),
+]
 # Run without a shell here; behind ssh another machine's shell reads them, so that what a shell acts on is left out.
 CommandArgument = Annotated[
     str,

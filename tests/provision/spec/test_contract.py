@@ -34,6 +34,7 @@ BEYOND_SCHEMA = {
     "indentation",
     "key-twice",
     "not-utf-8",
+    "notify-in-two-places",
     "nvidia-without-key",
     "nvidia-without-repository",
     "only-comments",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from provision.cluster.api import Api
+    from provision.cluster.locks import Locks
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Change, Eviction
@@ -47,18 +49,26 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes,
+    ``locks`` what other tools hold by objects of their own.
     """
 
     def __init__(
-        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+        self,
+        api: Api,
+        *,
+        rules: PodRules,
+        machines: Mapping[str, Machine],
+        asked: Asked = EVERYTHING,
+        locks: Locks | None = None,
     ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
         self._machines = machines
-        self._asked = asked
+        self._asked, self._locks = asked, locks
+        self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
         self._seen: dict[str, Node] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._informer: Informer | None = None
@@ -72,7 +82,7 @@ class KubernetesCluster:
         that the scheduler was just binding.
         """
         if self._informer is not None:
-            return self._informer.observe(nodes)
+            return self._with_locks(self._informer.observe(nodes))
         found = self._find(nodes)
         names = [node.metadata.name for node in found.values() if not isinstance(node, NodeProblem)]
         pods = pods_of_nodes(self._list_pods(names), self._rules)
@@ -85,7 +95,21 @@ class KubernetesCluster:
                 view = view_of(name, node, self.name, pods.get(node.metadata.name, NO_PODS), self._asked)
             if self._views.get(name) != view:
                 self._views[name] = view
-        return {name: self._views[name] for name in nodes}
+        return self._with_locks({name: self._views[name] for name in nodes})
+
+    def _with_locks(self, views: dict[str, NodeView | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
+        """Add what other tools hold by objects of their own; a view that has not changed stays the same object."""
+        holds = {} if self._locks is None else self._locks.holds()
+        former, self._locked = self._locked, {}
+        for name, node in self._seen.items() if holds else ():
+            view, reason = views.get(name), holds.get(node.metadata.name, "")
+            if reason and isinstance(view, NodeView) and not view.held_by:
+                before, after = former.get(name, (None, view))
+                if before is not view or after.held_by != reason:
+                    after = replace(view, held_by=reason)
+                self._locked[name] = (view, after)
+                views[name] = after
+        return views
 
     @contextlib.contextmanager
     def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:

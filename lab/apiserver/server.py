@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         if token:
             version, first, found = int(token), int(offset), state.pages[int(token)]
         else:
-            (stored, version), first = state.store.list(kind), 0
+            (stored, version), first = state.store.every(kind), 0
             matches = _matcher(query.get("fieldSelector", ""))
             found = [each for each in stored if matches(each)]
         page, rest = found[first : first + limit] if limit else found, len(found) - first - limit
@@ -194,14 +194,15 @@ class _Handler(BaseHTTPRequestHandler):
         generation, end = state.generation, time.monotonic() + timeout_s
         while state.generation == generation and time.monotonic() < end:
             with store.changed:
-                events = [] if state.is_silent else store.since(kind, position)
+                is_telling, reached = not state.is_silent, 0
+                events = store.since(kind, position) if is_telling else []
                 if not events:
                     store.changed.wait(min(BOOKMARK_S, max(0.0, end - time.monotonic())))
-                    bookmark = store.version if not store.since(kind, position) else 0
+                    reached = store.version if is_telling and not store.since(kind, position) else 0
             position += len(events)
             lines = [_line(event, matches) for event in events if not state.loses(event)]
-            if not events and bookmark and not state.is_silent:
-                lines = [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n' % bookmark]
+            if reached:
+                lines = [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n' % reached]
             for line in lines:
                 if line:
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))

@@ -90,7 +90,7 @@ class Store:
             change(thing)
             return self.put(kind, thing)
 
-    def list(self, kind: str) -> tuple[list[Stored], int]:
+    def every(self, kind: str) -> tuple[list[Stored], int]:
         """Return all objects of a kind, and the version of this moment."""
         with self.changed:
             return list(self._objects.get(kind, {}).values()), self.version

@@ -58,6 +58,10 @@ class CompositeCluster:
         """Remember ``record`` and cordon or uncordon where the node belongs."""
         self._homes[node].write(node, record, cordoned=cordoned)
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now."""
+        return self._homes[node].find_pods(node, uids)
+
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
         """Do the same for several nodes, all of one place together."""
         refused: dict[str, ClusterError] = {}

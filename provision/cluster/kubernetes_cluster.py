@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
+from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
@@ -19,7 +20,7 @@ from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
 from provision.cluster.parallel import each
-from provision.cluster.pods import NO_PODS, NodePods, pods_of_nodes
+from provision.cluster.pods import NO_PODS, NodePods, drained_pod, pods_of_nodes
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
@@ -109,8 +110,8 @@ class KubernetesCluster:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
         seen = self._seen[node]
         for _attempt in range(_ATTEMPTS):
-            patch = render_patch(record, cordoned=cordoned, resource_version=seen.metadata.resource_version)
-            request = Request(method="PATCH", path=_path(seen), body=patch, content_type=MERGE_PATCH)
+            patch = render_patch(record, cordoned=cordoned, node=seen)
+            request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
             try:
                 written = self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND))
             except StatusError:
@@ -130,6 +131,12 @@ class KubernetesCluster:
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
             hint="run apply again: it continues from what is recorded now",
         )
+
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now, as the API server has them."""
+        seen = self._seen.get(node)
+        pods = () if seen is None else self._list_pods([seen.metadata.name])
+        return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
         """Do the same for several nodes, several at a time."""
@@ -212,7 +219,7 @@ class KubernetesCluster:
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""
         try:
-            return self._api.call(Request(method="GET", path=_path(node)), Node, expected=(NOT_FOUND,))
+            return self._api.call(Request(method="GET", path=node_path(node)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
 
@@ -247,10 +254,12 @@ def view_of(
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),
         priority=priority_of(node),
+        ailment=ailment_of(node),
     )
 
 
-def _path(node: Node) -> str:
+def node_path(node: Node) -> str:
+    """Return the path of a Node in the API."""
     return f"{NODES}/{quote(node.metadata.name, safe='')}"
 
 

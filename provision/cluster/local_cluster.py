@@ -52,16 +52,20 @@ class LocalCluster(OneByOne):
         self._published: Standing | None = None
         self._published_at = clock() - PUBLISH_S
         self._seen: dict[str, Entry] = {}
+        self._views: dict[str, tuple[Entry, NodeView]] = {}
         self._known: StateFile | None = None
         self._mutex = threading.Lock()
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView]:
-        """Return what the state file has on each node; every machine counts as ready."""
+        """Return what the state file has on each node, the same object while it is the same; all count as ready."""
         with self._mutex:
-            found = read_state(self._path)
-            self._seen.update({name: found.nodes.get(name, NOTHING) for name in nodes})
-            self._known = found
-            return {name: _view(name, self._seen[name]) for name in nodes}
+            found = self._known = read_state(self._path)
+            for name in nodes:
+                entry = found.nodes.get(name, NOTHING)
+                if name not in self._views or self._views[name][0] != entry:
+                    self._views[name] = (entry, view_of_entry(name, entry))
+                self._seen[name] = entry
+            return {name: self._views[name][1] for name in nodes}
 
     def paused(self) -> Pause | None:
         """Return the pause as it was at the last `observe`; before the first one, as it is now."""
@@ -157,6 +161,7 @@ def _is_untouched(seen: Entry, now: Entry) -> bool:
     return (seen.record, seen.cordoned) == (now.record, now.cordoned)
 
 
-def _view(name: str, entry: Entry) -> NodeView:
+def view_of_entry(name: str, entry: Entry) -> NodeView:
+    """Return what an entry of the state file says of a machine."""
     record = None if entry.record is None else record_of(entry.record)
-    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, gpu_pods=())
+    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, is_skipped=entry.skipped)

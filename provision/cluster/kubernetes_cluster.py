@@ -14,11 +14,11 @@ from provision.cluster.budgets import refusals
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.informer import FEW, NODES, Informer
+from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
-from provision.cluster.objects import Node
+from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
 from provision.cluster.parallel import each
 from provision.cluster.pods import NO_PODS, NodePods, drained_pod
@@ -138,7 +138,8 @@ class KubernetesCluster:
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now, as the API server has them."""
         seen = self._seen.get(node)
-        pods = () if seen is None else self._list_pods([seen.metadata.name])
+        where = "" if seen is None else f"spec.nodeName={seen.metadata.name},{ALIVE}"
+        pods = self._api.list_all(PODS, Pod, selector=where) if where else ()
         return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:

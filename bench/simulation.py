@@ -83,7 +83,8 @@ def main() -> int:
         f"  ended: {', '.join(f'{count} {ending}' for ending, count in ends.most_common())}; {played.stop or 'to its end'}"
     )
     print(
-        f"  {cpu_s:6.1f} s of CPU, {played.turns} turns, {cpu_s / played.turns * 1e3:.1f} ms each; floor {floor_s:.1f} s"
+    each_ms = cpu_s / played.turns * 1e3
+    print(f"  {cpu_s:6.1f} s of CPU, {played.turns} turns, {each_ms:.1f} ms each; floor {floor_s:.1f} s")
     )
     print(f"  {peak_mib:6} MiB at its peak")
     verdict = "within" if cpu_s <= LIMIT_S and peak_mib <= LIMIT_MIB else "MORE THAN"

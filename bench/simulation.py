@@ -79,13 +79,10 @@ def main() -> int:
     floor_s = look_s(args.nodes, played.turns)
     ends = Counter(str(node.ending or "not touched") for node in played.nodes)
     print(f"{args.nodes} nodes in {args.domains} domains, 5 % faults: {age(played.took_s)} of a roll-out")
-    print(
-        f"  ended: {', '.join(f'{count} {ending}' for ending, count in ends.most_common())}; {played.stop or 'to its end'}"
-    )
-    print(
+    ended = ", ".join(f"{count} {ending}" for ending, count in ends.most_common())
     each_ms = cpu_s / played.turns * 1e3
+    print(f"  ended: {ended}; {played.stop or 'to its end'}")
     print(f"  {cpu_s:6.1f} s of CPU, {played.turns} turns, {each_ms:.1f} ms each; floor {floor_s:.1f} s")
-    )
     print(f"  {peak_mib:6} MiB at its peak")
     verdict = "within" if cpu_s <= LIMIT_S and peak_mib <= LIMIT_MIB else "MORE THAN"
     print(f"{verdict} {LIMIT_S:.0f} s and {LIMIT_MIB} MiB")

@@ -12,10 +12,11 @@ from provision.rollout.engine import POLL_S, utc_now
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from provision.cluster import Machine
+    from provision.cluster.others import Asked
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
     from provision.spec.model import StackSpec
@@ -66,7 +67,6 @@ def open_scope(
     those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
-        Asked,
         LocalCluster,
         Machine,
         connect,
@@ -94,7 +94,7 @@ def open_scope(
             state_file=state_file,
             rules=pod_rules(stacks.values()),
             machines=machines,
-            asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
+            asked=asked_by(stacks.values()),
         )
         return journal if isinstance(found, LocalCluster) else found
 
@@ -103,3 +103,14 @@ def open_scope(
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
+
+
+def asked_by(stacks: Iterable[StackSpec]) -> Asked:
+    """Return what declarations ask of the Nodes."""
+    from provision.cluster import others  # noqa: PLC0415 - start-up time
+
+    rollouts = [stack.rollout for stack in stacks]
+    return others.Asked(
+        labels=frozenset(one.domains.node_label for one in rollouts if one.domains and one.domains.node_label),
+        respect=frozenset(tool for one in rollouts for tool in one.respect),
+    )

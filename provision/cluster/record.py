@@ -51,6 +51,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     returning: bool = False
     unrelated: bool = False
     ailment: str = ""
+    because_of: str = ""
+    touched: bool = False
     retry: bool = False
 
     def __post_init__(self) -> None:
@@ -76,6 +78,8 @@ def document_of(record: Record) -> RecordDocument:
         returning=record.is_returning,
         unrelated=record.is_unrelated,
         ailment=_presentable(record.ailment),
+        because_of=record.because_of,
+        touched=record.is_touched,
         retry=record.retry,
     )
 
@@ -96,6 +100,8 @@ def record_of(document: RecordDocument) -> Record:
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,
         ailment=document.ailment,
+        because_of=document.because_of,
+        is_touched=document.touched,
         retry=document.retry,
     )
 

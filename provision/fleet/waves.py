@@ -22,6 +22,9 @@ def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
     if node.stack.rollout.waves != first.stack.rollout.waves:
         message = f"other waves are declared for {first.name}: a rollout has the same waves for all nodes"
         yield error(WAVES, message, "declare them once, in the file or for the group all")
+    if node.stack.rollout.domains != first.stack.rollout.domains:
+        message = f"other domains are declared for {first.name}: a rollout has the same domains for all nodes"
+        yield error(("rollout", "domains"), message, "declare them once, in the file or for the group all")
 
     for key, mine, theirs in (
         ("waitFor", node.stack.rollout.wait_for, first.stack.rollout.wait_for),

@@ -56,6 +56,7 @@ class Phase(StrEnum):
 
 
 _UNDONE: Final = (Phase.SWAP, Phase.VERIFY, Phase.RESUME)
+_UNTOUCHED: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ class Record:
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
-    ``ailment`` is what was wrong with the node before it was touched. ``retry``: somebody wants a failed node
-    tried again by the engine at work.
+    ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
+    failed, where it is one that goes back with it. ``is_touched``: its GPUs were released, or more. ``retry``: somebody
+    wants a failed node tried again by the engine at work.
     """
 
     phase: Phase
@@ -97,6 +99,8 @@ class Record:
     is_returning: bool = False
     is_unrelated: bool = False
     ailment: str = ""
+    because_of: str = ""
+    is_touched: bool = False
     retry: bool = False
 
     @property
@@ -107,7 +111,7 @@ class Record:
     @property
     def is_blamed(self) -> bool:
         """Whether the upgrade has failed, and it may have been the change that did it."""
-        return self.has_failed and not self.is_unrelated
+        return self.has_failed and not self.is_unrelated and not self.because_of
 
     @property
     def way_back(self) -> Origin | None:
@@ -117,13 +121,12 @@ class Record:
     @property
     def complaint(self) -> str:
         """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.phase is Phase.FAILED or not self.has_failed:
+            return self.reason
+        cause = f"{self.because_of} of its domain" if self.because_of else self.failed_in
         if self.phase is Phase.RETURNED:
-            return f"{returned_to(self.origin)}, since {self.failed_in} failed: {self.reason}"
-        if self.is_returning and self.phase is not Phase.FAILED:
-            return f"goes back to {self.origin or 'having no driver'}, since {self.failed_in} failed: {self.reason}"
-        return self.reason
-
-    retry: bool = False
+            return f"{returned_to(self.origin)}, since {cause} failed: {self.reason}"
+        return f"goes back to {self.origin or 'having no driver'}, since {cause} failed: {self.reason}"
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
@@ -157,6 +160,8 @@ class Record:
             is_returning=self.is_returning,
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
+            because_of=self.because_of,
+            is_touched=self.is_touched or self.phase not in _UNTOUCHED,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.census import Census
+    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.decision.waves import Turn
@@ -48,6 +49,7 @@ class Admission:
         self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
         self._first_out: list[str] | None = None  # worked out when it is asked for
         self._soaks = self._why_soaking()
+        self._ahead = _NOTHING  # what the nodes behind a domain wait for whose turn it is
         self._full: _Reason | None = None
         self._too_few: _Reason | None = None
         self._first_reason = self._first_skip = ""
@@ -67,7 +69,27 @@ class Admission:
 
     def why_not(self, node: NodeState) -> str:
         """Return why a node does not begin now, empty when it does."""
-        reason, patience = self._why_not(node)
+        return self._tell(node, self._ahead if self._ahead[0] else self._why_not(node))
+
+    def why_not_together(self, domain: Domain) -> str:
+        """Return why the nodes of a domain that have to begin do not, empty when all of them do.
+
+        What has to follow nodes of the domain that are on their way already waits for no turn and for no slot.
+        """
+        first = domain.waiting[0]
+        if reason := domain.why_not_begin():
+            return self._tell(first, (reason, _AT_ONCE))
+        for node in domain.waiting:
+            reason, patience = self._why_unfit(node)
+            if reason:
+                who = "" if reason.startswith(node.name) else f"{node.name} "
+                return self._tell(node, (f"its domain {domain.title} waits: {who}{reason}", patience))
+        found = _NOTHING if domain.flying else self._ahead if self._ahead[0] else self._why_not(first)
+        return self._tell(first, found if found[0] else self._why_no_room(domain))
+
+    def _tell(self, node: NodeState, found: _Reason) -> str:
+        """Return a reason, and remember what keeps the fleet waiting where nothing else is under way."""
+        reason, patience = found
         if not reason:
             return ""
         if node.view.is_skipped:
@@ -92,12 +114,38 @@ class Admission:
     def _is_soaking(self) -> bool:
         return bool(self._soaking) and all(node.view.is_ready for node, _until in self._soaking)
 
-    def _why_not(self, node: NodeState) -> _Reason:
+    def _why_unfit(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
             return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", _A_MINUTE
         if view.is_skipped or view.held_by:
             return node.kept_out, _AT_ONCE if view.is_skipped else _LONG
+        return _NOTHING
+
+    def _why_no_room(self, domain: Domain) -> _Reason:
+        """Return why a whole domain may not be out of service; what it waits for is then kept free for it."""
+        count, limit = len(domain.waiting), self._policy.max_unavailable
+        new = sum(node.name not in self._out for node in domain.waiting)
+        if new > limit:
+            what = f"its domain {domain.title} takes {new} nodes out of service together"
+            return f"{what}, and maxUnavailable allows {limit} of {self._total}: raise it", _AT_ONCE
+        if not domain.flying and self._phases and len(self._phases) + count > self._policy.max_parallel:
+            reason = self._why_full()
+        elif new and len(self._out) + new > limit:
+            may_end = len(self._cordoned - self._phases.keys()) + new <= limit
+            reason = self._why_too_few()[0], _A_MINUTE if may_end else _AT_ONCE
+        else:
+            return _NOTHING
+        told = f"its domain {domain.title} of {count} {'node' if count == 1 else 'nodes'} begins together: {reason[0]}"
+        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else nobody's end makes room for it
+            self._ahead = f"waits for domain {domain.title}, whose turn it is: {reason[0]}", reason[1]
+        return told, reason[1]
+
+    def _why_not(self, node: NodeState) -> _Reason:
+        view = node.view
+        unfit = self._why_unfit(node)
+        if unfit[0]:
+            return unfit
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
             return self._turn.reason, _A_MINUTE if self._turn.may_end else _AT_ONCE
         if len(self._phases) >= self._policy.max_parallel:

@@ -7,14 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from provision.spec.model import Gate, Rollout
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from provision.rollout.pause import Pause
     from provision.spec.model import Wave
-
-_WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +65,3 @@ def _wave(index: int, wave: Wave, rollout: Rollout) -> WavePolicy:
         soak=timedelta(minutes=wave.soak_minutes),
         is_held=wave.gate is Gate.HOLD,
     )
-
-
-def count_of(limit: int | str, nodes: int) -> int:
-    """Return a number, or a percentage of ``nodes``, rounded up."""
-    if isinstance(limit, int):
-        return limit
-    return -(-int(limit.removesuffix("%")) * nodes // _WHOLE)

@@ -14,7 +14,8 @@ from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
-from provision.spec.model import Entitlement
+from provision.rollout.decision.together import why_apart, with_domains
+from provision.spec.model import Entitlement, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,15 +67,18 @@ def prepare(
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
-    waves = stacks[found[0].name].rollout.waves if found else ()  # the same for all of them
-    states = with_waves(found, waves, groups)
+    shared = stacks[found[0].name].rollout if found else Rollout()  # its waves and domains are the same for all of them
+    placed = with_domains(found, shared.domains, groups)
+    apart = why_apart(placed, views, shared.domains, groups)
+    placed = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in placed]
+    states = with_waves(placed, shared.waves, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
         name: Failure(Status.REFUSED, f"it has to be drained first, but cannot be: {view.message} ({view.hint})")
         for name, view in views.items()
         if isinstance(view, NodeProblem) and _needs_drain(answers[name])
-    }
+    } | {name: Failure(Status.REFUSED, reason) for name, reason in apart.items()}
     in_place = tuple(
         name for name, answer in answers.items() if name not in rollout and name not in refusals and _is_changed(answer)
     )

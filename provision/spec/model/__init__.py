@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
@@ -50,6 +51,7 @@ __all__ = [
     "Companion",
     "Compile",
     "DaemonSets",
+    "Domains",
     "Drain",
     "Driver",
     "DriverSource",

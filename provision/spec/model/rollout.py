@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import Drain, WaitFor
 from provision.spec.model.rollout_when import RESPECTED, Order, Tool
 from provision.spec.model.section import Section, doc
@@ -78,6 +79,10 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    domains: Annotated[
+        Domains | None,
+        doc("Nodes that are changed together, so that no two drivers ever serve in one domain; null: each on its own."),
+    ] = None
     order: Annotated[
         Order,
         doc(

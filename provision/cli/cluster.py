@@ -12,14 +12,13 @@ from provision.rollout.engine import POLL_S, utc_now
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from provision.cluster import Machine
-    from provision.cluster.others import Asked
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
-    from provision.spec.model import StackSpec
+    from provision.spec.model import QueryGate, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,8 @@ class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
-    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. A branch in a declaration gets its version
+    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
+    branch in a declaration gets its version
     when facts are there.
     """
 
@@ -37,6 +37,7 @@ class Scope:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
+    metrics_file: Path | None = None
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +95,10 @@ def open_scope(
             state_file=state_file,
             rules=pod_rules(stacks.values()),
             machines=machines,
-            asked=asked_by(stacks.values()),
+            asked=Asked(
+                labels=label_keys(stacks),
+                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+            ),
         )
         return journal if isinstance(found, LocalCluster) else found
 
@@ -105,12 +109,12 @@ def open_scope(
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
 
 
-def asked_by(stacks: Iterable[StackSpec]) -> Asked:
-    """Return what declarations ask of the Nodes."""
-    from provision.cluster import others  # noqa: PLC0415 - start-up time
+def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
+    """Return the labels of Nodes that declarations ask for."""
+    places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
+    return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
 
-    rollouts = [stack.rollout for stack in stacks]
-    return others.Asked(
-        labels=frozenset(one.domains.node_label for one in rollouts if one.domains and one.domains.node_label),
-        respect=frozenset(tool for one in rollouts for tool in one.respect),
-    )
+
+def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:
+    """Return the gates of a rollout: all nodes declare the same."""
+    return next((stack.rollout.gates for stack in stacks.values()), ())

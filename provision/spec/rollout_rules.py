@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from provision.spec.domain_rules import judge_domains
 from provision.spec.drain_rules import judge_drain
+from provision.spec.gate_rules import judge_gates
 from provision.spec.model import Gate
+from provision.spec.notify_rules import judge_notify
 from provision.spec.remark import error, warning
+from provision.spec.when_rules import judge_when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +36,9 @@ def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
         _chosen(rollout.waves),
         _last(rollout.waves),
         _overlaps(rollout.waves),
+        judge_when(rollout),
+        judge_gates(rollout),
+        judge_notify(rollout.notify),
     )
 
 

@@ -15,8 +15,10 @@ from provision.rollout.decision.advance import advance, begin, give_up
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
 from provision.rollout.decision.domains import Domains
+from provision.rollout.decision.hours import opening_hours, outside_hours
+from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
 from provision.rollout.decision.snapshot import Decision
-from provision.rollout.decision.waves import whose_turn
+from provision.rollout.decision.waves import patience_of, whose_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.decision.advance import Move
     from provision.rollout.decision.domains import Domain
+    from provision.rollout.decision.hours import OpeningHours
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
     from provision.rollout.model import Record
@@ -32,12 +35,12 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    domains = Domains(snapshot.nodes, snapshot.domains)
-    actions, waiting = _go_on(census.flying, now, snapshot.began, domains)
+    domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
+    actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
-    admission = Admission(census, policy, now, turn)
+    admission = Admission(census, policy, now, turn, _why_closed(hours, snapshot, policy))
     pause = None if stop else snapshot.pause
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
@@ -57,6 +60,16 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         passed=max(snapshot.passed, turn.wave),
         given_up=tuple(node.name for node in census.flying if _is_gone(node, now)),
     )
+
+
+def _why_closed(hours: OpeningHours, snapshot: Snapshot, policy: Policy) -> tuple[str, int]:
+    """Return why no node at all begins now, and how long that is borne."""
+    if hours.closed:
+        return hours.closed, FOR_EVER if policy.waits else AT_ONCE
+    gate = next((each for each in snapshot.gates if each.holds_nodes and not each.is_open), None)
+    if gate is None:
+        return "", AT_ONCE
+    return gate.as_reason, patience_of(gate) if policy.waits else AT_ONCE
 
 
 def _begin(
@@ -92,7 +105,7 @@ def _begin_domain(
 
 
 def _go_on(
-    flying: Sequence[NodeState], now: datetime, began: datetime, domains: Domains
+    flying: Sequence[NodeState], now: datetime, began: datetime, domains: Domains, hours: OpeningHours
 ) -> tuple[list[Action], dict[str, str]]:
     """Return what is done on nodes that are out of service, and what keeps them in their phases."""
     actions: list[Action] = []
@@ -101,6 +114,8 @@ def _go_on(
         if node.is_busy or node.record is None:
             continue
         action, held = _move(node, node.record, now, began, domains.of(node))
+        if not hours.is_open:
+            action, held = outside_hours(node, node.record, action, held, hours.closed)
         if action is not None:
             actions.append(action)
         if held:

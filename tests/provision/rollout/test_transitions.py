@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.domains import Domain
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
-from provision.rollout.decision.snapshot import Holder, StepResult, Write
+from provision.rollout.decision.hours import outside_hours
+from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import Phase
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
@@ -26,6 +27,7 @@ EITHER = (False, True)
 FAILED = state("n2", view("n2", record(Phase.ROLLBACK)))
 DOMAINS = (None, Domain("rack-7"), Domain("rack-7", failed=FAILED), Domain("rack-7", failed=FAILED, has_done=True))
 WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
+GIVES_UP = DrainPolicy(waits=True, jobs=30 * MINUTE, gives_up=True)
 
 
 def results(phase: Phase) -> tuple[StepResult | None, ...]:
@@ -43,7 +45,7 @@ def results(phase: Phase) -> tuple[StepResult | None, ...]:
 
 def nodes_in(phase: Phase) -> Iterator[NodeState]:
     """Yield a node out of service in all situations that a decision tells apart."""
-    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS), *[EITHER] * 6)
+    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS, GIVES_UP), *[EITHER] * 6)
     for step, target, drain, is_declared, is_disruptive, has_pods, is_cordoned, is_ready, is_returning in flags:
         if is_returning is not (phase is Phase.ROLLBACK) and phase not in (Phase.VERIFY, Phase.RESUME):
             continue
@@ -55,15 +57,17 @@ def nodes_in(phase: Phase) -> Iterator[NodeState]:
 
 
 def test_the_table_is_what_is_decided() -> None:
-    decided: set[tuple[Phase | None, Phase]] = set()
+    decided: set[tuple[Phase | None, Phase | None]] = set()
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
             assert node.record is not None
-            for domain, is_touched in itertools.product(
-                DOMAINS, EITHER if phase in (Phase.JOBS, Phase.DRAIN) else (False,)
-            ):
-                action, _ = advance(node, replace(node.record, is_touched=is_touched), now, NOON, domain)
+            again = EITHER if phase in (Phase.JOBS, Phase.DRAIN) else (False,)
+            for domain, is_touched in itertools.product(DOMAINS, again):
+                remembered = replace(node.record, is_touched=is_touched)
+                action, _ = advance(node, remembered, now, NOON, domain)
                 decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
+                outside, _ = outside_hours(node, remembered, action, "", "the window is closed")
+                decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
     begins = itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER, (EVICT_ALL, WAITS))
     for phase, is_declared, drain in begins:
         node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
@@ -78,15 +82,15 @@ def test_the_table_is_what_is_decided() -> None:
 
 
 def test_nothing_else_is_legal() -> None:
-    assert {(a, b) for a in (None, *Phase) for b in Phase if is_legal(a, b)} == IN_TABLE
+    assert {(a, b) for a in (None, *Phase) for b in (None, *Phase) if is_legal(a, b)} == IN_TABLE
     assert not is_legal(Phase.SWAP, Phase.RESUME)
     assert not is_legal(Phase.FAILED, Phase.DONE)
 
 
 def test_no_node_is_back_in_service_without_verification() -> None:
+    untouched = {Phase.CORDON, Phase.JOBS, Phase.DRAIN}  # nothing but its pods was
     assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
-    untouched = {Phase.CORDON, Phase.JOBS, Phase.DRAIN}
-    assert {before for before, after in IN_TABLE if after is Phase.RETURNED} == {Phase.RESUME, *untouched}
+    assert {before for before, after in IN_TABLE if after is Phase.RETURNED} == {Phase.RESUME} | untouched
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
 
 

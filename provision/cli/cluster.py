@@ -68,7 +68,6 @@ def open_scope(
     those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
-        Asked,
         LocalCluster,
         Machine,
         connect,
@@ -112,8 +111,8 @@ def open_scope(
 
 def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
-    zones = [stack.rollout.zones for stack in stacks.values()]
-    return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)
+    places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
+    return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
 
 
 def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:

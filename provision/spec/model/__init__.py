@@ -19,6 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
+from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_notify import USUAL, News, Notify
@@ -55,6 +56,7 @@ __all__ = [
     "Compile",
     "DaemonSets",
     "Day",
+    "Domains",
     "Drain",
     "Driver",
     "DriverSource",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import Drain, WaitFor
 from provision.spec.model.rollout_gates import QueryGate
 from provision.spec.model.rollout_notify import Notify
@@ -80,6 +81,10 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    domains: Annotated[
+        Domains | None,
+        doc("Nodes that are changed together, so that no two drivers ever serve in one domain; null: each on its own."),
+    ] = None
     windows: Annotated[
         tuple[Window, ...],
         doc("When nodes may be taken out of service; empty: at any time. A node that has begun is brought to its end."),

@@ -289,7 +289,7 @@ class Engine:
             at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
-            is_held=any(wave.is_held for wave in ahead),
+            is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",

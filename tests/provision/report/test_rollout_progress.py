@@ -11,7 +11,7 @@ from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, N
 from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, rollout_document, show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
-from provision.rollout.model import Phase
+from provision.rollout.model import Job, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
@@ -169,6 +169,9 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
             state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
             "waits for shop/paper (only waited for), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
             id="what is waited for and what is left",
+        ),
+        pytest.param(
+            state("n1", view("n1", work=(Job(id="job 7", user="ada"),))), "waits for job 7 of ada", id="jobs of Slurm"
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(

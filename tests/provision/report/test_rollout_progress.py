@@ -186,7 +186,7 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
 def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: str) -> None:
     prepared = Prepared(states=(node,), rollout=("n1",), policy=Policy(soak=5 * MINUTE))  # type: ignore[arg-type]
     stream = io.StringIO()
-    show(make_console(stream, width=120), render_rollout(prepared, "cluster test"))
+    show(make_console(stream, width=200), render_rollout(prepared, "cluster test"))
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())

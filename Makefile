@@ -3,7 +3,7 @@ PYTHON ?= python3
 TASK = $(PYTHON) -P -m tasks
 export PYTHONPATH = $(CURDIR)
 
-.PHONY: help demo quick test fuzz e2e check lab bench cluster cluster-status cluster-down environment supported-gpus clean
+.PHONY: help demo quick test fuzz model e2e check lab bench cluster cluster-status cluster-down environment supported-gpus clean
 help:       ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 demo:       ## set everything up and watch a bare node become a GPU node
@@ -12,6 +12,8 @@ test:       ## set everything up and pass every test
 	@$(TASK) test
 fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does four minutes of it
 	@$(TASK) fuzz
+model:      ## explore 100,000 interleavings of what may happen to rollouts, or RUNS=n; make test does a share of it
+	@$(TASK) model
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own
 	@$(TASK) e2e
 quick:      ## the unit tests that take no time: half a minute

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import TaskError
 from tasks.session import Session
-from tasks.suites import FUZZ_S, check_stages, fuzz_stage, lab_stages, pytest_stage, quick_stage, test_stages
+from tasks.suites import (
+    FUZZ_S,
+    MODEL_RUNS,
+    check_stages,
+    fuzz_stage,
+    lab_stages,
+    model_stage,
+    pytest_stage,
+    quick_stage,
+    test_stages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +62,12 @@ def fuzz(session: Session) -> None:
     session.show(fuzz_stage(session, int(os.environ.get("SECONDS", FUZZ_S))))
 
 
+def model(session: Session) -> None:
+    """Explore what may happen to rollouts: ``RUNS`` interleavings."""
+    session.python_environment()
+    session.show(model_stage(session, int(os.environ.get("RUNS", MODEL_RUNS))))
+
+
 def e2e(session: Session) -> None:
     """Pass the end-to-end tests: on a cluster that is set up for them, or on the one that KUBECONFIG names."""
     kubeconfig = os.environ.get("KUBECONFIG")
@@ -87,7 +103,7 @@ def bench(session: Session) -> None:
 
 
 VERBS: dict[str, Callable[[Session], None]] = {
-    verb.__name__: verb for verb in (environment, quick, check, lab, test, fuzz, e2e, demo, bench, cluster)
+    verb.__name__: verb for verb in (environment, quick, check, lab, test, fuzz, model, e2e, demo, bench, cluster)
 }
 
 

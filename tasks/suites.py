@@ -14,6 +14,7 @@ TYPED = ("provision", "runtime_hook", "plugin", "lab", "bench", "tasks")
 UNIT = "not functional and not nodes and not e2e"
 FUZZ_IN_TESTS_S = 240
 FUZZ_S = 1800
+MODEL_RUNS = 100_000
 
 
 def check_stages(session: Session) -> list[Stage]:
@@ -57,6 +58,12 @@ def fuzz_stage(session: Session, seconds: int, *, jobs: int = CORES) -> Stage:
     """Return the fuzzers, for that time in all."""
     argv = ("-m", "tests.fuzz", "--seconds", str(seconds), "--jobs", str(jobs))
     return session.python("fuzzers", *argv, cores=jobs)
+
+
+def model_stage(session: Session, runs: int) -> Stage:
+    """Return the exploration of what may happen to rollouts."""
+    argv = ("-m", "tests.provision.rollout.model", "--runs", str(runs), "--jobs", str(CORES))
+    return session.python("model of rollouts", *argv, cores=CORES)
 
 
 def lab_stages(session: Session, *, with_go: bool = True) -> list[Stage]:

@@ -25,7 +25,7 @@ __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
 VERBS: Final = (
     *("init", "check", "plan", "stage", "apply", "status"),
-    *("pause", "resume", "rollback"),
+    *("pause", "resume", "skip", "retry", "abandon", "rollback"),
     *("remove", "doctor", "bundle"),
 )
 

@@ -18,6 +18,14 @@ def common_arguments(
     parser: argparse.ArgumentParser, *, limit_help: str = "only these hosts, as in ansible --limit"
 ) -> None:
     """Add `--file`, `--inventory`, `--limit` and `--debug`; `load_fleet` reads them."""
+    declaration_argument(parser)
+    inventory_argument(parser)
+    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
+    debug_argument(parser)
+
+
+def declaration_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--file`; `load_fleet` reads it."""
     parser.add_argument(
         "-f",
         "--file",
@@ -26,9 +34,6 @@ def common_arguments(
         metavar="FILE",
         help="declaration (default: %(default)s)",
     )
-    inventory_argument(parser)
-    parser.add_argument("--limit", default="", metavar="PATTERN", help=limit_help)
-    debug_argument(parser)
 
 
 def inventory_argument(parser: argparse.ArgumentParser) -> None:

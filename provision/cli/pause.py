@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from provision.cli.cluster import cluster_arguments
-from provision.cli.options import debug_argument, inventories_of, inventory_argument
+from provision.cli.options import debug_argument, declaration_argument, inventory_argument
 from provision.cli.person import person
+from provision.cli.places import find_places
 from provision.cli.terminal import say
-from provision.errors import ExitCode, UsageError
+from provision.errors import ExitCode
 
 if TYPE_CHECKING:
     from provision.cluster.requests import PausePlace
@@ -36,6 +36,7 @@ def reason(text: str) -> str:
 
 def pause_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is paused: a cluster, or the machines of an inventory that has none."""
+    declaration_argument(parser)
     inventory_argument(parser)
     debug_argument(parser)
     cluster_arguments(parser)
@@ -47,17 +48,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_place(args: argparse.Namespace) -> PausePlace:
-    """Return where the pause is kept: with the node state that the other verbs find by the same options."""
-    from provision.cluster import open_api, state_file_path  # noqa: PLC0415 - start-up time
-    from provision.cluster.requests import LeasePauses, StateFilePauses  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    """Return where a pause is kept: with the node state that the other verbs find by the same options.
 
-    if args.no_cluster and (args.kubeconfig or args.context):
-        raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
-    api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
-    if api is not None:
-        return LeasePauses(api)
-    return StateFilePauses(state_file_path(inventory_key(inventories_of(args), Path.cwd()), os.environ))
+    A rollout over several places is held up by a pause in any of them: one is enough, and the lease is seen from
+    everywhere.
+    """
+    from provision.cluster import open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.requests import LeasePauses, StateFilePauses  # noqa: PLC0415 - start-up time
+    from provision.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
+    from provision.spec.errors import DeclarationError  # noqa: PLC0415 - start-up time
+
+    try:
+        places = find_places(args)
+    except (DeclarationError, InventoryError):
+        api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
+        if api is None:
+            raise
+        return LeasePauses(api)  # a declaration that is broken keeps nobody from pausing a cluster
+    if places.api is not None and (places.in_cluster or not places.in_file):
+        return LeasePauses(places.api)
+    return StateFilePauses(places.state_file)
 
 
 def pause(place: PausePlace, why: str) -> int:

@@ -17,8 +17,11 @@ from provision.rollout.errors import UnreachableError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from provision.cluster import Machine
+    from provision.cluster.reader import StateFileReader
+    from provision.fleet.model import Fleet, FleetNode
     from provision.report.watching import Drawing, Picture
     from provision.rollout.status.model import FleetStatus, Reader
 
@@ -53,22 +56,53 @@ def run(args: argparse.Namespace) -> int:
 
 def open_reader(args: argparse.Namespace) -> Reader:
     """Return what reads the nodes of the inventory; without a declaration, all of the cluster that have a record."""
-    from provision.cluster import Machine, open_api, state_file_path  # noqa: PLC0415 - start-up time
-    from provision.cluster.reader import KubernetesReader, StateFileReader  # noqa: PLC0415 - start-up time
+    from provision.cluster import Machine, open_api  # noqa: PLC0415 - start-up time
+    from provision.cluster.members import IN_KUBERNETES  # noqa: PLC0415 - start-up time
+    from provision.cluster.mixed_reader import MixedReader  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import KubernetesReader  # noqa: PLC0415 - start-up time
     from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
-    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+    from provision.spec.model import SchedulerKind  # noqa: PLC0415 - start-up time
 
     if args.no_cluster and (args.kubeconfig or args.context):
         raise UsageError("--no-cluster cannot be combined with --kubeconfig or --context", hint="leave one of them out")
-    api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
-    if api is not None and _has_no_inventory(args):
-        return KubernetesReader(api, None, {})
+    if not args.no_cluster and _has_no_inventory(args):
+        api = open_api(args.kubeconfig, args.context, os.environ)
+        if api is not None:
+            return KubernetesReader(api, None, {})
     fleet = load_fleet(args)
-    names = tuple(node.name for node in fleet.nodes)
+    if args.no_cluster:
+        return _state_file_reader(fleet, fleet.nodes, None)
+    theirs = [node for node in fleet.nodes if node.stack.scheduler.kind in IN_KUBERNETES]
+    api = open_api(args.kubeconfig, args.context, os.environ) if theirs or not fleet.nodes else None
+    is_local = api is None and all(node.stack.scheduler.kind is not SchedulerKind.SLURM for node in fleet.nodes)
+    addresses = {} if is_local else resolve_nodes(fleet.nodes)
+    machines = {name: Machine(addresses=each) for name, each in addresses.items()}
     if api is None:
-        return StateFileReader(state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ), names)
-    addresses = resolve_nodes(fleet.nodes)
-    return KubernetesReader(api, names, {name: Machine(addresses=each) for name, each in addresses.items()})
+        return _state_file_reader(fleet, fleet.nodes, machines)
+    kubernetes = KubernetesReader(api, [node.name for node in theirs], machines)
+    others = [node for node in fleet.nodes if node not in theirs]
+    if not others:
+        return kubernetes
+    return MixedReader([_state_file_reader(fleet, others, machines), kubernetes], [node.name for node in fleet.nodes])
+
+
+def _state_file_reader(
+    fleet: Fleet, nodes: Sequence[FleetNode], machines: Mapping[str, Machine] | None
+) -> StateFileReader:
+    """Return what reads the inventory's state file; without ``machines``, no scheduler is asked."""
+    from provision.cluster import LocalCluster, state_file_path  # noqa: PLC0415 - start-up time
+    from provision.cluster.members import open_members  # noqa: PLC0415 - start-up time
+    from provision.cluster.reader import StateFileReader  # noqa: PLC0415 - start-up time
+    from provision.fleet.sources import inventory_key  # noqa: PLC0415 - start-up time
+
+    path = state_file_path(inventory_key(fleet.inventories, Path.cwd()), os.environ)
+    names = [node.name for node in nodes]
+    if machines is None:
+        return StateFileReader(path, names)
+    journal = LocalCluster(path)
+    stacks = {node.name: node.stack for node in nodes}
+    cluster = open_members(stacks, lambda: journal, journal=journal, machines=machines, environ=os.environ)
+    return StateFileReader(path, names, scheduled=None if cluster is journal else cluster)
 
 
 def _has_no_inventory(args: argparse.Namespace) -> bool:

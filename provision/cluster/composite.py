@@ -32,7 +32,7 @@ class CompositeCluster:
         self._homes = homes
         self._keepers = tuple(keepers)
         self._pods_of = pods_of
-        self._members = tuple(dict.fromkeys(homes.values()))
+        self._members = tuple({id(home): home for home in homes.values()}.values())
         self.name = "; ".join(member.name for member in self._members)
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
@@ -44,31 +44,37 @@ class CompositeCluster:
                 found |= member.observe(names)
         return {name: found[name] for name in nodes}
 
+    @contextlib.contextmanager
+    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
+        """Follow the changes of the nodes of each place."""
+        with contextlib.ExitStack() as stack:
+            for member in self._members:
+                names = [name for name in nodes if self._homes[name] is member]
+                if names:
+                    stack.enter_context(member.watching(names, wake))
+            yield
+
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and cordon or uncordon where the node belongs."""
         self._homes[node].write(node, record, cordoned=cordoned)
 
-    @contextlib.contextmanager
-    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
-        """Follow the changes of all of them."""
-        with contextlib.ExitStack() as stack:
-            for member in self._members:
-                stack.enter_context(member.watching([name for name in nodes if self._homes[name] is member], wake))
-            yield
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now."""
+        return self._homes[node].find_pods(node, uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
-        """Write each node where it belongs."""
-        failed: dict[str, ClusterError] = {}
+        """Do the same for several nodes, all of one place together."""
+        refused: dict[str, ClusterError] = {}
         for member in self._members:
-            if own := [change for change in changes if self._homes[change.node] is member]:
-                failed |= member.write_all(own)
-        return failed
+            if mine := [change for change in changes if self._homes[change.node] is member]:
+                refused |= member.write_all(mine)
+        return refused
 
-    def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
-        """Ask for several pods to leave."""
-        if self._pods_of is not None:
-            return self._pods_of.evict_all(pods)
-        return {pod.uid: self.evict(pod) for pod in pods}
+    def evict_all(self, pods: Sequence[GpuPod]) -> dict[str, Eviction]:
+        """Ask for several pods to leave their nodes."""
+        if self._pods_of is None:
+            return {pod.uid: Eviction(outcome=EvictionOutcome.GONE) for pod in pods}
+        return dict(self._pods_of.evict_all(pods))
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
+from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.informer import FEW, NODES, Informer
+from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
-from provision.cluster.objects import Node
+from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
 from provision.cluster.parallel import each
-from provision.cluster.pods import NO_PODS, NodePods
+from provision.cluster.pods import NO_PODS, NodePods, drained_pod
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
@@ -87,8 +88,8 @@ class KubernetesCluster:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
         seen = self._seen[node]
         for _attempt in range(_ATTEMPTS):
-            patch = render_patch(record, cordoned=cordoned, resource_version=seen.metadata.resource_version)
-            request = Request(method="PATCH", path=_path(seen), body=patch, content_type=MERGE_PATCH)
+            patch = render_patch(record, cordoned=cordoned, node=seen)
+            request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
             try:
                 written = self._acting.call(request, Node, expected=(CONFLICT, NOT_FOUND))
             except StatusError:
@@ -108,6 +109,14 @@ class KubernetesCluster:
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
             hint="run apply again: it continues from what is recorded now",
         )
+
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now, as the API server has them."""
+        seen = self._seen.get(node)
+        if seen is None:
+            return ()
+        pods = self._api.list_all(PODS, Pod, selector=f"spec.nodeName={seen.metadata.name},{ALIVE}")
+        return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
         """Do the same for several nodes, several at a time."""
@@ -195,7 +204,7 @@ class KubernetesCluster:
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""
         try:
-            return self._api.call(Request(method="GET", path=_path(node)), Node, expected=(NOT_FOUND,))
+            return self._api.call(Request(method="GET", path=node_path(node)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
 
@@ -225,10 +234,12 @@ def view_of(
         held_by=why_held(node, asked.respect),
         is_skipped=is_skipped(node),
         priority=priority_of(node),
+        ailment=ailment_of(node),
     )
 
 
-def _path(node: Node) -> str:
+def node_path(node: Node) -> str:
+    """Return the path of a Node in the API."""
     return f"{NODES}/{quote(node.metadata.name, safe='')}"
 
 

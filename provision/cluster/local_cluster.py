@@ -63,7 +63,7 @@ class LocalCluster(OneByOne):
             for name in nodes:
                 entry = found.nodes.get(name, NOTHING)
                 if name not in self._views or self._views[name][0] != entry:
-                    self._views[name] = (entry, _view(name, entry))
+                    self._views[name] = (entry, view_of_entry(name, entry))
                 self._seen[name] = entry
             return {name: self._views[name][1] for name in nodes}
 
@@ -161,6 +161,7 @@ def _is_untouched(seen: Entry, now: Entry) -> bool:
     return (seen.record, seen.cordoned) == (now.record, now.cordoned)
 
 
-def _view(name: str, entry: Entry) -> NodeView:
+def view_of_entry(name: str, entry: Entry) -> NodeView:
+    """Return what an entry of the state file says of a machine."""
     record = None if entry.record is None else record_of(entry.record)
-    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, gpu_pods=())
+    return NodeView(name=name, record=record, is_cordoned=entry.cordoned, is_ready=True, is_skipped=entry.skipped)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from provision.spec.model import Scheduler as Section
     from provision.spec.model import StackSpec
 
+IN_KUBERNETES: Final = (SchedulerKind.AUTO, SchedulerKind.KUBERNETES)  # where there is one
 # How the answers of Slurm's commands look must not depend on who runs them.
 _FORMATS: Final = ("SQUEUE_", "SINFO_", "SCONTROL_", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN")
 
@@ -40,13 +41,13 @@ def open_members(
     for name, stack in stacks.items():
         section = stack.scheduler
         if section not in opened:
-            if section.kind in (SchedulerKind.AUTO, SchedulerKind.KUBERNETES):
+            if section.kind in IN_KUBERNETES:
                 default = connect() if default is None else default
                 opened[section] = _checked(default, section)
             else:
                 opened[section] = _member(section, journal, machines, environ)
         homes[name] = opened[section]
-    members = list(dict.fromkeys(homes.values()))
+    members = list({id(home): home for home in homes.values()}.values())
     if len(members) <= 1:
         return members[0] if members else connect()
     kubernetes = None if default is None or isinstance(default, LocalCluster) else default

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.cluster.marks import UPGRADE
-from provision.cluster.objects import Metadata, NodeSpec, NodeStatus
+from provision.cluster.objects import Metadata, NodeStatus
 from provision.cluster.pods import node_pods
 from provision.rollout.cluster import NodeProblem
 
@@ -43,7 +43,7 @@ def essence(node: Node) -> Node:
             resource_version=meta.resource_version,
             annotations={} if upgrade is None else {UPGRADE: upgrade},
         ),
-        spec=NodeSpec(unschedulable=node.spec.unschedulable),
+        spec=node.spec,  # cordon and taints, which a write replaces together
         status=NodeStatus(addresses=node.status.addresses, node_info=node.status.node_info),
     )
 

@@ -25,7 +25,7 @@ class OwnerReference(_Object, frozen=True, kw_only=True):
 
 
 class Metadata(_Object, frozen=True, kw_only=True):
-    """What every object has. ``deletion_timestamp`` is set while it is being deleted."""
+    """What every object has. ``deletion_timestamp`` is set while it is being deleted: when its grace period ends."""
 
     name: str = ""
     namespace: str = ""
@@ -35,20 +35,25 @@ class Metadata(_Object, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Condition(_Object, frozen=True, kw_only=True):
-    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word."""
+    """``status`` is "True", "False" or "Unknown"; ``reason`` is one word, ``message`` is for people."""
 
     type: str
     status: str
     reason: str = ""
+    message: str = ""
 
 
-class Taint(_Object, frozen=True, kw_only=True):
-    """What keeps pods from a node that do not tolerate it."""
+class Taint(_Object, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps pods off a node; all of it is written back for the taints of others."""
 
     key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(_Object, frozen=True, kw_only=True):

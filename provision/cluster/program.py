@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_ERRORS: Final = 16 << 10  # bytes of standard error that are kept
 MAX_SHOWN: Final = 300  # characters of it in a message
 _CHUNK: Final = 1 << 16
+_CHUNKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,9 @@ class Program:
     def _follow(self, process: subprocess.Popen[bytes], stack: contextlib.ExitStack) -> Ran:
         """Read until the program itself has ended: what it started may keep its output open for longer."""
         deadline = time.monotonic() + self.timeout_s
-        output, errors = (_Stream(stream) for stream in (process.stdout, process.stderr) if stream is not None)
+        limits = (self.limit_bytes, MAX_ERRORS)
+        streams = (stream for stream in (process.stdout, process.stderr) if stream is not None)
+        output, errors = (_Stream(stream, limit) for stream, limit in zip(streams, limits, strict=True))
         ended = os.pidfd_open(process.pid)
         stack.callback(os.close, ended)
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -79,37 +82,42 @@ class Program:
             selector.register(each, selectors.EVENT_READ)
         is_over = False
         while not is_over:
-            ready = {key.fd for key, _events in selector.select(max(0.0, deadline - time.monotonic()))}
-            if not ready:
+            left_s = deadline - time.monotonic()
+            ready = {key.fd for key, _events in selector.select(max(0.0, left_s))}
+            if not ready or left_s <= 0:  # one that prints without end is ready for ever
                 return Ran(code=-1, problem=f"no answer within {self.timeout_s:g} s")
             is_over = ended in ready
             for stream in (output, errors):
-                stream.read(self.limit_bytes)
+                stream.read()
                 if stream.is_closed and not is_over and stream.descriptor in selector.get_map():
                     selector.unregister(stream.descriptor)
-            if len(output.kept) > self.limit_bytes:
+            if output.is_cut:
                 return Ran(code=-1, problem=f"it printed more than {self.limit_bytes} bytes")
-            del errors.kept[MAX_ERRORS:]
         return Ran(code=process.wait(), output=bytes(output.kept), errors=errors.kept.decode(errors="replace"))
 
 
 class _Stream:
-    """What a program prints, as far as it is kept."""
+    """What a program prints; beyond the limit it is read and not kept, so that nobody waits to be read."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], limit_bytes: int) -> None:
         self.descriptor = stream.fileno()
         self.kept = bytearray()
-        self.is_closed = False
+        self.is_closed = self.is_cut = False
+        self._limit_bytes = limit_bytes
         os.set_blocking(self.descriptor, False)
 
-    def read(self, limit_bytes: int) -> None:
-        """Take all that can be read now, and no more than a chunk beyond the limit."""
-        while not self.is_closed and len(self.kept) <= limit_bytes:
+    def read(self) -> None:
+        """Take what can be read now, at most so much that others are looked at in between."""
+        for _ in range(_CHUNKS):
+            if self.is_closed:
+                return
             try:
                 chunk = os.read(self.descriptor, _CHUNK)
             except BlockingIOError:
                 return
-            self.kept += chunk
+            room = self._limit_bytes - len(self.kept)
+            self.kept += chunk[:room]
+            self.is_cut = self.is_cut or len(chunk) > room
             self.is_closed = not chunk
 
 

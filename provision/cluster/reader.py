@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from provision.cluster.errors import ForbiddenError, RecordError, RefusedError
+from provision.cluster.errors import ForbiddenError, RecordError, RefusedError, StateFileError
 from provision.cluster.informer import NODES
 from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.lease import PROGRESS, pause_of, read_lease, runs_until
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.objects import Lease
+    from provision.rollout.cluster import Cluster
+    from provision.rollout.model import NodeView
     from provision.rollout.standing import Standing
 
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
@@ -138,7 +140,10 @@ class KubernetesReader:
 
 
 class StateFileReader:
-    """Reads the state file of an inventory, and what lies beside it."""
+    """Reads the state file of an inventory, and what lies beside it.
+
+    ``scheduled`` has the nodes that another scheduler than Kubernetes gives their work; without it, that is not asked.
+    """
 
     def __init__(
         self,
@@ -146,8 +151,11 @@ class StateFileReader:
         nodes: Collection[str],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
+        *,
+        scheduled: Cluster | None = None,
     ) -> None:
         self._cluster = LocalCluster(state_file)
+        self._scheduled = scheduled
         self._path = state_file
         self._nodes = nodes
         self._clock = clock
@@ -157,20 +165,33 @@ class StateFileReader:
         """Return what is true now. Raises StateFileError."""
         tenant = self._tenant()  # before the nodes: they are never older than what is said of them
         standing, complaints = self._standing()
+        nodes, unasked = self._observe()
         return Seen(
-            place=self._cluster.name,
+            place=self._cluster.name if self._scheduled is None else self._scheduled.name,
             time=self._clock(),
-            nodes=self._cluster.observe(self._nodes),
+            nodes=nodes,
             tenant=tenant,
             standing=standing,
             pause=self._cluster.paused(),
-            complaints=complaints,
+            complaints=complaints + unasked,
         )
 
     def follow(self, timeout_s: float) -> Seen:
-        """Look again after a while: it costs two small files."""
-        self._sleep(timeout_s)
+        """Look again after a while: it costs two small files, and less often where a scheduler is asked as well."""
+        self._sleep(timeout_s if self._scheduled is None else max(timeout_s, LIST_S))
         return self.look()
+
+    def _observe(self) -> tuple[Mapping[str, NodeView | NodeProblem], tuple[str, ...]]:
+        """Return the nodes; where the scheduler does not answer, what the state file has, and that it does not."""
+        kept = self._cluster.observe(self._nodes)
+        if self._scheduled is None:
+            return kept, ()
+        try:
+            return self._scheduled.observe(self._nodes), ()
+        except StateFileError:
+            raise
+        except ClusterError as error:
+            return kept, (f"nodes are shown as the state file has them: {error.message}",)
 
     def _standing(self) -> tuple[Standing | None, tuple[str, ...]]:
         path = progress_path(self._path)

@@ -47,10 +47,13 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
     failed_in: Phase | None = None
     took: Took = {}
+    tainted: bool = False
+    is_touched: bool = False
     origin_change: str | None = None
     returning: bool = False
     unrelated: bool = False
     ailment: str = ""
+    retry: bool = False
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -71,10 +74,13 @@ def document_of(record: Record) -> RecordDocument:
         reason=_presentable(record.reason),
         failed_in=record.failed_in,
         took={phase: min(seconds, _LONGEST_S) for phase, seconds in record.took.items()},
+        tainted=record.is_tainted,
+        is_touched=record.is_touched,
         origin_change=record.origin_change,
         returning=record.is_returning,
         unrelated=record.is_unrelated,
         ailment=_presentable(record.ailment),
+        retry=record.retry,
     )
 
 
@@ -90,10 +96,13 @@ def record_of(document: RecordDocument) -> Record:
         reason=document.reason,
         failed_in=document.failed_in,
         took=document.took,
+        is_tainted=document.tainted,
+        is_touched=document.is_touched,
         origin_change=document.origin_change,
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,
         ailment=document.ailment,
+        retry=document.retry,
     )
 
 

@@ -84,7 +84,7 @@ class ScheduledCluster(OneByOne):
         return self._journal.lease(holder)
 
     def check_lease(self) -> None:
-        """Make sure of the lock of the state file."""
+        """Never raise: the kernel keeps the lock for this process."""
         self._journal.check_lease()
 
     def paused(self) -> Pause | None:

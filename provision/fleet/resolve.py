@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.fleet.inventory import Host
     from provision.fleet.model import FleetNode
 
 RESOLVE_S: Final = 10.0  # for all hosts together
@@ -40,7 +41,7 @@ def resolve(hosts: Collection[str], *, timeout_s: float = RESOLVE_S) -> dict[str
     return found
 
 
-def resolve_nodes(nodes: Collection[FleetNode]) -> dict[str, frozenset[str]]:
+def resolve_nodes(nodes: Collection[FleetNode] | Collection[Host]) -> dict[str, frozenset[str]]:
     """Return the addresses that are connected to, by the names of nodes; none for one that is reached otherwise."""
     found = resolve({node.endpoint.network_host for node in nodes})
     return {node.name: found.get(node.endpoint.network_host, frozenset()) for node in nodes}

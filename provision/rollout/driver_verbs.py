@@ -95,7 +95,9 @@ def plan_verb(
     prepared = Prepared(
         states=tuple(states),
         rollout=tuple(name for name in rollout if name not in settled),
-        policy=replace(strictest([stacks[state.name].rollout for state in states], len(states)), waves=()),
+        policy=replace(
+            strictest([stacks[state.name].rollout for state in states], len(states)), waves=(), calendar=None
+        ),
     )
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled

@@ -7,6 +7,7 @@ decisions and progress belong to the calling thread. Time passes only by the clo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -16,9 +17,10 @@ from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import waves_of
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
+from provision.rollout.gates import NO_GATES
 from provision.rollout.model import Phase
 from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
+    from provision.rollout.gates import Gates
     from provision.rollout.model import GpuPod, NodeView
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
+RETRIES: Final = 10  # of one node in one process
+LOOK_AGAIN: Final = timedelta(seconds=2)  # between two searches for the pods of processes on one node
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
 ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
@@ -62,7 +67,8 @@ class Adapters:
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
-    publish: Callable[[Standing], None] = lambda _standing: None
+    publish: Callable[[Standing, Sequence[NodeState]], None] = lambda _standing, _nodes: None
+    gates: Gates = NO_GATES
 
 
 class Engine:
@@ -89,6 +95,7 @@ class Engine:
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
         self._still_since: datetime | None = None
         self._paused: Pause | None = None
+        self._retries: Counter[str] = Counter()
         self._unreachable_since: datetime | None = None
         flying = sum(node.is_in_flight for node in nodes)
         workers = min(len(nodes), policy.max_parallel + flying)
@@ -96,6 +103,7 @@ class Engine:
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
+        self._held: dict[str, datetime | None] = {}  # nodes on which a process held a GPU, and when pods were looked up
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
@@ -140,7 +148,9 @@ class Engine:
             return self._wind_down()
         try:
             self._observe_nodes()
+            self._find_holding()
             self._observe_pause()
+            self._observe_retries()
             decision = self._decide()
             self._act(decision)
             self._tell(decision)
@@ -156,7 +166,7 @@ class Engine:
             self._end(error)
             return False
         self._unreachable_since = None
-        if any(isinstance(action, Write) for action in decision.actions):
+        if any(isinstance(action, Write | Withdraw) for action in decision.actions):
             self._pauses = pauses(self._adapters.poll_s)
             self._pause(0)
         elif not decision.is_over:
@@ -213,6 +223,34 @@ class Engine:
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
+    def _find_holding(self) -> None:
+        """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
+        now = self._decided
+        for name, looked in tuple(self._held.items()):
+            node = self._nodes[name]
+            uids = node.holding_uids
+            if not uids:
+                del self._held[name]
+                self._nodes[name] = replace(node, holding=())
+            elif looked is None or abs(now - looked) >= LOOK_AGAIN:
+                self._held[name] = now
+                self._nodes[name] = replace(node, holding=self._cluster.find_pods(name, uids))
+
+    def _observe_retries(self) -> None:
+        """Let nodes begin again that failed here and that somebody has asked to be tried again.
+
+        It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
+        """
+        for name, node in self._nodes.items():
+            if not node.has_failed:
+                continue
+            record = node.record
+            if record is None or not record.retry or self._retries[name] >= RETRIES:
+                continue
+            self._retries[name] += 1
+            self._nodes[name] = replace(node, has_failed=False, step=None)
+            self._observe(Note(name, "somebody has asked for another try"))
+
     def _observe_pause(self) -> None:
         found = self._cluster.paused()
         pause = None if found == self._policy.despite else found
@@ -230,6 +268,7 @@ class Engine:
             still_since=self._still_since,
             pause=self._paused,
             passed=self._decision.passed,
+            gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None
@@ -254,13 +293,13 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=any(wave.is_held for wave in ahead),
-            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight),
+            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
         )
         self._cluster.publish(standing)
-        self._adapters.publish(standing)
+        self._adapters.publish(standing, tuple(self._nodes.values()))
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""
@@ -272,6 +311,8 @@ class Engine:
         for action in decision.actions:
             if isinstance(action, RunStep):
                 self._begin_step(action)
+            elif isinstance(action, Withdraw):
+                self._withdraw(action)
 
     def _write(self, actions: Sequence[Write]) -> None:
         """Write several records at a time; tell those that are written, and raise what is not about one node alone."""
@@ -302,6 +343,13 @@ class Engine:
         )
         self._moved.add(change.node)
         self._observe(PhaseEntered(change.node, record.phase, record.complaint))
+
+    def _withdraw(self, action: Withdraw) -> None:
+        self._cluster.write(action.node, None, cordoned=action.cordoned)
+        node = self._nodes[action.node]
+        self._nodes[action.node] = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        self._moved.discard(action.node)
+        self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
         """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
@@ -362,6 +410,8 @@ class Engine:
             is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
             lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
+        if outcome.holders:
+            self._held[event.node] = None
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped
         if failure is not None:

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from provision.rollout.model import GpuPod, NodeView, Record
+    from provision.rollout.pause import Pause
     from provision.rollout.standing import Standing
     from provision.simulate.world import World
 
 DURATION_S: Final = 45.0  # of the lease, as `provision.cluster.lease` has it
 DEADLINE_S: Final = 35.0
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,10 +53,11 @@ class SimulatedCluster(OneByOne):
     name: str = "the simulated cluster"
     renewed_s: float = 0.0
     _is_inside: bool = False
+    _is_writing: bool = False
     _changed: set[str] = field(default_factory=set)
     _views: dict[str, NodeView | NodeProblem] = field(default_factory=dict)
     _places: dict[str, str] = field(default_factory=dict)
-    on_change: Callable[[], None] = lambda: None
+    on_change: Callable[[], None] = _nothing
 
     def __post_init__(self) -> None:
         self._changed.update(self.world.machines)
@@ -64,7 +70,8 @@ class SimulatedCluster(OneByOne):
     def changed(self, node: str) -> None:
         """Look at the node again when it is asked for."""
         self._changed.add(node)
-        self.on_change()
+        if not self._is_writing:
+            self.on_change()
 
     def observe(self, nodes: Collection[str]) -> Mapping[str, NodeView | NodeProblem]:
         """Return the nodes as they are; the same object for one that is as it was."""
@@ -72,7 +79,17 @@ class SimulatedCluster(OneByOne):
         for name in self._changed:
             self._look(name)
         self._changed.clear()
-        return self._views if len(nodes) == len(self._views) else {name: self._views[name] for name in nodes}
+        return {name: self._views[name] for name in nodes}
+
+    @contextlib.contextmanager
+    def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
+        """Call ``wake`` whenever something changes, whichever node it is."""
+        del nodes
+        self.on_change = wake
+        try:
+            yield
+        finally:
+            self.on_change = _nothing
 
     def _look(self, node: str) -> None:
         view = self.world.machines[node].seen()
@@ -93,7 +110,9 @@ class SimulatedCluster(OneByOne):
         machine.record = record
         if cordoned is not None:
             machine.is_cordoned = cordoned
+        self._is_writing = True  # an engine knows what it has written itself
         self.world.changed(node)
+        self._is_writing = False
         self._look(node)
 
     def evict(self, pod: GpuPod) -> Eviction:
@@ -156,6 +175,10 @@ class SimulatedCluster(OneByOne):
                 raise LeaseLostError(f"the lease of {self.name} is lost: {self.tenancy.holder or 'nobody'} has it")
             if self.world.time.now_s - self.renewed_s > DEADLINE_S:
                 raise LeaseLostError(f"the lease of {self.name} is lost: it could not be renewed")
+
+    def paused(self) -> Pause | None:
+        """Return who wants no further node to begin."""
+        return self.world.pause
 
     def publish(self, standing: Standing) -> None:
         """Show how the rollout stands."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
     from provision.rollout.step import StepOutcome
     from provision.simulate.world import World
 
@@ -35,7 +35,7 @@ class VirtualExecutor:
         self._events: list[Event] = []
         self._is_woken = False
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:  # noqa: ARG002 - in the record, too
         """Begin the step of a phase."""
         self._world.begin_step(self, node, phase)
 
@@ -45,15 +45,15 @@ class VirtualExecutor:
 
     def wait(self, timeout_s: float, least_s: float = 0.0) -> list[Event]:
         """Return what has happened, letting time pass until something has."""
-        soonest_s = self._world.time.now_s + least_s
         if self._cancel.is_set():
             self._world.cancel(self)
+        began_s = self._world.time.now_s
         if timeout_s:
             self._let_pass(timeout_s, until_woken=True)
-            if self._batch_s and (self._events or self._is_woken):
-                self._let_pass(self._batch_s, until_woken=False)
-        if (left_s := soonest_s - self._world.time.now_s) > 0:
-            self._let_pass(left_s, until_woken=False)
+            batch_s = self._batch_s if self._events or self._is_woken else 0.0
+            rest_s = max(batch_s, began_s + least_s - self._world.time.now_s)
+            if rest_s > 0:
+                self._let_pass(rest_s, until_woken=False)
         self._is_woken = False
         events, self._events = self._events, []
         return events
@@ -62,9 +62,10 @@ class VirtualExecutor:
         time = self._world.time
         end_s = time.now_s + seconds
         while not (until_woken and (self._events or self._is_woken)):
-            if not time.step(min(end_s, time.now_s + RENEW_S)) and time.now_s >= end_s:
-                break
+            has_happened = time.step(min(end_s, time.now_s + RENEW_S))
             self._alive()
+            if not has_happened and time.now_s >= end_s:
+                return
 
     def wake(self) -> None:
         """End a wait: something is not as it was."""

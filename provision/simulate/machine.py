@@ -9,6 +9,8 @@ from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import GpuPod, NodeView, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from provision.rollout.model import Record
 
 
@@ -54,7 +56,8 @@ class Change:
 class Machine:
     """One node. ``driver`` is what runs on it, ``verified`` the driver that was verified since it was last exchanged.
 
-    ``cordoned_by`` is who else wants it cordoned. ``is_up``: it answers over SSH, and its kubelet reports.
+    ``cordoned_by`` is who else wants it cordoned, ``held_by`` which tool is at it, ``is_skipped`` whether people want
+    it left alone. ``is_up``: it answers over SSH, and its kubelet reports.
     ``broken`` are phases whose step fails on it, each with what it then says; ``ill`` is a hardware failure that has
     nothing to do with an upgrade.
     """
@@ -67,6 +70,9 @@ class Machine:
     is_up: bool = True
     is_deleted: bool = False
     ill: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_skipped: bool = False
+    held_by: str = ""
     is_released: bool = False
     verified: str = ""
     change: Change | None = None
@@ -91,4 +97,7 @@ class Machine:
             is_cordoned=self.is_cordoned,
             is_ready=self.is_ready,
             gpu_pods=tuple([pod.seen() for pod in pods.values()]) if pods else (),
+            labels=self.labels,
+            is_skipped=self.is_skipped,
+            held_by=self.held_by,
         )

@@ -1,0 +1,156 @@
+"""Plays a whole roll-out in virtual time with the real engine: the same scenario and seed give the same playback."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.membership import with_waves
+from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.engine import Adapters, Engine
+from provision.rollout.model import Phase
+from provision.simulate.chance import Chance
+from provision.simulate.clock import VirtualTime
+from provision.simulate.cluster import SimulatedCluster
+from provision.simulate.executor import VirtualExecutor
+from provision.simulate.machine import Machine, Pod
+from provision.simulate.playback import Playback, Recorder, plays_of
+from provision.simulate.world import Budget, World
+
+if TYPE_CHECKING:
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.model import Origin
+    from provision.rollout.step import StepOutcome
+    from provision.simulate.scenario import NodeModel, Scenario
+
+POLL_S: Final = 60.0  # what changes wakes the engine; limits of time are noticed this much later at most
+BATCHED: Final = 1000  # nodes for each second that is waited for more to happen before the next decision
+ILL: Final = "its hardware has failed"
+
+
+def play(scenario: Scenario, seed: int) -> Playback:
+    """Roll out in virtual time until it is over. Nobody holds a wave: its gate is passed when it is healthy."""
+    chance = Chance(scenario, seed)
+    world = build(scenario, chance)
+    cluster, cancel = SimulatedCluster(world), threading.Event()
+    batch_s = len(scenario.nodes) / BATCHED
+    executor = _LosingExecutor(world, cancel, chance, batch_s)
+    states, policy = prepare(scenario, cluster)
+    recorder = Recorder(world.time, world.machines)
+    cluster.hooks.published = recorder.published
+    adapters = Adapters(
+        cluster=cluster,
+        steps=_NoSteps(),
+        clock=world.time,
+        poll_s=POLL_S,
+        executor=lambda _steps, _cancel, _workers: executor,
+    )
+    engine = Engine(adapters, states, policy, observe=recorder.observe, cancel=cancel)
+    result = engine.run()
+    return Playback(
+        seed=seed,
+        took_s=max([entry.at_s for entry in recorder.entries], default=0.0),
+        nodes=plays_of(recorder.entries, {state.name: state.wave for state in states}),
+        entries=tuple(recorder.entries),
+        waves=tuple(wave.title for wave in policy.waves),
+        waits=recorder.waits(),
+        stop=result.stop,
+        most_out=recorder.most_out,
+        turns=recorder.turns,
+    )
+
+
+class _NoSteps:
+    """Steps are the executor's own."""
+
+    def run(self, *_: object) -> StepOutcome:
+        raise NotImplementedError
+
+
+class _LosingExecutor(VirtualExecutor):
+    """Takes nodes down in their swap whose fortune that is."""
+
+    def __init__(self, world: World, cancel: threading.Event, chance: Chance, batch_s: float) -> None:
+        super().__init__(world, cancel, batch_s=batch_s)
+        self._chance = chance
+
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
+        """Begin the step of a phase."""
+        super().start(node, phase, back)
+        if phase is Phase.SWAP and self._chance.is_lost(node):
+            self._world.take_down(node)
+
+
+def build(scenario: Scenario, chance: Chance) -> World:
+    """Return the fleet as it is before, with what will happen to it whatever anybody does."""
+    machines = {node.name: _machine(node, chance) for node in scenario.nodes}
+    budgets = {one.name: Budget(one.name, one.allowed, one.restart_s) for one in scenario.budgets}
+    world = World(VirtualTime(scenario.start), machines, chance, budgets)
+    for name in machines:
+        after_s = chance.ill_after_s(name)
+        if after_s is not None:
+            world.time.after(after_s, lambda name=name: world.fall_ill(name, ILL))  # type: ignore[misc]  # a default of a lambda
+    faults = scenario.faults
+    if faults.away_every_s and faults.away_for_s:
+        _plan_outage(world, faults.away_every_s, faults.away_for_s)
+    return world
+
+
+def _plan_outage(world: World, every_s: float, for_s: float) -> None:
+    def go_away() -> None:
+        world.away_until_s = world.time.now_s + for_s
+        world.time.after(every_s, go_away)
+
+    world.time.after(every_s, go_away)
+
+
+def _machine(node: NodeModel, chance: Chance) -> Machine:
+    pods = {}
+    for model in node.pods:
+        uid = f"{node.name}/{model.name}"
+        grace_s = chance.grace_s(uid) if model.grace_s is None else model.grace_s
+        namespace, _, name = model.name.rpartition("/")
+        pods[uid] = Pod(
+            namespace=namespace or "default",
+            name=name,
+            uid=uid,
+            grace_s=grace_s,
+            budget=model.budget,
+            controller=model.controller,
+            is_daemon=model.is_daemon,
+            is_stuck=chance.is_stuck(uid),
+        )
+    return Machine(
+        name=node.name,
+        driver=node.driver,
+        pods=pods,
+        is_cordoned=node.is_cordoned,
+        cordoned_by="somebody" if node.is_cordoned else "",
+        is_up=node.is_ready,
+    )
+
+
+def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeState], Policy]:
+    """Return the nodes and the policy as an apply of the declaration has them."""
+    views = cluster.observe([node.name for node in scenario.nodes])
+    rollout = scenario.rollout
+    states = [
+        NodeState(
+            view=view,
+            target=scenario.target,
+            origin=node.driver,
+            drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
+            is_disruptive=node.driver != scenario.target,
+            is_as_declared=node.driver == scenario.target,
+        )
+        for node in scenario.nodes
+        if not isinstance(view := views[node.name], NodeProblem)
+    ]
+    groups = {node.name: node.groups for node in scenario.nodes}
+    policy = strictest([rollout], len(states))
+    waves = tuple(replace(wave, is_held=False) for wave in policy.waves)
+    return with_waves(states, rollout.waves, groups), replace(policy, waves=waves)

@@ -18,6 +18,8 @@ from provision.simulate.machine import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from provision.rollout.model import Record
+    from provision.rollout.pause import Pause
     from provision.simulate.clock import VirtualTime
     from provision.simulate.machine import Machine, Pod
 
@@ -81,6 +83,7 @@ class World:
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     away_until_s: float = 0.0
     refused_until_s: float = 0.0
+    pause: Pause | None = None
     watchers: list[Watcher] = field(default_factory=list)
     runs: dict[_Run, None] = field(default_factory=dict)
 
@@ -106,7 +109,7 @@ class World:
             self.time.after(NOTICE_S, lambda: self._lose(run))
             return
         delay_s = run.planned.duration_s
-        if phase is Phase.SWAP:
+        if phase in (Phase.SWAP, Phase.ROLLBACK):
             delay_s = self._begin_change(machine, run)
         self.time.after(delay_s, lambda: self._end_step(run))
 
@@ -127,7 +130,7 @@ class World:
     def _begin_change(self, machine: Machine, run: _Run) -> float:
         """Exchange the driver; an exchange that is under way already is waited for. Return how long it takes."""
         now_s, record = self.time.now_s, machine.record
-        target = record.target if record is not None else machine.driver
+        target = machine.driver if record is None else _wanted(record)
         if machine.change is not None and machine.change.target == target:
             return machine.change.ends_s - now_s
         begins_s = now_s if machine.change is None else machine.change.ends_s
@@ -171,15 +174,15 @@ class World:
             if machine.holders:
                 machine.holders -= 1
                 return StepOutcome(holders=(Holder(pid=7, command="train"),))
-        if phase is Phase.SWAP:
+        if phase in (Phase.SWAP, Phase.ROLLBACK):
             record = machine.record
-            is_there = record is not None and machine.driver == record.target and machine.change is None
+            is_there = record is not None and machine.driver == _wanted(record) and machine.change is None
             failure = "" if is_there else failure or "the driver is not the one that was declared"
         if phase is Phase.VERIFY and not failure:
             if machine.ill:
                 failure = machine.ill
-            elif machine.record is not None and machine.driver != machine.record.target:
-                failure = f"driver {machine.driver} runs, not {machine.record.target}"
+            elif machine.record is not None and machine.driver != _wanted(machine.record):
+                failure = f"driver {machine.driver} runs, not {_wanted(machine.record)}"
             else:
                 machine.verified = machine.driver
         if phase is Phase.RESUME and not failure:
@@ -290,3 +293,8 @@ class World:
         """Have a Node of that name join the cluster again."""
         self.machines[node].is_deleted = False
         self.changed(node)
+
+
+def _wanted(record: Record) -> str:
+    """Return the driver that a node is to have: on its way back, its former one."""
+    return record.origin if record.is_returning else record.target

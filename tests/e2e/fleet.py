@@ -56,11 +56,14 @@ def other_version(stage: Stage, nodes: Sequence[LabNode]) -> str:
     return NEW if version == OLD else OLD
 
 
-def declare(stage: Stage, nodes: Sequence[LabNode], version: str) -> None:
-    """Declare a version, and put its module on the nodes' disks, which is not grapnel's task."""
+def declare(stage: Stage, nodes: Sequence[LabNode], version: str, rollout: str = "") -> None:
+    """Declare a version, and put its module on the nodes' disks, which is not grapnel's task.
+
+    ``rollout`` are more keys of that section.
+    """
     assert stage.operator is not None
     for_each(nodes, lambda node: node.node.install_module(version))
-    stage.operator.declare(version)
+    stage.operator.declare(version, rollout)
 
 
 def driver_step(node: LabNode) -> str:

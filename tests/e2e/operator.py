@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,10 @@ class Operator(Controller):
 
     kubeconfig: Path
 
-    def declare(self, version: str) -> None:
-        """Write the declaration: one node at a time."""
-        self.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+    def declare(self, version: str, rollout: str = "") -> None:
+        """Write the declaration: one node at a time, and ``rollout`` as more keys of that section."""
+        text = DECLARATION.format(version=version) + textwrap.indent(rollout, "    ")
+        self.folder.joinpath("grapnel.yaml").write_text(text)
 
     def apply_command(self, *options: str) -> list[str]:
         """Return the command line that brings the fleet to the declaration."""

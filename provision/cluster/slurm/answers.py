@@ -21,11 +21,11 @@ JOB_FORMAT: Final = "%i,%T,%L,%u,%N"
 JOB_STATES: Final = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,STOPPED,RESIZING"
 _JOB_FIELDS: Final = 5
 _NODE: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
-_ADDRESS: Final = re.compile(r"^ +NodeAddr=(\S+) NodeHostName=(\S+)", re.MULTILINE)
-_STATE: Final = re.compile(r"^ +State=(\S+)", re.MULTILINE)
+_ADDRESS: Final = re.compile(r"^ {3}NodeAddr=(\S+) NodeHostName=(\S+)", re.MULTILINE)
+_STATE: Final = re.compile(r"^ {3}State=(\S+)", re.MULTILINE)
 _FLAG: Final = re.compile(r"[A-Z_]+")  # older versions put signs behind a state, such as IDLE*+DRAIN
 # Slurm adds who gave it and when; a reason of several lines goes on, further to the right.
-_REASON: Final = re.compile(r"^ +Reason=(.*?)(?: \[([^\[\]@]*)@[^\[\]]*\])?$", re.MULTILINE)
+_REASON: Final = re.compile(r"^ {3}Reason=(.*?)(?: \[([^\[\]@]*)@[^\[\]]*\])?$", re.MULTILINE)
 _RESERVATION: Final = re.compile(
     r"^ReservationName=(\S+) StartTime=\S+ EndTime=(\S+) .*? Nodes=(\S+) .*?Flags=(\S*)", re.MULTILINE
 )
@@ -58,9 +58,8 @@ class Reservation:
 def parse_nodes(text: str) -> dict[str, SlurmNode]:
     """Return the nodes of ``scontrol show node``, by their names; what has no state is left out."""
     starts = [(found.start(), found[1]) for found in _NODE.finditer(text)]
-    ends = [start for start, _name in starts[1:]] + [len(text)]
     nodes = {}
-    for (start, name), end in zip(starts, ends, strict=True):
+    for (start, name), (end, _next) in zip(starts, [*starts[1:], (len(text), "")], strict=False):
         block = text[start:end]
         address, state, reason = _ADDRESS.search(block), _STATE.search(block), _REASON.search(block)
         if state is None:

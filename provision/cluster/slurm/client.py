@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES: Final = 64 << 20  # ten thousand nodes take ten
 _SSH_FAILED: Final = 255
+_ONES: Final = 16  # nodes that are asked for by name
 _FEW: Final = 1000  # nodes whose jobs are asked for by name; for more, all jobs are
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.,:=@%/+-]+")
 _UNREACHABLE: Final = ("unable to contact slurm controller", "connect failure", "timed out", "connection refused")
@@ -55,7 +56,7 @@ class SlurmScheduler:
 
         Jobs are asked for where it matters: on nodes that we have drained, and on all the first time, for the plan.
         """
-        nodes = parse_nodes(self._ask("scontrol", "show", "node"))
+        nodes = self._nodes(views)
         found = match_slurm_nodes(tuple(views), self._machines, nodes, self.name)
         matched = [node for node in found.values() if not isinstance(node, NodeProblem)]
         jobs = self._jobs([node.name for node in matched if is_ours(node) or (is_busy(node) and not self._has_looked)])
@@ -79,6 +80,15 @@ class SlurmScheduler:
             now = parse_nodes(self._ask("scontrol", "show", "node", name)).get(name)
             if now is None or is_drained(now):
                 raise self._error("scontrol", ran)
+
+    def _nodes(self, names: Collection[str]) -> dict[str, SlurmNode]:
+        """Return the nodes of the cluster; where only a few known ones are asked for, no others."""
+        known = [self._known[name] for name in names if name in self._known]
+        if known and len(known) == len(names) <= _ONES:
+            ran = self._run("scontrol", "show", "node", ",".join(known))
+            if not ran.code and not ran.problem:
+                return parse_nodes(ran.output.decode(errors="replace"))
+        return parse_nodes(self._ask("scontrol", "show", "node"))  # one of them may be gone
 
     def _jobs(self, nodes: Collection[str]) -> dict[str, tuple[Job, ...]]:
         if not nodes:

@@ -129,7 +129,8 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
     if record is not None and record.phase is Phase.RETURNED:
         reason = record.complaint
-        return NodeStatus(name=name, situation=situations.RETURNED, since=since, reason=reason, record=record)
+        ended = situations.RETURNED if record.is_returning else situations.PUT_BACK
+        return NodeStatus(name=name, situation=ended, since=since, reason=reason, record=record)
     if record is not None:
         return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
     situation = situations.CORDONED if view.is_cordoned else situations.IDLE

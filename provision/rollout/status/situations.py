@@ -78,6 +78,14 @@ RETURNED: Final = Situation(
     "correct what the reason names, then `grapnel apply`; or declare the driver that it has",
     needs_somebody=True,
 )
+PUT_BACK: Final = Situation(
+    "put-back",
+    "put back as it was",
+    "its jobs did not end within waitFor.timeoutMinutes; it is in service with the driver that it had, untouched",
+    "the next run waits for its jobs again",
+    "`grapnel apply` when they have ended",
+    needs_somebody=True,
+)
 UNRELATED: Final = Situation(
     "failed-unrelated",
     "failed, not by its upgrade",
@@ -100,7 +108,7 @@ _WORKING: Final = {
     Phase.CORDON: ("it takes no new pods", "wait-for-jobs where jobs are to be waited for, else drain; at once"),
     Phase.JOBS: (
         "pods that `rollout.waitFor` or `rollout.drain.onlyWait` selects are waited for; none is evicted",
-        "drain, when they have ended or after waitFor.timeoutMinutes, as waitFor.onTimeout says",
+        "drain, when they have ended; after waitFor.timeoutMinutes drain or returned, as waitFor.onTimeout says",
     ),
     Phase.DRAIN: (
         "pods that have a GPU are evicted, within their disruption budgets",
@@ -217,6 +225,7 @@ SITUATIONS: Final = (
     FAILED,
     UNRELATED,
     RETURNED,
+    PUT_BACK,
     UNCLEAR,
     *LEFT.values(),
     NOT_BEGUN,

@@ -27,6 +27,7 @@ from provision.cluster.permissions import (
 from provision.cluster.reader import KubernetesReader
 from provision.cluster.requests import LeasePauses
 from provision.rollout.cluster import EvictionOutcome
+from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.pause import Pause
 from tests.provision.cluster.samples import RECORD
@@ -244,6 +245,37 @@ def test_who_is_on_call_pauses_a_rollout_of_somebody_else_and_cannot_upgrade(sta
         stage.connect(account).lease("eve"),
     ):
         pytest.fail("it may upgrade")
+
+
+@pytest.mark.functional
+def test_who_is_on_call_takes_a_node_out_of_an_upgrade_by_name(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, cluster = stage.make_node(rack="b7"), stage.connect()
+    cluster.observe([node])
+    cluster.write(node, replace(RECORD, phase=Phase.FAILED, failed_in=Phase.DRAIN), cordoned=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    where = ["--kubeconfig", str(operator(stage, "on-call-by-name", granted=ON_CALL))]
+
+    with cluster.lease("ada@laptop/1"):
+        assert main(["retry", node, *where]) == 0
+        seen = cluster.observe([node])[node]
+        assert isinstance(seen, NodeView)
+        assert seen.record is not None
+        assert seen.record.retry
+        assert main(["abandon", node, *where]) == 0
+        with pytest.raises(ConflictError):
+            cluster.write(node, RECORD, cordoned=False)
+    assert main(["skip", "--undo", node, *where]) == 0
+    assert main(["skip", f"{node}x", *where]) == 2
+
+    stored = stage.get("node", node)
+    assert stored["metadata"]["labels"] == {"rack": "b7"}
+    assert stored["spec"]["unschedulable"]
+    captured = capsys.readouterr()
+    assert f"{node}: is tried again by ada@laptop/1" in captured.out
+    assert f"did you mean {node}?" in captured.err
 
 
 @pytest.mark.functional

@@ -18,6 +18,7 @@ from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
+from provision.notify.news import Message
 from provision.payload.store import Manifest
 from provision.report.status_document import StatusDocument
 
@@ -30,6 +31,7 @@ TYPES: dict[str, type] = {
     "node-state": RecordDocument,
     "pause": PauseDocument,
     "payload": Manifest,
+    "rollout-notification": Message,
     "rollout-progress": ProgressDocument,
     "status": StatusDocument,
 }

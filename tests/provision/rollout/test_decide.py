@@ -203,3 +203,10 @@ def test_every_node_has_its_say() -> None:
     calm = Rollout(max_parallel=1, max_unavailable=9, soak_minutes=3)
     bold = Rollout(max_parallel=4, max_unavailable="50%", soak_minutes=0)
     assert strictest([calm, bold], 8) == Policy(max_parallel=1, max_unavailable=4, soak=3 * MINUTE)
+
+
+def test_a_failed_node_that_somebody_put_back_into_service_counts_like_any_other() -> None:
+    remembered = record(Phase.FAILED, reason="3 of 4 GPUs answer", failed_in=Phase.VERIFY)
+    back = state("n2", view("n2", remembered, is_cordoned=False))
+    decision = at(flying("n1"), back, max_parallel=2, max_unavailable=1)
+    assert (begun(decision), decision.waiting) == ([], {"n2": "1 of 2 nodes may be unavailable: n1 is in swap"})

@@ -18,7 +18,7 @@ from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Adapters, Engine
-from provision.rollout.model import NodeView, Phase
+from provision.rollout.model import NodeView, Origin, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.step import StepOutcome
 
@@ -46,9 +46,11 @@ class Steps:
     broken: Phase | None = None
     also: Callable[[str, Phase], None] = lambda _node, _phase: None
 
-    def run(self, node: str, phase: Phase, observe: Observer, cancel: threading.Event) -> StepOutcome:
+    def run(
+        self, node: str, phase: Phase, observe: Observer, cancel: threading.Event, back: Origin | None = None
+    ) -> StepOutcome:
         """Do what the phase is about."""
-        del observe, cancel
+        del observe, cancel, back
         if phase is Phase.SWAP:
             assert self.slurm.states(self.names[node]) >= {"IDLE", "DRAIN"}, "a job may be on it"
         self.done.append((node, phase))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
 from provision.simulate.clock import VirtualTime
 from provision.simulate.cluster import SimulatedLease
 from provision.simulate.machine import Machine, Pod
@@ -184,6 +185,29 @@ class Fleet:
         for pod in self.world.machines[name].pods.values():
             pod.is_stuck = pod.is_stuck or not pod.is_terminating
 
+    def skip(self, name: str) -> None:
+        """Label a node to be skipped, or take that label away."""
+        machine = self.world.machines[name]
+        machine.is_skipped = not machine.is_skipped
+        self.world.changed(name)
+
+    def hold_back(self, name: str) -> None:
+        """Have another tool begin or end its work at a node."""
+        machine = self.world.machines[name]
+        machine.held_by = "" if machine.held_by else "kured reboots it: it ends by itself"
+        self.world.changed(name)
+
+    def pause(self) -> None:
+        """Pause all rollouts, or let them go on."""
+        self.world.pause = None if self.world.pause else Pause(by="a person")
+
+    def abandon(self, name: str) -> None:
+        """Give up on a node that failed: its record is taken away, and it is put back into service."""
+        machine = self.world.machines[name]
+        if machine.record is not None and machine.record.phase is Phase.FAILED:
+            machine.record, machine.is_released = None, False
+            self.world.uncordon(name)
+
     def put_clock(self, seconds: float) -> None:
         self.world.time.jump += timedelta(seconds=seconds)
 
@@ -196,13 +220,14 @@ class Fleet:
         """End every fault; what people have cordoned stays so."""
         world = self.world
         world.away_until_s = world.refused_until_s = 0.0
+        world.pause = None
         for holder in HOLDERS:
             self.kill(holder)
         for name, machine in world.machines.items():
             world.bring_up(name)
             self.mend(name)
             self.join(name)
-            machine.holders = 0
+            machine.holders, machine.is_skipped, machine.held_by = 0, False, ""
             world.unstick(name)
         self.pass_time(600.0)
 
@@ -218,11 +243,15 @@ class Fleet:
         hold("ada" in self.processes, "nobody is at work, and the lease is not to be had")
         process = self.processes["ada"]
         self.turns("ada", TURNS)
-        hold("ada" not in self.processes, f"it does not end: {process.engine._decision}")
+        hold("ada" not in self.processes, "it does not end")
         stop = process.engine._stop or process.engine._decision.stop
         hold(not stop, f"it stops although nothing is wrong: {stop}")
+        self.hold_ended()
+
+    def hold_ended(self) -> None:
+        """Hold that every node has what is declared, and that no cordon of a rollout is left."""
         for machine in self.world.machines.values():
             record = machine.record
             hold(machine.driver == self.declared.target, f"{machine.name} has driver {machine.driver}")
-            hold(record is None or record.phase is Phase.DONE, f"{machine.name} is left in {record}")
-            hold(machine.is_cordoned == bool(machine.cordoned_by), f"{machine.name} is cordoned: {machine}")
+            hold(record is None or record.phase is Phase.DONE, f"{machine.name} is not done")
+            hold(machine.is_cordoned == bool(machine.cordoned_by), f"{machine.name} is cordoned: {machine.is_cordoned}")

@@ -111,7 +111,7 @@ class Invariants:
         assert self.engine is not None
         for node in self.engine._nodes.values():
             if is_unfinished(node) and not node.is_busy and node.name not in acted:
-                hold(waiting.get(node.name), f"{node.name} waits and nobody says why: {node}")
+                hold(waiting.get(node.name), f"{node.name} waits and nobody says why")
 
     def known(self, node: str) -> NodeView | None:
         view = self.cluster._views.get(node)

@@ -20,6 +20,7 @@ long_s = st.sampled_from((5.0, 50.0, 130.0, 400.0))
 policies = st.integers(0, len(POLICIES) - 1)
 targets = st.sampled_from((NEW, NEW, NEWER, OLD))
 effects = st.integers(0, 12)
+STEPS_OF_A_RUN = 12
 
 
 class RolloutMachine(RuleBasedStateMachine):
@@ -121,6 +122,22 @@ class RolloutMachine(RuleBasedStateMachine):
     @rule(node=nodes)
     def stick(self, node: str) -> None:
         self.fleet.stick(node)
+
+    @rule(node=nodes)
+    def skip(self, node: str) -> None:
+        self.fleet.skip(node)
+
+    @rule(node=nodes)
+    def hold_back(self, node: str) -> None:
+        self.fleet.hold_back(node)
+
+    @rule(node=nodes)
+    def abandon(self, node: str) -> None:
+        self.fleet.abandon(node)
+
+    @rule()
+    def pause(self) -> None:
+        self.fleet.pause()
 
     @rule(seconds=st.sampled_from((-7200.0, -90.0, 90.0, 7200.0)))
     def put_clock(self, seconds: float) -> None:

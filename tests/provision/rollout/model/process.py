@@ -20,12 +20,12 @@ from tests.provision.rollout.model.invariants import Invariants, hold, is_unfini
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.rollout.model import Phase
+    from provision.rollout.model import Origin, Phase
     from provision.rollout.standing import Standing
     from provision.simulate.world import World
     from provision.spec.model import Rollout
 
-POLL_S = 5.0
+POLL_S = 20.0
 
 
 class KilledError(BaseException):
@@ -45,9 +45,9 @@ class CheckedExecutor(VirtualExecutor):
 
     invariants: Invariants
 
-    def start(self, node: str, phase: Phase) -> None:
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         self.invariants.step(node, phase)
-        super().start(node, phase)
+        super().start(node, phase, back)
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Process:
         for node in engine._nodes.values():
             if is_unfinished(node):
                 reason = stop or engine._decision.waiting.get(node.name)
-                hold(reason, f"{node.name} is left without a reason: {node}")
+                hold(reason, f"{node.name} is left without a reason")
         self.cluster.give_back()
         self.leave()
 

@@ -1,0 +1,137 @@
+"""`grapnel abandon`: takes nodes out of their upgrade and leaves them to a person."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.apply.follow import follow
+from provision.apply.gather import gather_facts
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.model import Failure
+from provision.cli.node_request import ask, open_requests, request_arguments
+from provision.cli.options import load_fleet
+from provision.cli.plan import build_context, run_arguments
+from provision.cli.terminal import say
+from provision.errors import ExitCode, UsageError
+from provision.report import make_console, open_view
+from provision.rollout.requests import abandon, uncordon
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection
+
+    from provision.apply.context import ApplyContext
+    from provision.cli.node_request import Asking
+    from provision.fleet.facts import NodeFacts
+    from provision.rollout.requests import Answer, Found
+    from provision.rollout.status.model import Reader
+
+SUMMARY: Final = "take nodes out of their upgrade and leave them to you, as they stand"
+FOLLOW_S: Final = 2.0
+# Two renewals of the lease: by the second, an engine has observed the nodes again, and published what it is at.
+SETTLED: Final = timedelta(seconds=20)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    request_arguments(parser)
+    run_arguments(parser)
+    parser.add_argument(
+        "--uncordon",
+        action="store_true",
+        help="also have their node daemons offer the GPUs again, and let them take pods; nothing is verified",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before --uncordon")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Forget the records, and put the nodes back into service if that is wanted."""
+    if not args.uncordon:
+        return ask(open_requests(args), abandon)
+    if not args.yes and not sys.stdin.isatty():
+        hint = "add --yes"
+        raise UsageError("abandon --uncordon asks first, and standard input is not a terminal", hint=hint)
+    asking = open_requests(args)
+    args.limit = ",".join(asking.nodes)
+    context = build_context(args, load_fleet(args), environment=os.environ)
+    if not args.yes and not _confirm(asking):
+        say("nothing was changed")
+        return ExitCode.FAILED
+    return put_back(context, asking)
+
+
+def _confirm(asking: Asking) -> bool:
+    what = f"put {', '.join(asking.nodes)} back into service as they stand, without verifying the driver"
+    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def put_back(context: ApplyContext, asking: Asking) -> int:
+    """Abandon the nodes, wait until nobody works at them, and put them back into service; return the exit code."""
+    kept: set[str] = set()
+
+    def decide(found: Found) -> Answer:
+        record = found.view.record
+        if record is not None and not found.is_over and record.was_cordoned:
+            kept.add(found.view.name)
+        return abandon(found)
+
+    code = ask(asking, decide)
+    if code != ExitCode.DONE:
+        return code
+    for requests in dict.fromkeys(asking.requests.values()):
+        wait_until_left(requests.reader(), asking.nodes)
+    resumed = resume_daemons(context, asking.nodes)
+    for node in sorted(kept & resumed):
+        say(f"{node}: offers its GPUs, and stays cordoned as it was before the upgrade: `kubectl uncordon {node}`")
+    for node in sorted(resumed & asking.scheduled):
+        say(f"{node}: offers its GPUs, and stays drained: resume it in its scheduler")
+    again = ask(asking.only(resumed - kept - asking.scheduled), uncordon)
+    return again if len(resumed) == len(asking.nodes) else ExitCode.FAILED
+
+
+def wait_until_left(reader: Reader, nodes: Collection[str]) -> None:
+    """Look until no engine is at any of the nodes: a step that has begun goes on to its end."""
+    seen = reader.look()
+    since = None if seen.tenant is None else seen.tenant.heard
+    is_told = False
+    while seen.tenant is not None and seen.tenant.is_at_work:
+        is_at_them = seen.standing is not None and not seen.standing.out.isdisjoint(nodes)
+        heard = seen.tenant.heard
+        if not is_at_them and since is not None and heard is not None and heard - since >= SETTLED:
+            return
+        if not is_told:
+            say(f"waits until {seen.tenant.holder} has left {', '.join(nodes)} alone")
+            is_told = True
+        seen = reader.follow(FOLLOW_S)
+
+
+def resume_daemons(context: ApplyContext, nodes: Collection[str]) -> set[str]:
+    """Have the node daemons offer the GPUs again; return the nodes on which that went well."""
+    offline = replace(context, playbooks=replace(context.playbooks, offline=True))
+    reasons: dict[str, str] = {}
+    with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), tuple(nodes), time.monotonic) as view:
+        for node, facts in gather_facts(context.runner, offline.playbooks.facts(nodes), view, cancel).items():
+            reason = _why_not(facts)
+            if not reason:
+                request = context.playbooks.daemon("resume", node, {})
+                failure = follow(context.runner, request, view, cancel).failure
+                reason = "" if failure is None else failure.message
+            if reason:
+                reasons[node] = reason
+    for node, reason in reasons.items():
+        say(f"{node}: its GPUs are not offered, and it stays cordoned: {reason}")
+    return {node for node in nodes if node not in reasons}
+
+
+def _why_not(facts: NodeFacts | Failure) -> str:
+    """Return why a node cannot offer its GPUs now."""
+    if isinstance(facts, Failure):
+        return facts.message
+    run = facts.driver.run
+    is_running = run is not None and run.state == "running"
+    return "a driver change still runs on it; run the same command again when it is over" if is_running else ""

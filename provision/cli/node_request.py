@@ -1,0 +1,81 @@
+"""What `skip`, `retry` and `abandon` have in common: find the nodes, ask for it, tell what that means for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provision.cli.cluster import cluster_arguments
+from provision.cli.options import debug_argument, declaration_argument, inventory_argument
+from provision.cli.places import find_places
+from provision.cli.terminal import say
+from provision.errors import ExitCode
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Mapping
+
+    from provision.cluster.node_requests import NodeRequests
+    from provision.rollout.requests import Decide
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The nodes that something is asked of, each with where that is written down.
+
+    ``scheduled`` are those that a scheduler other than Kubernetes has.
+    """
+
+    requests: Mapping[str, NodeRequests]
+    scheduled: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes, in the inventory's order."""
+        return tuple(self.requests)
+
+    def only(self, nodes: Collection[str]) -> Asking:
+        """Return the same for some of the nodes."""
+        return Asking({node: each for node, each in self.requests.items() if node in nodes}, self.scheduled)
+
+
+def request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the nodes and what finds them."""
+    parser.add_argument("nodes", nargs="+", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
+    declaration_argument(parser)
+    inventory_argument(parser)
+    debug_argument(parser)
+    cluster_arguments(parser)
+
+
+def open_requests(args: argparse.Namespace) -> Asking:
+    """Return the nodes that are named, hosts or groups of the inventory, and where their state lives."""
+    from provision.cluster.node_requests import KubernetesRequests, StateFileRequests  # noqa: PLC0415 - start-up time
+
+    places = find_places(args, *args.nodes)
+    requests: dict[str, NodeRequests] = {}
+    if places.api is not None and places.in_cluster:
+        kubernetes = KubernetesRequests(places.api, places.in_cluster, places.machines)
+        requests |= dict.fromkeys(places.in_cluster, kubernetes)
+    requests |= dict.fromkeys(places.in_file, StateFileRequests(places.state_file, places.in_file))
+    return Asking(requests, places.scheduled)
+
+
+def ask(asking: Asking, decide: Decide) -> int:
+    """Ask it of every node, and tell what that means; return 1 if it makes no sense for one of them."""
+    is_refused = False
+    for node, requests in asking.requests.items():
+        answer = requests.change(node, decide)
+        is_refused = is_refused or answer.is_refused
+        for line in answer.words:
+            say(f"{node}: {line}")
+    return ExitCode.FAILED if is_refused else ExitCode.DONE
+
+
+def engine_at_work(asking: Asking) -> str:
+    """Return who is at work, empty where nobody is."""
+    for requests in dict.fromkeys(asking.requests.values()):
+        tenant = requests.reader().look().tenant
+        if tenant is not None and tenant.is_at_work:
+            return tenant.holder
+    return ""

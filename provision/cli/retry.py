@@ -1,0 +1,25 @@
+"""`grapnel retry`: has nodes that failed tried again, by the engine that is at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from provision.cli.node_request import ask, engine_at_work, open_requests, request_arguments
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY: Final = "have nodes that failed tried again by the apply that runs"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    request_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask the engine at work for another try; where there is none, the next one makes it anyway."""
+    from provision.rollout.requests import retry  # noqa: PLC0415 - start-up time
+
+    asking = open_requests(args)
+    engine = engine_at_work(asking)
+    return ask(asking, lambda found: retry(found, engine))

@@ -1,0 +1,24 @@
+"""`grapnel skip`: leaves nodes out of upgrades."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from provision.cli.node_request import ask, open_requests, request_arguments
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY: Final = "let no upgrade begin on nodes, until `--undo`"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    request_arguments(parser)
+    parser.add_argument("--undo", action="store_true", help="let upgrades begin on them again")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Set or take away the mark that keeps upgrades from beginning."""
+    from provision.rollout.requests import skip, unskip  # noqa: PLC0415 - start-up time
+
+    return ask(open_requests(args), unskip if args.undo else skip)

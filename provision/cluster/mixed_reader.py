@@ -1,0 +1,68 @@
+"""Reads a fleet whose nodes belong to several places as one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from provision.rollout.status.model import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from provision.rollout.cluster import NodeProblem
+    from provision.rollout.model import NodeView
+    from provision.rollout.standing import Standing
+    from provision.rollout.status.model import Reader, Tenant
+
+
+class MixedReader:
+    """Several readers; ``nodes`` are all of their nodes, in the order in which they are shown."""
+
+    def __init__(
+        self, readers: Sequence[Reader], nodes: Sequence[str], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._readers = tuple(readers)
+        self._nodes = tuple(nodes)
+        self._sleep = sleep
+
+    def look(self) -> Seen:
+        """Return what is true now in every place. Raises ClusterError when one of them does not answer."""
+        return merge([reader.look() for reader in self._readers], self._nodes)
+
+    def follow(self, timeout_s: float) -> Seen:
+        """Look again after a while."""
+        self._sleep(timeout_s)
+        return self.look()
+
+
+def merge(parts: Sequence[Seen], nodes: Sequence[str]) -> Seen:
+    """Return what was seen in several places as one. Pure.
+
+    One engine tells every place how its rollout stands, and each of them for itself knows who has its lock: what was
+    said last is believed, and whoever is at work in one of them is at work.
+    """
+    found: dict[str, NodeView | NodeProblem] = {}
+    for part in parts:
+        found |= part.nodes
+    return Seen(
+        place="; ".join(part.place for part in parts),
+        time=max(part.time for part in parts),
+        nodes={name: found[name] for name in nodes},
+        tenant=_tenant(parts),
+        standing=_standing(parts),
+        pause=next((part.pause for part in parts if part.pause is not None), None),
+        complaints=tuple(complaint for part in parts for complaint in part.complaints),
+        is_lease_known=all(part.is_lease_known for part in parts),
+    )
+
+
+def _tenant(parts: Sequence[Seen]) -> Tenant | None:
+    tenants = [part.tenant for part in parts if part.tenant is not None]
+    return next((tenant for tenant in tenants if tenant.is_at_work), tenants[0] if tenants else None)
+
+
+def _standing(parts: Sequence[Seen]) -> Standing | None:
+    """Return the one that was said last, and of the same moment the one that names most nodes."""
+    standings = [part.standing for part in parts if part.standing is not None]
+    return max(standings, key=lambda one: (one.began, one.time, len(one.waiting) + len(one.out)), default=None)

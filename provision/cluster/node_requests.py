@@ -1,0 +1,158 @@
+"""Changes single nodes on behalf of a person: their skip label, their record, their cordon.
+
+Record and cordon are changed on exactly the version of the node that was decided on, so that an engine at work on it is
+refused its next write and observes again. The lease is not needed, and not asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
+from provision.cluster.informer import NODES
+from provision.cluster.kubernetes_cluster import node_path, view_of
+from provision.cluster.local_cluster import view_of_entry
+from provision.cluster.marks import render_patch
+from provision.cluster.names import match_nodes
+from provision.cluster.objects import Node
+from provision.cluster.others import SKIP, is_skipped
+from provision.cluster.reader import KubernetesReader, StateFileReader
+from provision.cluster.record import document_of
+from provision.cluster.state_file import NOTHING, Entry, editing, write_state
+from provision.errors import GrapnelError, UsageError
+from provision.rollout.cluster import NodeProblem
+from provision.rollout.errors import ConflictError
+from provision.rollout.model import NodeView
+from provision.rollout.requests import Answer, Found
+from provision.spec.validate import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from provision.cluster.api import Api
+    from provision.cluster.machine import Machine
+    from provision.rollout.requests import Change, Decide
+    from provision.rollout.status.model import Reader
+
+_ATTEMPTS: Final = 10
+
+
+class NodeRequests(Protocol):
+    """Where the state of nodes lives, for a person who wants something of single ones."""
+
+    def change(self, node: str, decide: Decide) -> Answer:
+        """Look at a node, decide, and change what was decided; look and decide again if it was changed meanwhile.
+
+        Raises UsageError where there is no such node, ClusterError.
+        """
+
+    def reader(self) -> Reader:
+        """Return what reads these nodes, and who is at work."""
+
+
+class KubernetesRequests:
+    """Nodes of a cluster; ``machines`` are what the inventory knows of them, empty for names of Nodes."""
+
+    def __init__(self, api: Api, nodes: Collection[str], machines: Mapping[str, Machine]) -> None:
+        self._api = api
+        self._names = nodes
+        self._machines = machines
+        self._found: dict[str, Node] = {}
+
+    def reader(self) -> Reader:
+        """Return what reads these nodes."""
+        return KubernetesReader(self._api, self._names, self._machines)
+
+    def change(self, node: str, decide: Decide) -> Answer:
+        """Change a node, and only what was decided of it."""
+        seen = self._find(node)
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                seen = self._get(seen, node)
+            answer = decide(self._as_found(node, seen))
+            if answer.change is None or self._patch(seen, answer.change):
+                return answer
+        raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
+
+    def _find(self, name: str) -> Node:
+        """Return a Node; the first time, make sure that all are there: nothing is changed beside a misspelt name."""
+        if not self._found:
+            nodes = self._api.list_all(NODES, Node)
+            for each, found in match_nodes(self._names, self._machines, nodes, self._api.name).items():
+                if isinstance(found, NodeProblem):
+                    near = None if self._machines else nearest(each, [node.metadata.name for node in nodes])
+                    raise UsageError(found.message, hint=f"did you mean {near}?" if near else found.hint)
+                self._found[each] = found
+        return self._found[name]
+
+    def _get(self, before: Node, name: str) -> Node:
+        request = Request(method="GET", path=node_path(before))
+        try:
+            now = self._api.call(request, Node, expected=(NOT_FOUND,))
+        except StatusError:
+            raise UsageError(f"{name} has just left {self._api.name}", hint="`kubectl get nodes`") from None
+        if now.metadata.uid != before.metadata.uid:
+            raise GrapnelError(f"{name} has just left {self._api.name} and come back as another node", hint="try again")
+        return now
+
+    def _as_found(self, name: str, node: Node) -> Found:
+        view = view_of(name, node, self._api.name)
+        if isinstance(view, NodeView):
+            return Found(view=view)
+        known = NodeView(
+            name=name,
+            record=None,
+            is_cordoned=node.spec.unschedulable,
+            is_ready=node.is_ready,
+            is_skipped=is_skipped(node),
+        )
+        return Found(view=known, unread=view.message)
+
+    def _patch(self, node: Node, change: Change) -> bool:
+        """Change the node on exactly this version; return False where there is another one."""
+        version = node.metadata.resource_version
+        if change.writes_record:
+            patch = render_patch(change.record, cordoned=change.cordoned, node=node)
+        else:
+            patch = {"metadata": {"resourceVersion": version}}
+            if change.cordoned is not None:
+                patch["spec"] = {"unschedulable": change.cordoned}
+        if change.skipped is not None:
+            labels: dict[str, Any] = patch["metadata"].setdefault("labels", {})
+            labels[SKIP] = "true" if change.skipped else None
+        request = Request(method="PATCH", path=node_path(node), body=patch, content_type=MERGE_PATCH)
+        try:
+            self._api.call(request, Node, expected=(CONFLICT, NOT_FOUND))
+        except StatusError:
+            return False
+        return True
+
+
+class StateFileRequests:
+    """Machines without a cluster: their entries in the state file of an inventory."""
+
+    def __init__(self, state_file: Path, nodes: Collection[str]) -> None:
+        self._path = state_file
+        self._names = nodes
+
+    def reader(self) -> Reader:
+        """Return what reads these machines."""
+        return StateFileReader(self._path, self._names)
+
+    def change(self, node: str, decide: Decide) -> Answer:
+        """Change an entry; nobody else changes the file meanwhile."""
+        with editing(self._path) as found:
+            before = found.nodes.get(node, NOTHING)
+            answer = decide(Found(view=view_of_entry(node, before)))
+            change = answer.change
+            if change is not None:
+                written = None if change.record is None else document_of(change.record)
+                entry = Entry(
+                    record=written if change.writes_record else before.record,
+                    cordoned=before.cordoned if change.cordoned is None else change.cordoned,
+                    skipped=before.skipped if change.skipped is None else change.skipped,
+                )
+                write_state(self._path, found.nodes | {node: entry}, found.pause)
+            return answer

@@ -1,0 +1,131 @@
+"""Decides what becomes of a node that a person wants skipped, tried again, or taken over. Pure.
+
+A change is of the node's record, its cordon and its skip label: an engine at work meets it as any change by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from provision.rollout.model import NodeView, Record
+
+_PHASES: Final = list(Phase)
+_BEFORE_RELEASE: Final = _PHASES[: _PHASES.index(Phase.RELEASE)]  # the node daemon offers the GPUs as ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A node as it is when something is asked of it; ``unread`` says why its record cannot be read."""
+
+    view: NodeView
+    unread: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no upgrade has the node out of service."""
+        record = self.view.record
+        return not self.unread and (record is None or (record.phase.is_over and record.phase is not Phase.FAILED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be different: ``record`` (None: forget it) if ``writes_record``, the others unless they are None."""
+
+    writes_record: bool = False
+    record: Record | None = None
+    cordoned: bool | None = None
+    skipped: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is changed, if anything, and what the person is told; ``is_refused``: it makes no sense for this node."""
+
+    change: Change | None = None
+    words: tuple[str, ...] = ()
+    is_refused: bool = False
+
+
+Decide = Callable[[Found], Answer]
+
+
+def skip(found: Found) -> Answer:
+    """Keep upgrades from beginning on a node."""
+    name, record = found.view.name, found.view.record
+    if found.view.is_skipped:
+        return Answer(words=("was skipped already",))
+    words = f"is skipped: no upgrade begins on it until `grapnel skip --undo {name}`"
+    if record is None or record.phase.is_over:
+        return Answer(change=Change(skipped=True), words=(words,))
+    under_way = f"it is in {record.phase}, and that upgrade is finished first; `grapnel abandon {name}` ends it here"
+    return Answer(change=Change(skipped=True), words=(words, under_way))
+
+
+def unskip(found: Found) -> Answer:
+    """Let upgrades begin on a node again."""
+    if not found.view.is_skipped:
+        return Answer(words=("was not skipped",))
+    words = "is no longer skipped: its turn comes in an upgrade that runs, or with the next `grapnel apply`"
+    return Answer(change=Change(skipped=False), words=(words,))
+
+
+def retry(found: Found, engine: str) -> Answer:
+    """Have a failed node tried again; ``engine`` is who is at work, empty where nobody is."""
+    view, record = found.view, found.view.record
+    if found.unread:
+        return Answer(words=(f"cannot be tried again: {found.unread}",), is_refused=True)
+    if record is None or record.phase is Phase.DONE or not record.phase.is_over:
+        state = "no upgrade of it is recorded" if record is None else f"its upgrade is in {record.phase}"
+        return Answer(words=(f"has not failed: {state}",), is_refused=True)
+    if view.is_skipped:
+        hint = f"`grapnel skip --undo {view.name}` first"
+        return Answer(words=(f"is skipped, so that nothing would try it again: {hint}",), is_refused=True)
+    if not engine:
+        return Answer(words=("is tried again by the next `grapnel apply`, before all others: nobody is at work now",))
+    words = f"is tried again by {engine}, as soon as nothing else is in its way"
+    change = None if record.retry else Change(writes_record=True, record=replace(record, retry=True))
+    return Answer(change=change, words=(words,))
+
+
+def abandon(found: Found) -> Answer:
+    """Take a node out of its upgrade and leave it to a person as it stands; what that means is told."""
+    view, record = found.view, found.view.record
+    if found.is_over and view.is_skipped:
+        return Answer(words=("is in no upgrade, and none begins on it",))
+    if found.is_over:
+        hint = f"`grapnel skip {view.name}` keeps upgrades from beginning on it"
+        return Answer(words=(f"has no upgrade to be taken out of: {hint}",), is_refused=True)
+    where = "" if record is None else f" in {record.failed_in or record.phase}"
+    until = f"none begins on it until `grapnel skip --undo {view.name}`"
+    words = (f"is yours: its upgrade ended{where} and is forgotten, and {until}", *_left_behind(record, view))
+    return Answer(change=Change(writes_record=True, record=None, skipped=True), words=words)
+
+
+def uncordon(found: Found) -> Answer:
+    """Let an abandoned node take pods again, unless an upgrade has it by now."""
+    name, record = found.view.name, found.view.record
+    if record is not None and not record.phase.is_over:
+        return Answer(words=(f"is in an upgrade again ({record.phase}): it stays cordoned",), is_refused=True)
+    if not found.view.is_cordoned:
+        return Answer(words=("takes pods",))
+    words = f"takes pods again; upgrades leave it alone until `grapnel skip --undo {name}`"
+    return Answer(change=Change(cordoned=False), words=(words,))
+
+
+def _left_behind(record: Record | None, view: NodeView) -> list[str]:
+    """Return what a person has to know of a node that is theirs now."""
+    words = []
+    phase = None if record is None else record.failed_in or record.phase
+    if record is not None and not record.phase.is_over and phase not in (Phase.CORDON, Phase.DRAIN):
+        words.append(f"a step that has begun on it goes on to its end, and nothing follows: it was in {phase}")
+    if phase not in _BEFORE_RELEASE:
+        words.append("its GPUs may be out of service, and its driver was not verified since it was changed")
+    if view.is_cordoned:
+        before = ", as it was before the upgrade" if record is not None and record.was_cordoned else ""
+        words.append(f"it stays cordoned{before}, and counts as unavailable")
+    return words

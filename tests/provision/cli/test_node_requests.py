@@ -1,0 +1,242 @@
+"""`skip`, `retry` and `abandon`: which nodes, what a person reads, and when a node is put back into service."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.cli import main
+from provision.cli.abandon import put_back
+from provision.cli.node_request import Asking
+from provision.cluster import LocalCluster, state_file_path
+from provision.fleet.sources import inventory_key
+from provision.rollout.model import Phase
+from provision.rollout.requests import Change, Found
+from provision.rollout.status.model import Seen, Tenant
+from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
+from tests.provision.apply.fakes import FakeFleet, FakeNode, context, raw_facts
+from tests.provision.rollout.fakes import NOON, record, view
+from tests.provision.rollout.status.test_derive import ADA, standing
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from provision.rollout.model import NodeView
+    from provision.rollout.requests import Answer, Decide
+    from provision.runner import RunRequest
+
+FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_STATE_HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("all: {children: {rack1: {hosts: {gpu-1: {}, gpu-2: {}}}, rack2: {hosts: {gpu-3: {}}}}}\n")
+    key = inventory_key([str(inventory)], tmp_path)
+    return LocalCluster(state_file_path(key, {"HOME": str(tmp_path)}))
+
+
+def seen(cluster: LocalCluster) -> dict[str, NodeView]:
+    return cluster.observe(["gpu-1", "gpu-2", "gpu-3"])
+
+
+def test_nodes_and_groups_are_skipped_without_a_declaration(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["skip", "rack1"]) == 0
+    assert [name for name, each in seen(cluster).items() if each.is_skipped] == ["gpu-1", "gpu-2"]
+    assert "gpu-2: is skipped: no upgrade begins on it until `grapnel skip --undo gpu-2`" in capsys.readouterr().out
+
+    assert main(["skip", "--undo", "gpu-2", "gpu-3"]) == 0
+    assert [name for name, each in seen(cluster).items() if each.is_skipped] == ["gpu-1"]
+    assert "gpu-3: was not skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["skip", "retry", "abandon"])
+def test_a_misspelt_name_comes_with_the_nearest(
+    verb: str, cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "gpu-1", "gpu-x3"]) == 1
+    assert "gpu-3" in capsys.readouterr().err
+    assert not any(each.is_skipped for each in seen(cluster).values())
+
+
+def test_a_retry_says_who_makes_it(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    seen(cluster)
+    cluster.write("gpu-1", FAILED, cordoned=True)
+
+    assert main(["retry", "gpu-1"]) == 0
+    assert "gpu-1: is tried again by the next `grapnel apply`" in capsys.readouterr().out
+    with cluster.lease("ada@laptop/1"):
+        assert main(["retry", "gpu-1", "gpu-2"]) == 1
+    output = capsys.readouterr().out
+    assert "gpu-1: is tried again by ada@laptop/1" in output
+    assert "gpu-2: has not failed: no upgrade of it is recorded" in output
+    assert seen(cluster)["gpu-1"].record == replace(FAILED, retry=True)
+
+
+def test_an_abandoned_node_is_left_as_it_stands(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    seen(cluster)
+    cluster.write("gpu-1", FAILED, cordoned=True)
+
+    assert main(["abandon", "gpu-1"]) == 0
+
+    node = seen(cluster)["gpu-1"]
+    assert (node.record, node.is_cordoned, node.is_skipped) == (None, True, True)
+    output = capsys.readouterr().out
+    assert "gpu-1: is yours" in output
+    assert "gpu-1: its GPUs may be out of service" in output
+
+
+def test_nothing_is_put_back_into_service_without_a_word(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    assert main(["abandon", "gpu-1", "--uncordon"]) == 2
+
+    assert "hint: add --yes" in capsys.readouterr().err
+    assert not seen(cluster)["gpu-1"].is_skipped
+
+
+@dataclass(eq=False)
+class Desk:
+    """Keeps what is asked of nodes, and tells one look after the other; the last one stays."""
+
+    nodes: dict[str, NodeView]
+    looks: list[Seen] = field(default_factory=lambda: [look()])
+
+    def change(self, node: str, decide: Decide) -> Answer:
+        answer = decide(Found(view=self.nodes[node]))
+        if answer.change is not None:
+            self.nodes[node] = changed(self.nodes[node], answer.change)
+        return answer
+
+    def reader(self) -> Desk:
+        return self
+
+    def look(self) -> Seen:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def follow(self, timeout_s: float) -> Seen:
+        assert timeout_s > 0
+        return self.look()
+
+
+def changed(before: NodeView, change: Change) -> NodeView:
+    return replace(
+        before,
+        record=change.record if change.writes_record else before.record,
+        is_cordoned=before.is_cordoned if change.cordoned is None else change.cordoned,
+        is_skipped=before.is_skipped if change.skipped is None else change.skipped,
+    )
+
+
+def look(after_s: float = 0, *out: str, tenant: Tenant | None = None) -> Seen:
+    """Return what is seen so long after the first look; ``out`` are the nodes that the engine is at."""
+    heard = None if tenant is None else replace(tenant, heard=NOON + timedelta(seconds=after_s))
+    return Seen(place="cluster test", time=NOON, nodes={}, tenant=heard, standing=standing(out=out))
+
+
+@dataclass
+class Machines:
+    """Answers what is asked of machines; ``running`` is where a driver change runs, ``broken`` where the daemon is."""
+
+    fleet: FakeFleet
+    running: str = ""
+    broken: str = ""
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        if request.playbook.stem != "facts":
+            (name,) = request.nodes
+            if name == self.broken:
+                yield TaskDone(name, "Resume", Outcome.FAILED, message="the daemon does not answer")
+                yield RunFinished(RunStatus.FAILED)
+                return
+            yield from self.fleet.run(request, cancel)
+            return
+        for name in request.nodes:
+            run = {"verb": "swap", "state": "running" if name == self.running else "done", "change": "0123456789ab"}
+            facts = {**raw_facts(name, [], []), "driver": {"run": run}}
+            yield TaskDone(name, "Gather facts", Outcome.OK, values={"facts": json.dumps(facts).encode()})
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+
+def put(desk: Desk, **machines: str) -> tuple[Machines, int]:
+    found = Machines(FakeFleet({name: FakeNode() for name in desk.nodes}), **machines)
+    return found, put_back(context(found), Asking(dict.fromkeys(desk.nodes, desk)))  # type: ignore[arg-type] # a runner too
+
+
+def test_a_node_is_put_back_into_service(capsys: pytest.CaptureFixture[str]) -> None:
+    desk = Desk({"n1": view("n1", FAILED)})
+
+    machines, code = put(desk)
+
+    assert code == 0
+    assert machines.fleet.nodes["n1"].verbs == ["resume"]
+    assert desk.nodes["n1"] == view("n1", is_skipped=True)
+    assert "n1: takes pods again; upgrades leave it alone" in capsys.readouterr().out
+
+
+def test_whoever_is_at_work_has_left_it_alone_before(capsys: pytest.CaptureFixture[str]) -> None:
+    said_before = [look(0, "n2", tenant=ADA), look(0, "n2", tenant=ADA)]  # published before it could have noticed
+    at_the_step = [look(10, "n1", tenant=ADA), look(20, "n1", tenant=ADA), look(30, "n1", tenant=ADA)]
+    left = look(40, "n2", tenant=ADA)
+    desk = Desk({"n1": view("n1", record(Phase.SWAP))}, [*said_before, *at_the_step, left])
+
+    machines, code = put(desk)
+
+    assert code == 0
+    assert desk.looks == [left], "every look before was waited for"
+    assert machines.fleet.nodes["n1"].verbs == ["resume"]
+    assert capsys.readouterr().out.count("waits until ada@laptop/1 has left n1 alone") == 1
+
+
+def test_an_engine_that_is_gone_is_not_waited_for() -> None:
+    gone = replace(ADA, is_at_work=False)
+    desk = Desk({"n1": view("n1", record(Phase.SWAP))}, [look(0, "n1", tenant=ADA), look(0, "n1", tenant=gone)])
+
+    assert put(desk)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("machines", "words"),
+    [
+        ({"running": "n2"}, "a driver change still runs on it"),
+        ({"broken": "n2"}, "the daemon does not answer"),
+    ],
+)
+def test_a_node_that_offers_no_gpus_stays_cordoned(
+    machines: dict[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk({"n1": view("n1", FAILED), "n2": view("n2", FAILED)})
+
+    _, code = put(desk, **machines)
+
+    assert code == 1
+    assert [each.is_cordoned for each in desk.nodes.values()] == [False, True]
+    assert f"n2: its GPUs are not offered, and it stays cordoned: {words}" in capsys.readouterr().out
+    desk.looks = [look()]
+    assert put(desk)[1] == 0, "the same command goes on with it"
+    assert [each.is_cordoned for each in desk.nodes.values()] == [False, False]
+
+
+def test_the_cordon_of_somebody_else_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    desk = Desk({"n1": view("n1", record(Phase.DRAIN, was_cordoned=True))})
+
+    assert put(desk)[1] == 0
+
+    assert desk.nodes["n1"].is_cordoned
+    assert "n1: offers its GPUs, and stays cordoned as it was before the upgrade" in capsys.readouterr().out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
 from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.budgets import refusals
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from provision.cluster.api import Api
+    from provision.cluster.locks import Locks
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Change, Eviction
@@ -45,18 +48,26 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes,
+    ``locks`` what other tools hold by objects of their own.
     """
 
     def __init__(
-        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+        self,
+        api: Api,
+        *,
+        rules: PodRules,
+        machines: Mapping[str, Machine],
+        asked: Asked = EVERYTHING,
+        locks: Locks | None = None,
     ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
         self._machines = machines
-        self._asked = asked
+        self._asked, self._locks = asked, locks
+        self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
         self._seen: dict[str, Node] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._informer: Informer | None = None
@@ -70,8 +81,22 @@ class KubernetesCluster:
         that the scheduler was just binding.
         """
         if self._informer is not None:
-            return self._informer.observe(nodes)
-        return self._informer_of(nodes, lambda: None).look(nodes)
+            return self._with_locks(self._informer.observe(nodes))
+        return self._with_locks(self._informer_of(nodes, lambda: None).look(nodes))
+
+    def _with_locks(self, views: dict[str, NodeView | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
+        """Add what other tools hold by objects of their own; a view that has not changed stays the same object."""
+        holds = {} if self._locks is None else self._locks.holds()
+        former, self._locked = self._locked, {}
+        for name, node in self._seen.items() if holds else ():
+            view, reason = views.get(name), holds.get(node.metadata.name, "")
+            if reason and isinstance(view, NodeView) and not view.held_by:
+                before, after = former.get(name, (None, view))
+                if before is not view or after.held_by != reason:
+                    after = replace(view, held_by=reason)
+                self._locked[name] = (view, after)
+                views[name] = after
+        return views
 
     @contextlib.contextmanager
     def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
@@ -113,9 +138,8 @@ class KubernetesCluster:
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now, as the API server has them."""
         seen = self._seen.get(node)
-        if seen is None:
-            return ()
-        pods = self._api.list_all(PODS, Pod, selector=f"spec.nodeName={seen.metadata.name},{ALIVE}")
+        where = "" if seen is None else f"spec.nodeName={seen.metadata.name},{ALIVE}"
+        pods = self._api.list_all(PODS, Pod, selector=where) if where else ()
         return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
@@ -133,6 +157,10 @@ class KubernetesCluster:
                 raise answer
             answers[pod.uid] = answer
         return answers
+
+    def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
+        """Return why each of these pods could not be evicted now, for its disruption budgets."""
+        return refusals(self._api, pods)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""

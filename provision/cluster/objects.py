@@ -190,6 +190,44 @@ class Pod(_Object, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+class SelectorRequirement(_Object, frozen=True, kw_only=True):
+    """``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(_Object, frozen=True, kw_only=True):
+    """Selects objects by labels; without any requirement, all of them."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class DisruptionBudgetSpec(_Object, frozen=True, kw_only=True):
+    """``selector`` None selects no pod."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(_Object, frozen=True, kw_only=True):
+    """How many evictions a budget allows now, and why: what it wants healthy, what is, and how many pods there are."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class DisruptionBudget(_Object, frozen=True, kw_only=True):
+    """A PodDisruptionBudget of policy/v1."""
+
+    metadata: Metadata
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
 class RuntimeClass(_Object, frozen=True, kw_only=True):
     """A RuntimeClass; ``handler`` is a name in the engine's configuration."""
 

@@ -61,7 +61,7 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
     declare(stage, lab_nodes, version, ROLLOUT.format(research=research.name))
 
     with applying(operator, operator.folder / "output") as apply:
-        wait_for("it waits for the jobs", lambda: look(stage, node).phase == "wait-for-jobs", timeout_s=END_S)
+        wait_for("it waits for the jobs", lambda: reached(stage, node, apply), timeout_s=END_S)
         told = wait_for("status names them", lambda: named(operator, node, "paper", "train"))
         assert f"pod {research.name}/paper (namespace {research.name} may only be waited for)" in told
         assert TAINT in taints(stage, node), "it is there before anything is evicted"
@@ -85,6 +85,12 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
     assert "taker" not in [each.metadata.name for each in room.api.pods(room.name)], output
     assert TAINT not in taints(stage, node)
     wait_for("the DaemonSet is back", lambda: running(room, "agent") not in ("", agent), evidence=room.evidence)
+
+
+def reached(stage: Stage, node: LabNode, apply: subprocess.Popen[str]) -> bool:
+    """Tell whether a node waits for its jobs; an apply that has ended instead is an error at once."""
+    assert apply.poll() is None, f"apply has ended with {apply.returncode}"
+    return look(stage, node).phase == "wait-for-jobs"
 
 
 def running(room: Room, app: str) -> str:

@@ -89,7 +89,7 @@ class Engine:
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
-        self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
+        self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began, adapters.poll_s)
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID

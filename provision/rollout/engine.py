@@ -358,6 +358,8 @@ class Engine:
         pods: list[GpuPod] = [pod for action in actions for pod in action.pods if pod.uid not in self._asked]
         if not pods:
             return
+        if len(pods) > ASKED_AT_ONCE:
+            self._pauses = pauses(self._adapters.poll_s)
         answers = self._cluster.evict_all(pods[:ASKED_AT_ONCE])
         self._asked |= dict.fromkeys(answers, now)
         for action in actions:

@@ -11,6 +11,7 @@ from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.model import Phase
 from provision.simulate.chance import Chance
@@ -158,4 +159,5 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
     groups = {node.name: node.groups for node in scenario.nodes}
     policy = scenario.policy or strictest([rollout], len(states))
     waves = tuple(replace(wave, is_held=False) for wave in policy.waves)
-    return in_their_places(states, rollout, groups), replace(policy, waves=waves)
+    grouped = with_domains(states, rollout.domains, groups)
+    return in_their_places(grouped, rollout, groups), replace(policy, waves=waves)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.rollout.decision.policy import count_of
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.transitions import is_legal
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

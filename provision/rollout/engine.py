@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.model import Failure, Note, Status
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
-from provision.rollout.decision.places import waves_of
+from provision.rollout.decision.places import domains_of, waves_of
 from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
@@ -84,7 +85,7 @@ class Engine:
     ) -> None:
         self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
-        self._waves = waves_of(nodes, policy)
+        self._waves, self._domains, self._places = waves_of(nodes, policy), domains_of(nodes), members_of(nodes)
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
@@ -97,7 +98,8 @@ class Engine:
         self._retries: Counter[str] = Counter()
         self._unreachable_since: datetime | None = None
         flying = sum(node.is_in_flight for node in nodes)
-        workers = min(len(nodes), policy.max_parallel + flying)
+        largest = max((len(each.nodes) for each in self._domains), default=0)  # it may begin alone, as a whole
+        workers = min(len(nodes), max(policy.max_parallel, largest) + flying)
         self._executor = adapters.executor(adapters.steps, cancel, workers)
         self._decision = Decision()
         self._stop = ""
@@ -262,6 +264,7 @@ class Engine:
             still_since=self._still_since,
             pause=self._paused,
             passed=self._decision.passed,
+            domains=self._places,
             gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
@@ -286,11 +289,12 @@ class Engine:
             at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
-            is_held=any(wave.is_held for wave in ahead),
+            is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
+            domains=self._domains,
         )
         self._cluster.publish(standing)
         self._adapters.publish(standing, tuple(self._nodes.values()))

@@ -10,6 +10,7 @@ from provision.cluster.access import require_access
 from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.budgets import refusals
+from provision.cluster.claims import ClaimReader
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
@@ -57,6 +58,7 @@ class KubernetesCluster:
         self._api = api
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
+        self._claims = ClaimReader(api)
         self._machines = machines
         self._asked = asked
         self._seen: dict[str, Node] = {}
@@ -75,7 +77,7 @@ class KubernetesCluster:
             return self._informer.observe(nodes)
         found = self._find(nodes)
         names = [node.metadata.name for node in found.values() if not isinstance(node, NodeProblem)]
-        pods = pods_of_nodes(self._list_pods(names), self._rules)
+        pods = pods_of_nodes(self._list_pods(names), self._rules, self._claims.drivers_of)
         for name, node in found.items():
             if isinstance(node, NodeProblem):
                 self._seen.pop(name, None)
@@ -96,6 +98,7 @@ class KubernetesCluster:
             only=known if len(known) == len(nodes) <= FEW else (),
             see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
             rules=self._rules,
+            claims=self._claims.drivers_of,
             machines=self._machines,
             seen=self._seen,
             wake=wake,

@@ -147,7 +147,7 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
 
 
-PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="it is labelled")
+PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labelled")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
         ),
         pytest.param(
             state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
-            "waits for shop/paper (only waited for), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
+            "waits for shop/paper (kept), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
             id="what is waited for and what is left",
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),

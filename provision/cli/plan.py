@@ -24,11 +24,12 @@ from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
-from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
 from provision.fleet.sources import inventory_key
+from provision.gates import ask_once
 from provision.payload import store
 from provision.planner.bundled import declare_carried, declared_bundle
 from provision.report import (
@@ -42,6 +43,7 @@ from provision.report import (
     rollout_document,
     show,
 )
+from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.runfile.store import RunfileStore
@@ -153,7 +155,9 @@ def assess_fleet(
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)
-    return answers, replace(prepared, runtime_classes=missing, builds=builds)
+    closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
+    gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
+    return answers, replace(prepared, runtime_classes=missing, builds=builds, closed=closed, gates=gates)
 
 
 def foresee_refusals(prepared: Prepared, cluster: Cluster) -> Prepared:

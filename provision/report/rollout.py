@@ -37,6 +37,10 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     at_once = f"{policy.max_parallel} at a time{soak}, at most {policy.max_unavailable} of {count(total, 'node')} out"
     failures = f", stops after {count(policy.max_failures + 1, 'failure')}" if policy.max_failures else ""
     yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}{failures}")
+    if prepared.closed:
+        yield Text(f" no node begins now: {prepared.closed}", "yellow")
+    for gate in prepared.gates:
+        yield Text(f" gate {gate.name} is open") if gate.is_open else Text(f" {gate.as_reason}", "yellow")
     states = {state.name: state for state in prepared.states}
     for index, wave in enumerate(policy.waves):
         yield Text(f" {_describe_wave(wave, [states[name] for name in prepared.rollout], index)}")
@@ -66,6 +70,8 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
         "maxUnavailable": prepared.policy.max_unavailable,
         "soakSeconds": int(prepared.policy.soak.total_seconds()),
         "maxFailures": prepared.policy.max_failures,
+        "closed": prepared.closed or None,
+        "gates": [{"name": gate.name, "open": gate.is_open, "reason": gate.reason or None} for gate in prepared.gates],
         "waves": [
             {"title": wave.title, "soakSeconds": int(wave.soak.total_seconds()), "holds": wave.is_held}
             for wave in prepared.policy.waves
@@ -82,6 +88,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "from": state.origin or None,
         "to": state.target or None,
         "wave": None if state.wave is None else state.wave + 1,
+        "zone": state.zone or None,
         "phase": None if record is None else record.phase.value,
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,

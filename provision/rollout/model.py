@@ -69,6 +69,9 @@ class Origin:
     change: str | None = None
 
 
+UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is remembered of one node's upgrade: enough to go on after a crash.
@@ -81,7 +84,8 @@ class Record:
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
     ``ailment`` is what was wrong with the node before it was touched. ``is_tainted``: a taint keeps what was evicted
-    off the node until it is back in service. ``retry``: somebody wants a failed node tried again by the engine at work.
+    off the node until it is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of
+    service. ``retry``: somebody wants a failed node tried again by the engine at work.
     """
 
     phase: Phase
@@ -94,6 +98,7 @@ class Record:
     failed_in: Phase | None = None
     took: Mapping[Phase, float] = field(default_factory=dict)
     is_tainted: bool = False
+    is_touched: bool = False
     origin_change: str | None = None
     is_returning: bool = False
     is_unrelated: bool = False
@@ -155,6 +160,7 @@ class Record:
             failed_in=self.failed_in,
             took=self.took,
             is_tainted=self.is_tainted,
+            is_touched=self.is_touched,
             origin_change=self.origin_change,
             is_returning=self.is_returning,
             is_unrelated=self.is_unrelated,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, RunStep, Write
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import UNTOUCHED, Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -154,10 +154,22 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(
-        record, target=node.target, reason="", failed_in=None, is_returning=False, is_unrelated=False, ailment=""
+        record,
+        target=node.target,
+        reason="",
+        failed_in=None,
+        is_returning=False,
+        is_unrelated=False,
+        ailment="",
+        is_touched=_is_touched(record),
     )
     again = replace(again, is_tainted=node.drain.taints)
     return _enter(node, again, phase, now)
+
+
+def _is_touched(record: Record) -> bool:
+    """Tell whether more was done to a node than that pods were asked to leave."""
+    return record.is_touched or (record.failed_in or record.phase) not in UNTOUCHED
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:

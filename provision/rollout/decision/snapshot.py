@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from provision.rollout.gates import GateState
     from provision.rollout.model import Origin
     from provision.rollout.pause import Pause
 
@@ -55,7 +56,8 @@ class NodeState:
     pods (by UID) that could not be evicted when it was last tried, with the reason. ``holding`` are pods
     that did not ask for a GPU and of which a process was found to hold one. ``has_failed``: it failed in this
     process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
-    none. ``rank`` is its place among nodes of the same wave and priority.
+    none. ``rank`` is its place among nodes of the same wave and priority. ``zone`` is empty where it is in none; where
+    zones take turns, ``zone_turn`` is its place among them.
 
     ``origin_change`` is the driver change that the node runs (`Record`). ``may_return``: a failure leads back to the
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
@@ -77,6 +79,8 @@ class NodeState:
     has_failed: bool = False
     wave: int | None = None
     rank: int = 0
+    zone: str = ""
+    zone_turn: int = 0
     origin_change: str | None = None
     may_return: bool = True
     lost_since: datetime | None = None
@@ -153,6 +157,7 @@ class Snapshot:
     still_since: datetime | None = None
     pause: Pause | None = None
     passed: int = 0
+    gates: tuple[GateState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,18 @@ class RunStep:
     back: Origin | None = None
 
 
-Action = Write | Evict | RunStep
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Put a node back into service to which nothing was done yet, and forget its record.
+
+    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's.
+    """
+
+    node: str
+    cordoned: bool | None
+
+
+Action = Write | Evict | RunStep | Withdraw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
-from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, Processes, WaitFor
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_notify import USUAL, News, Notify
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
@@ -72,6 +72,7 @@ __all__ = [
     "Notify",
     "Order",
     "Plugin",
+    "Processes",
     "QueryGate",
     "Repository",
     "Rollout",

@@ -166,9 +166,12 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
             id="a budget is in the way",
         ),
         pytest.param(
-            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
-            "waits for shop/paper (kept), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
-            id="what is waited for and what is left",
+            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
+            "waits for shop/paper (kept), shop/train; evicts shop/web-1",
+            id="what is waited for",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(LEFT,))), "leaves shop/agent (it is labelled)", id="what is left"
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(

@@ -76,6 +76,16 @@ def test_phases_that_not_every_node_has_are_told_of_those_that_do() -> None:
     assert set(waited) == {*usual, Phase.JOBS}
 
 
+def test_a_node_that_goes_back_tells_what_came_before() -> None:
+    kept = record(Phase.ROLLBACK, 99, 7, took={Phase.DRAIN: 3.0, Phase.SWAP: 40.0})
+
+    assert [(step["phase"], step["status"]) for step in timeline(kept, int(NOW.timestamp()))] == [
+        ("drain", "done"),
+        ("swap", "done"),
+        ("rollback", "now"),
+    ]
+
+
 def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
     kept = record(Phase.FAILED, 900, 60, failed_in=Phase.SWAP, reason="apt: broken", took={Phase.DRAIN: 3.0})
     node = NodeStatus(name="n1", situation=situations.FAILED_IN[Phase.SWAP], reason="apt: broken", record=kept)

@@ -40,7 +40,8 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
-    admission = Admission(census, policy, now, turn, _why_closed(hours, snapshot, policy))
+    closed = _why_closed(hours, snapshot, policy)
+    admission = Admission(census, policy, now, turn, closed)
     pause = None if stop else snapshot.pause
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
@@ -59,6 +60,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         is_still=is_still,
         passed=max(snapshot.passed, turn.wave),
         given_up=tuple(node.name for node in census.flying if _is_gone(node, now)),
+        is_closed=bool(closed[0]) or turn.gate is not None,
     )
 
 

@@ -208,7 +208,7 @@ class Decision:
     """What to do now, why each node that does not move does not, and why no further node begins.
 
     ``is_over``: nothing is under way and nothing will be. ``passed`` is how many waves are left behind. ``given_up``
-    are nodes in flight that have been missing for too long.
+    are nodes in flight that have been missing for too long. ``is_closed``: nodes wait for a time, or for a gate.
     """
 
     actions: tuple[Action, ...] = ()
@@ -218,3 +218,4 @@ class Decision:
     is_still: bool = False
     passed: int = 0
     given_up: tuple[str, ...] = ()
+    is_closed: bool = False

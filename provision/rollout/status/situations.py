@@ -12,6 +12,7 @@ from typing import Final
 from provision.rollout.model import Phase
 
 _GO_ON: Final = "run the same command again, such as `grapnel apply`: it begins where that one stopped"
+_AGAIN: Final = "correct what the reason names, then `grapnel apply`; or `grapnel retry NODE`, if an apply runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ FAILED: Final = Situation(
     "failed",
     "its upgrade failed, and the record does not say where; it stays cordoned",
     "nothing, until the next run",
-    "correct what the reason names, then `grapnel apply`",
+    _AGAIN,
     needs_somebody=True,
 )
 
@@ -143,10 +144,10 @@ _LEFT_TODO: Final = {
     Phase.SWAP: f"{_GO_ON}; `grapnel-driver status` on the node shows the swap",
 }
 _FAILED: Final = {
-    Phase.CORDON: ("it could not be taken out of service", "correct what the reason names, then `grapnel apply`"),
+    Phase.CORDON: ("it could not be taken out of service", _AGAIN),
     Phase.JOBS: (
         "the wait for its jobs could not go on; it stays cordoned, its jobs and its GPUs are as before",
-        "correct what the reason names, then `grapnel apply`",
+        _AGAIN,
     ),
     Phase.DRAIN: (
         "pods did not leave in time; it stays cordoned, its GPUs are as before",
@@ -189,8 +190,8 @@ _FAILED: Final = {
     ),
 }
 GIVE_UP: Final = (
-    "To give up on a node: remove it from the inventory, then `kubectl annotate node NODE grapnel.dev/upgrade-`, "
-    "`grapnel-node resume` on the node, and `kubectl uncordon NODE`"
+    "To give up on a node and have it for yourself: `grapnel abandon NODE`; with `--uncordon` it is put back into "
+    "service as it stands"
 )
 
 WORKING: Final = {

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +14,15 @@ from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
-from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.listening import open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
 from provision.cli.terminal import print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
+from provision.gates import GateKeeper
 from provision.report import make_console, open_view, render_results, show
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.prepare import only_in_flight
@@ -51,6 +54,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parallel", type=positive, metavar="N", help=f"how many nodes to change at once (default: {PARALLEL})"
     )
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="end when only a window or a gate is waited for, instead of waiting for it",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE.prom",
+        help="keep metrics there for node_exporter's textfile collector",
+    )
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
@@ -73,8 +87,9 @@ def run(args: argparse.Namespace) -> int:
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+        scope = replace(scope, metrics_file=args.metrics_file)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
-        return apply_nodes(context, scope, parallel=parallel, consent=consent)
+        return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=not args.no_wait)
 
 
 def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
@@ -83,13 +98,14 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
     return Claim(inventory, {node.name: node.endpoint.spellings(addresses[node.name]) for node in fleet.nodes})
 
 
-def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool) -> int:
+def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool, waits: bool = True) -> int:
     """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
     console, began = make_console(sys.stdout), time.monotonic()
     pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
+    prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
         show_overview(console, answers, prepared, scope.cluster.name)
         console.print()
@@ -103,15 +119,26 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
         name: each for name, each in answers.items() if not isinstance(each, Failure) and not needs_staging(each.plan)
     }
     steps = NodeSteps(context, scope.stacks, known)
-    adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
+    keeper = GateKeeper(declared_gates(scope.stacks) if prepared.rollout else ())
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
+    adapters = Adapters(
+        cluster=scope.cluster,
+        steps=steps,
+        clock=scope.clock,
+        poll_s=scope.poll_s,
+        publish=listeners.see,
+        gates=keeper,
+    )
     job = Job(context=context, adapters=adapters, prepared=prepared, answers=answers, stacks=scope.stacks, known=known)
-    with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view:
-        done = execute(job, view, parallel=parallel, cancel=cancel, holder=holder_of(context))
+    with cancel_on_signals() as cancel, open_view(console, prepared.todo, time.monotonic) as view, keeper:
+        done = execute(job, listeners.observing(view), parallel=parallel, cancel=cancel, holder=holder_of(context))
     if prepared.is_change:
         console.print()
     show(console, render_results(done.results, time.monotonic() - began))
     for complaint in done.complaints:
         print_error(complaint)
+    for untold in listeners.close():
+        say(f"· {untold}", sys.stderr)
     return exit_code(done.results) or (ExitCode.FAILED if done.complaints else ExitCode.DONE)
 
 

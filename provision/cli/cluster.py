@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provision.cluster import Machine
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
-    from provision.spec.model import StackSpec
+    from provision.spec.model import QueryGate, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class Scope:
     """The nodes of a command: their declarations in the inventory's order, and where their state lives.
 
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
-    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. A branch in a declaration gets its version
+    are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
+    branch in a declaration gets its version
     when facts are there.
     """
 
@@ -36,6 +37,7 @@ class Scope:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
+    metrics_file: Path | None = None
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +96,10 @@ def open_scope(
             state_file=state_file,
             rules=pod_rules(stacks.values()),
             machines=machines,
-            asked=Asked(respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect)),
+            asked=Asked(
+                labels=label_keys(stacks),
+                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+            ),
         )
         return journal if isinstance(found, LocalCluster) else found
 
@@ -103,3 +108,14 @@ def open_scope(
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
+
+
+def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
+    """Return the labels of Nodes that declarations ask for."""
+    zones = [stack.rollout.zones for stack in stacks.values()]
+    return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)
+
+
+def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:
+    """Return the gates of a rollout: all nodes declare the same."""
+    return next((stack.rollout.gates for stack in stacks.values()), ())

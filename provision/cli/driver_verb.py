@@ -14,6 +14,7 @@ from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.listening import open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.terminal import say
@@ -87,12 +88,17 @@ def change_drivers(
             return ExitCode.FAILED
         began += time.monotonic() - asked
     steps = verb_steps(context, scope.stacks, plan)
-    adapters = Adapters(cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s)
+    listeners = open_listeners(scope, holder=holder_of(context))
+    adapters = Adapters(
+        cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, publish=listeners.see
+    )
     with cancel_on_signals() as cancel, open_view(console, plan.prepared.rollout, time.monotonic) as view:
-        results = execute_verb(plan, adapters, view, cancel=cancel, holder=holder_of(context))
+        results = execute_verb(plan, adapters, listeners.observing(view), cancel=cancel, holder=holder_of(context))
     if plan.prepared.rollout:
         console.print()
     show(console, render_results(results, time.monotonic() - began, verb.command))
+    for untold in listeners.close():
+        say(f"· {untold}", sys.stderr)
     for line in what_is_next(plan, scope, results):
         console.print(line, soft_wrap=True)
     return exit_code(results)

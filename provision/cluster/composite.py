@@ -58,6 +58,10 @@ class CompositeCluster:
         """Remember ``record`` and cordon or uncordon where the node belongs."""
         self._homes[node].write(node, record, cordoned=cordoned)
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now."""
+        return self._homes[node].find_pods(node, uids)
+
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
         """Do the same for several nodes, all of one place together."""
         refused: dict[str, ClusterError] = {}
@@ -71,6 +75,10 @@ class CompositeCluster:
         if self._pods_of is None:
             return {pod.uid: Eviction(outcome=EvictionOutcome.GONE) for pod in pods}
         return dict(self._pods_of.evict_all(pods))
+
+    def refusals(self, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """Return why each of these pods could not be evicted now."""
+        return {} if self._pods_of is None else self._pods_of.refusals(pods)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.cluster.marks import UPGRADE
-from provision.cluster.objects import Metadata, NodeSpec, NodeStatus
+from provision.cluster.objects import Metadata, NodeStatus
 from provision.cluster.pods import node_pods
 from provision.rollout.cluster import NodeProblem
 
@@ -43,7 +43,7 @@ def essence(node: Node) -> Node:
             resource_version=meta.resource_version,
             annotations={} if upgrade is None else {UPGRADE: upgrade},
         ),
-        spec=NodeSpec(unschedulable=node.spec.unschedulable),
+        spec=node.spec,  # cordon and taints, which a write replaces together
         status=NodeStatus(addresses=node.status.addresses, node_info=node.status.node_info),
     )
 
@@ -110,7 +110,7 @@ class NodeMirror:
             self._is_moved = self._is_moved or former is None or not _is_same_machine(former.node, entry.node)
             is_new = former is None or former.view != view
             self._entries[name] = entry
-        if is_new:
+        if is_new and not is_written:  # who writes looks again anyway
             self._wake()
 
     def drop(self, name: str, version: int) -> None:

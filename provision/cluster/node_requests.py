@@ -114,7 +114,7 @@ class KubernetesRequests:
         """Change the node on exactly this version; return False where there is another one."""
         version = node.metadata.resource_version
         if change.writes_record:
-            patch = render_patch(change.record, cordoned=change.cordoned, resource_version=version)
+            patch = render_patch(change.record, cordoned=change.cordoned, node=node)
         else:
             patch = {"metadata": {"resourceVersion": version}}
             if change.cordoned is not None:

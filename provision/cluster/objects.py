@@ -25,7 +25,7 @@ class OwnerReference(_Object, frozen=True, kw_only=True):
 
 
 class Metadata(_Object, frozen=True, kw_only=True):
-    """What every object has. ``deletion_timestamp`` is set while it is being deleted."""
+    """What every object has. ``deletion_timestamp`` is set while it is being deleted: when its grace period ends."""
 
     name: str = ""
     namespace: str = ""
@@ -35,6 +35,7 @@ class Metadata(_Object, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Condition(_Object, frozen=True, kw_only=True):
@@ -46,10 +47,13 @@ class Condition(_Object, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Taint(_Object, frozen=True, kw_only=True):
-    """What keeps pods from a node that do not tolerate it."""
+class Taint(_Object, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps pods off a node; all of it is written back for the taints of others."""
 
     key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(_Object, frozen=True, kw_only=True):
@@ -184,6 +188,44 @@ class Pod(_Object, frozen=True, kw_only=True):
     metadata: Metadata
     spec: PodSpec
     status: PodStatus = PodStatus()
+
+
+class SelectorRequirement(_Object, frozen=True, kw_only=True):
+    """``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(_Object, frozen=True, kw_only=True):
+    """Selects objects by labels; without any requirement, all of them."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class DisruptionBudgetSpec(_Object, frozen=True, kw_only=True):
+    """``selector`` None selects no pod."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(_Object, frozen=True, kw_only=True):
+    """How many evictions a budget allows now, and why: what it wants healthy, what is, and how many pods there are."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class DisruptionBudget(_Object, frozen=True, kw_only=True):
+    """A PodDisruptionBudget of policy/v1."""
+
+    metadata: Metadata
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
 
 class RuntimeClass(_Object, frozen=True, kw_only=True):

@@ -246,3 +246,33 @@ def _machine_config(annotations: Mapping[str, str]) -> Iterator[str]:
             f"the machine-config-operator is updating it (annotation {MCO_STATE}): "
             "waits until that is Done, and the current configuration the desired one"
         )
+
+
+def render_table() -> str:
+    """Return what holds a node as a table of Markdown, for the documents."""
+    rows = [(mark.tool.value, f"{mark.kind} `{mark.key}`", mark.ends, mark.source) for mark in MARKS]
+    rows.append(
+        (
+            Tool.MACHINE_CONFIG_OPERATOR.value,
+            f"annotation `{MCO_STATE}` that is not `Done`, or `current…` that is not `desired…` beside it",
+            "the machine-config-daemon reports `Done`",
+            "openshift/machine-config-operator, pkg/daemon/constants",
+        )
+    )
+    rows += [
+        (
+            Tool.KURED.value,
+            "its lock for the node, where DaemonSets may be listed",
+            "kured takes the lock away",
+            "kubereboot/kured, pkg/daemonsetlock",
+        ),
+        (
+            Tool.MAINTENANCE_OPERATOR.value,
+            "a NodeMaintenance of NVIDIA's maintenance operator that has begun, where those may be listed",
+            "it is deleted",
+            "Mellanox/maintenance-operator, api/v1alpha1",
+        ),
+    ]
+    lines = ["| in `respect` | what holds a node | it waits until | source |", "|---|---|---|---|"]
+    lines += [f"| `{tool}` | {key} | {ends} | {source} |" for tool, key, ends, source in sorted(rows)]
+    return "\n".join(lines) + "\n"

@@ -106,9 +106,19 @@ def drained_pod(pod: Pod, rules: PodRules) -> GpuPod:
         is_terminating=pod.metadata.deletion_timestamp is not None,
         is_mirror_or_daemon=is_left_alone,
         controller="" if controller is None else f"{controller.kind}/{controller.name}",
+        ending=_ending(pod),
         stays="" if is_left_alone else _why_it_stays(pod, rules, is_daemon=is_daemon),
         only_waited="" if is_left_alone else _why_only_waited(pod, rules, controller),
     )
+
+
+def _ending(pod: Pod) -> str:
+    """Return how far a pod is that is being deleted: one that stays longer than that has a reason of its own."""
+    deadline = pod.metadata.deletion_timestamp
+    if deadline is None:
+        return ""
+    kept = f", then kept by finalizer {', '.join(pod.metadata.finalizers)}" if pod.metadata.finalizers else ""
+    return f"terminating, its grace period ends at {deadline}{kept}"
 
 
 def _why_it_stays(pod: Pod, rules: PodRules, *, is_daemon: bool) -> str:

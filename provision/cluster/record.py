@@ -47,6 +47,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
     failed_in: Phase | None = None
     took: Took = {}
+    tainted: bool = False
+    is_touched: bool = False
     origin_change: str | None = None
     returning: bool = False
     unrelated: bool = False
@@ -72,6 +74,8 @@ def document_of(record: Record) -> RecordDocument:
         reason=_presentable(record.reason),
         failed_in=record.failed_in,
         took={phase: min(seconds, _LONGEST_S) for phase, seconds in record.took.items()},
+        tainted=record.is_tainted,
+        is_touched=record.is_touched,
         origin_change=record.origin_change,
         returning=record.is_returning,
         unrelated=record.is_unrelated,
@@ -92,6 +96,8 @@ def record_of(document: RecordDocument) -> Record:
         reason=document.reason,
         failed_in=document.failed_in,
         took=document.took,
+        is_tainted=document.tainted,
+        is_touched=document.is_touched,
         origin_change=document.origin_change,
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,

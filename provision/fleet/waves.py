@@ -1,27 +1,41 @@
-"""Judges the waves of a rollout against the fleet: all nodes declare the same, and what a wave selects exists. Pure."""
+"""Judges what a rollout shares against the fleet: all nodes declare the same, and what it names exists. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.spec.excerpt import few
 from provision.spec.remark import error
 from provision.spec.rollout_rules import WAVES
 from provision.spec.validate import nearest
+from provision.spec.when_rules import ZONES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from provision.fleet.model import FleetNode
+    from provision.spec.findings import KeyPath
     from provision.spec.model import StackSpec
     from provision.spec.remark import Remark
 
+# Keys of which a rollout has one value, and what messages call them.
+SHARED: Final = {
+    "waves": "other waves are",
+    "windows": "other windows are",
+    "blackouts": "other blackouts are",
+    "zones": "other zones are",
+    "gates": "other gates are",
+    "order": "another order is",
+}
+
 
 def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
-    """Yield that a node declares other waves than the ``first`` of the fleet, or treats pods in another way."""
-    if node.stack.rollout.waves != first.stack.rollout.waves:
-        message = f"other waves are declared for {first.name}: a rollout has the same waves for all nodes"
-        yield error(WAVES, message, "declare them once, in the file or for the group all")
+    """Yield what a node declares otherwise than the ``first`` of the fleet, though it is about all of them."""
+    for key, what in SHARED.items():
+        own, others = (getattr(each.stack.rollout, key) for each in (node, first))
+        if own != others:
+            message = f"{what} declared for {first.name}: a rollout has the same {key} for all nodes"
+            yield error(("rollout", key), message, "declare them once, in the file or for the group all")
 
     for key, mine, theirs in (
         ("waitFor", node.stack.rollout.wait_for, first.stack.rollout.wait_for),
@@ -35,12 +49,17 @@ def judge_shared(node: FleetNode, first: FleetNode) -> Iterator[Remark]:
 
 
 def judge_selected(stack: StackSpec, hosts: Collection[str], groups: Collection[str]) -> Iterator[Remark]:
-    """Yield what waves select and the whole inventory, which has these ``hosts`` and ``groups``, does not have."""
+    """Yield what waves and zones name and the inventory, which has these ``hosts`` and ``groups``, does not have."""
     for index, wave in enumerate(stack.rollout.waves):
-        for kind, wanted, known in (("host", wave.hosts, hosts), ("group", wave.groups, groups)):
-            for place, name in enumerate(wanted):
-                if name not in known:
-                    near = nearest(name, sorted(known))
-                    hint = f"did you mean {near}?" if near else f"{kind}s: {few(sorted(known))}"
-                    message = f"no {kind} of the inventory is named '{name}'"
-                    yield error((*WAVES, index, f"{kind}s", place), message, hint)
+        yield from _unknown("host", wave.hosts, hosts, (*WAVES, index))
+        yield from _unknown("group", wave.groups, groups, (*WAVES, index))
+    if stack.rollout.zones is not None:
+        yield from _unknown("group", stack.rollout.zones.groups, groups, ZONES)
+
+
+def _unknown(kind: str, wanted: Sequence[str], known: Collection[str], path: KeyPath) -> Iterator[Remark]:
+    for place, name in enumerate(wanted):
+        if name not in known:
+            near = nearest(name, sorted(known))
+            hint = f"did you mean {near}?" if near else f"{kind}s: {few(sorted(known))}"
+            yield error((*path, f"{kind}s", place), f"no {kind} of the inventory is named '{name}'", hint)

@@ -37,6 +37,10 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     at_once = f"{policy.max_parallel} at a time{soak}, at most {policy.max_unavailable} of {count(total, 'node')} out"
     failures = f", stops after {count(policy.max_failures + 1, 'failure')}" if policy.max_failures else ""
     yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}{failures}")
+    if prepared.closed:
+        yield Text(f" no node begins now: {prepared.closed}", "yellow")
+    for gate in prepared.gates:
+        yield Text(f" gate {gate.name} is open") if gate.is_open else Text(f" {gate.as_reason}", "yellow")
     states = {state.name: state for state in prepared.states}
     for index, wave in enumerate(policy.waves):
         yield Text(f" {_describe_wave(wave, [states[name] for name in prepared.rollout], index)}")
@@ -66,6 +70,8 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
         "maxUnavailable": prepared.policy.max_unavailable,
         "soakSeconds": int(prepared.policy.soak.total_seconds()),
         "maxFailures": prepared.policy.max_failures,
+        "closed": prepared.closed or None,
+        "gates": [{"name": gate.name, "open": gate.is_open, "reason": gate.reason or None} for gate in prepared.gates],
         "waves": [
             {"title": wave.title, "soakSeconds": int(wave.soak.total_seconds()), "holds": wave.is_held}
             for wave in prepared.policy.waves
@@ -82,12 +88,18 @@ def _describe(state: NodeState) -> dict[str, object]:
         "from": state.origin or None,
         "to": state.target or None,
         "wave": None if state.wave is None else state.wave + 1,
+        "zone": state.zone or None,
         "phase": None if record is None else record.phase.value,
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
-        "pods": [{"namespace": pod.namespace, "name": pod.name} for pod in evictable(state)],
+        "pods": [{"namespace": pod.namespace, "name": pod.name} | _refusal(state, pod) for pod in evictable(state)],
+        "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
+
+
+def _refusal(state: NodeState, pod: GpuPod) -> dict[str, str]:
+    return {"blocked": state.blocked[pod.uid]} if pod.uid in state.blocked else {}
 
 
 def _versions(state: NodeState) -> str:
@@ -108,8 +120,25 @@ def _about(state: NodeState) -> Text:
         text.append("is not ready; ", "yellow")
     if state.kept_out and not state.is_in_flight:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
-    pods = evictable(state)
-    return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has one of its GPUs")
+    return text.append("; ".join(_pods(state)) or "no pod has one of its GPUs")
+
+
+def _pods(state: NodeState) -> Iterator[str]:
+    """Yield what becomes of the pods of a node, and what keeps its drain from its end."""
+    view, pods = state.view, evictable(state)
+    waited = {pod.uid: pod for pod in (*view.jobs, *view.gpu_pods) if pod.only_waited or pod in view.jobs}
+    left = [pod for pod in view.gpu_pods if pod.stays]
+    if waited:
+        named = [f"{pod} ({pod.only_waited})" if pod.only_waited else str(pod) for pod in waited.values()]
+        yield f"waits for {names(named)}"
+    pods = tuple(pod for pod in pods if pod.uid not in waited)
+    if pods:
+        yield f"evicts {names([_pod(pod) for pod in pods])}"
+    for pod in pods:
+        if pod.uid in state.blocked:
+            yield f"{pod}: {state.blocked[pod.uid]}"
+    if left:
+        yield f"leaves {names([f'{pod} ({pod.stays})' for pod in left])}"
 
 
 def _pod(pod: GpuPod) -> str:

@@ -80,11 +80,20 @@ class Cluster(Protocol):
         are no conflict.
         """
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """Return the pods of these UIDs that are on a node now, whether they asked for a GPU or not.
+
+        A node says which pods hold its GPUs: one that is not bound to it is never returned.
+        """
+
     def write_all(self, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Do the same for several nodes, each of them once; return what went wrong, by node: the others are written."""
 
     def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
         """Do as `evict` for several pods; return the answers by UID."""
+
+    def refusals(self, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """Return why each of these pods could not be evicted now, by UID; without those of which that is not known."""
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
@@ -128,6 +137,16 @@ class OneByOne:
         """There is nothing to follow: every `observe` looks."""
         del nodes, wake
         return nullcontext()
+
+    def find_pods(self: Cluster, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        """There are no pods but those that `observe` shows."""
+        del node, uids
+        return ()
+
+    def refusals(self: Cluster, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """There are no budgets."""
+        del pods
+        return {}
 
     def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""

@@ -113,7 +113,8 @@ def plan_verb(
             states.append(state)
             if state.obstacle:
                 settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
-    policy = strictest([stacks[state.name].rollout for state in states], len(states))
+    declared = strictest([stacks[state.name].rollout for state in states], len(states))
+    policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
     if extent.groups is None or not states:
         policy = replace(policy, waves=())
     else:

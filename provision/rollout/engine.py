@@ -17,9 +17,10 @@ from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import waves_of
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Write
+from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
+from provision.rollout.gates import NO_GATES
 from provision.rollout.model import Phase
 from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
+    from provision.rollout.gates import Gates
     from provision.rollout.model import GpuPod, NodeView
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
@@ -64,7 +66,8 @@ class Adapters:
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
     executor: Callable[[Steps, threading.Event, int], Executor] = ThreadExecutor
-    publish: Callable[[Standing], None] = lambda _standing: None
+    publish: Callable[[Standing, Sequence[NodeState]], None] = lambda _standing, _nodes: None
+    gates: Gates = NO_GATES
 
 
 class Engine:
@@ -99,6 +102,7 @@ class Engine:
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
+        self._held: set[str] = set()  # nodes on which a process held a GPU when they were last asked
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
@@ -143,6 +147,7 @@ class Engine:
             return self._wind_down()
         try:
             self._observe_nodes()
+            self._find_holding()
             self._observe_pause()
             self._observe_retries()
             decision = self._decide()
@@ -160,7 +165,7 @@ class Engine:
             self._end(error)
             return False
         self._unreachable_since = None
-        if any(isinstance(action, Write) for action in decision.actions):
+        if any(isinstance(action, Write | Withdraw) for action in decision.actions):
             self._pauses = pauses(self._adapters.poll_s)
             self._pause(0)
         elif not decision.is_over:
@@ -217,6 +222,16 @@ class Engine:
             else:
                 self._nodes[name] = replace(node, view=view, obstacle=obstacle)
 
+    def _find_holding(self) -> None:
+        """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
+        for name in tuple(self._held):
+            node = self._nodes[name]
+            uids = node.holding_uids
+            if not uids:
+                self._held.discard(name)
+            holding = self._cluster.find_pods(name, uids) if uids else ()
+            self._nodes[name] = replace(node, holding=holding)
+
     def _observe_retries(self) -> None:
         """Let nodes begin again that failed here and that somebody has asked to be tried again.
 
@@ -247,6 +262,7 @@ class Engine:
             still_since=self._still_since,
             pause=self._paused,
             passed=self._decision.passed,
+            gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
         self._still_since = (self._still_since or now) if self._decision.is_still else None
@@ -277,7 +293,7 @@ class Engine:
             waves=self._waves,
         )
         self._cluster.publish(standing)
-        self._adapters.publish(standing)
+        self._adapters.publish(standing, tuple(self._nodes.values()))
 
     def _act(self, decision: Decision) -> None:
         """Do what was decided: of one node, one thing."""
@@ -289,6 +305,8 @@ class Engine:
         for action in decision.actions:
             if isinstance(action, RunStep):
                 self._begin_step(action)
+            elif isinstance(action, Withdraw):
+                self._withdraw(action)
 
     def _write(self, actions: Sequence[Write]) -> None:
         """Write several records at a time; tell those that are written, and raise what is not about one node alone."""
@@ -319,6 +337,13 @@ class Engine:
         )
         self._moved.add(change.node)
         self._observe(PhaseEntered(change.node, record.phase, record.complaint))
+
+    def _withdraw(self, action: Withdraw) -> None:
+        self._cluster.write(action.node, None, cordoned=action.cordoned)
+        node = self._nodes[action.node]
+        self._nodes[action.node] = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        self._moved.discard(action.node)
+        self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
         """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
@@ -379,6 +404,8 @@ class Engine:
             is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
             lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
+        if outcome.holders:
+            self._held.add(event.node)
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped
         if failure is not None:

@@ -69,6 +69,9 @@ class Origin:
     change: str | None = None
 
 
+UNTOUCHED: Final = tuple(Phase)[: tuple(Phase).index(Phase.RELEASE)]  # pods may have been asked to leave, no more
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is remembered of one node's upgrade: enough to go on after a crash.
@@ -80,8 +83,9 @@ class Record:
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
-    ``ailment`` is what was wrong with the node before it was touched. ``retry``: somebody wants a failed node tried
-    again by the engine at work.
+    ``ailment`` is what was wrong with the node before it was touched. ``is_tainted``: a taint keeps what was evicted
+    off the node until it is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of
+    service. ``retry``: somebody wants a failed node tried again by the engine at work.
     """
 
     phase: Phase
@@ -93,6 +97,8 @@ class Record:
     reason: str = ""
     failed_in: Phase | None = None
     took: Mapping[Phase, float] = field(default_factory=dict)
+    is_tainted: bool = False
+    is_touched: bool = False
     origin_change: str | None = None
     is_returning: bool = False
     is_unrelated: bool = False
@@ -117,6 +123,8 @@ class Record:
     @property
     def complaint(self) -> str:
         """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.phase is Phase.RETURNED and not self.is_returning:
+            return f"is in service as it was: {self.reason}"
         if self.phase is Phase.RETURNED:
             return f"{returned_to(self.origin)}, since {self.failed_in} failed: {self.reason}"
         if self.is_returning and self.phase is not Phase.FAILED:
@@ -151,6 +159,8 @@ class Record:
             reason=self.reason,
             failed_in=self.failed_in,
             took=self.took,
+            is_tainted=self.is_tainted,
+            is_touched=self.is_touched,
             origin_change=self.origin_change,
             is_returning=self.is_returning,
             is_unrelated=self.is_unrelated,
@@ -175,7 +185,7 @@ class GpuPod:
     """A pod that has a GPU, or that is waited for. ``controller`` is such as ``ReplicaSet/web-5d8f``, empty for none.
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
-    in words. ``only_waited`` is why it has to leave, but is never asked to.
+    in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     """
 
     namespace: str
@@ -186,6 +196,7 @@ class GpuPod:
     controller: str = ""
     stays: str = ""
     only_waited: str = ""
+    ending: str = ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

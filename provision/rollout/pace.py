@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SOON_S: Final = 0.25
-BURST: Final = 8  # turns that may follow one another at once: one node goes through its phases without waiting
+BURST: Final = 20  # turns that may follow one another at once: a node goes through all its phases without waiting
 
 
 def pauses(longest_s: float) -> Iterator[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from provision.rollout.model import Phase
+from provision.rollout.model import UNTOUCHED, Phase
 
 NOT_BEGUN: Final = None  # a node without a record
 OUT_OF_SERVICE: Final = tuple(phase for phase in Phase if not phase.is_over)
@@ -17,7 +17,7 @@ class Transition:
     """Any of ``sources`` may be followed by ``target``; ``when`` is what has to be true then."""
 
     sources: tuple[Phase | None, ...]
-    target: Phase
+    target: Phase | None
     when: str
 
 
@@ -39,17 +39,19 @@ TRANSITIONS: Final = (
     Transition((Phase.SWAP, Phase.VERIFY, Phase.RESUME), Phase.ROLLBACK, "the step has failed, or its time is up"),
     Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
     Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
+    Transition((Phase.JOBS,), Phase.RETURNED, "the jobs have not ended in time, and are not to be evicted"),
     Transition(FORWARD, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"),
     Transition(FORWARD, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),
     Transition(FORWARD, Phase.VERIFY, "what it has is declared meanwhile"),
     Transition(OUT_OF_SERVICE, Phase.FAILED, "a step before the swap or of the way back has failed, or its time is up"),
+    Transition(UNTOUCHED, NOT_BEGUN, "its window has closed before its pods were gone"),
     Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
     Transition((Phase.FAILED,), Phase.JOBS, "the next apply tries it again, and jobs are to be waited for"),
     Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),
 )
 
 
-def is_legal(source: Phase | None, target: Phase) -> bool:
+def is_legal(source: Phase | None, target: Phase | None) -> bool:
     """Tell whether a phase, or a node without a record, may be followed by another phase."""
     return any(source in each.sources and each.target is target for each in TRANSITIONS)
 
@@ -97,9 +99,9 @@ def _state(phase: Phase) -> str:
     return phase.value if _id(phase) == phase.value else f'state "{phase.value}" as {_id(phase)}'
 
 
-def _id(phase: Phase) -> str:
+def _id(phase: Phase | None) -> str:
     """Return what the diagram calls a phase: Mermaid's names of states have no hyphens."""
-    return phase.name.lower()
+    return "[*]" if phase is None else phase.name.lower()
 
 
 if __name__ == "__main__":

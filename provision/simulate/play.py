@@ -151,6 +151,6 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
         if not isinstance(view := views[node.name], NodeProblem)
     ]
     groups = {node.name: node.groups for node in scenario.nodes}
-    policy = strictest([rollout], len(states))
+    policy = scenario.policy or strictest([rollout], len(states))
     waves = tuple(replace(wave, is_held=False) for wave in policy.waves)
     return with_waves(states, rollout.waves, groups), replace(policy, waves=waves)

@@ -9,8 +9,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.drain_rules import judge_drain
+from provision.spec.gate_rules import judge_gates
 from provision.spec.model import Gate
+from provision.spec.notify_rules import judge_notify
 from provision.spec.remark import error, warning
+from provision.spec.when_rules import judge_when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +29,14 @@ _WHOLE: Final = 100
 def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     return chain(
-        _limits(rollout), judge_drain(rollout), _chosen(rollout.waves), _last(rollout.waves), _overlaps(rollout.waves)
+        _limits(rollout),
+        judge_drain(rollout),
+        _chosen(rollout.waves),
+        _last(rollout.waves),
+        _overlaps(rollout.waves),
+        judge_when(rollout),
+        judge_gates(rollout),
+        judge_notify(rollout.notify),
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from provision.rollout.errors import ClusterError
 from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.metrics import render_metrics
 from provision.status_page.rows import Head, Row, head_document, head_of, row_of, states_document, steady_head
 
 if TYPE_CHECKING:
@@ -118,6 +119,12 @@ class Feed:
                 return None
             found = next((node for node in self._status.nodes if node.name == name), None)
             return None if found is None else (found, self._status, list(self._logs.get(name, ())))
+
+    def metrics(self) -> bytes:
+        """Return how the fleet stands as metrics."""
+        with self._news:
+            status = self._status
+        return b"" if status is None else render_metrics(status)
 
     def _begin(self) -> None:
         """Forget what pages know: each is sent everything."""

@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from provision.rollout.status.metrics import CONTENT_TYPE
 from provision.status_page.access import COOKIE, Door, is_from_elsewhere, is_our_host
 from provision.status_page.details import node_document
 
@@ -172,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._redirect("/")
         elif path == "/events":
             self._send_events()
+        elif path == "/metrics":
+            self._send(HTTPStatus.OK, self.server.feed.metrics(), {"Content-Type": CONTENT_TYPE})
         elif path.startswith("/node/"):
             self._send_node(unquote(path.removeprefix("/node/")))
         else:

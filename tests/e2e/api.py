@@ -62,6 +62,7 @@ class Api:
         """Make a pod, a deployment or a budget."""
         call = {
             "Pod": self.core.create_namespaced_pod,
+            "DaemonSet": self.apps.create_namespaced_daemon_set,
             "Deployment": self.apps.create_namespaced_deployment,
             "PodDisruptionBudget": self.policy.create_namespaced_pod_disruption_budget,
         }[manifest["kind"]]
@@ -105,6 +106,7 @@ class Api:
         timeout = {"_request_timeout": CALL_TIMEOUT_S}
         self.policy.delete_collection_namespaced_pod_disruption_budget(namespace, **timeout)
         self.apps.delete_collection_namespaced_deployment(namespace, **timeout)
+        self.apps.delete_collection_namespaced_daemon_set(namespace, **timeout)
         self.core.delete_collection_namespaced_pod(namespace, grace_period_seconds=GRACE_S, **timeout)
 
     def add_container(self, namespace: str, pod: str, container: Manifest) -> None:

@@ -99,13 +99,13 @@ def operator(stage: Stage, lab_nodes: tuple[LabNode, ...]) -> Operator:
 @pytest.fixture
 def room(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Room]:
     """A namespace of the test's own."""
-    yield from _room(stage, request.node.name)
+    yield from make_room(stage, request.node.name)
 
 
 @pytest.fixture(scope="session")
 def visits(stage: Stage) -> Iterator[Visits]:
     """All visitors, received together when the first test asks for one."""
-    for made in _room(stage, "visits"):
+    for made in make_room(stage, "visits"):
         received = Visits(made)
         received.receive()
         yield received
@@ -114,10 +114,10 @@ def visits(stage: Stage) -> Iterator[Visits]:
 @pytest.fixture(scope="module")
 def shared_room(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Room]:
     """A namespace for a whole file, for pods that run at the same time."""
-    yield from _room(stage, request.node.name)
+    yield from make_room(stage, request.node.name)
 
 
-def _room(stage: Stage, title: str) -> Iterator[Room]:
+def make_room(stage: Stage, title: str) -> Iterator[Room]:
     words = re.sub(r"[^a-z0-9]+", "-", title.rpartition("/")[2].removesuffix(".py").lower())
     made = Room(stage, f"e2e-{words[:40].strip('-')}-{os.urandom(2).hex()}")
     made.open()

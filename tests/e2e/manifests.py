@@ -117,3 +117,17 @@ def disruption_budget(name: str, *, min_available: int) -> Manifest:
         "metadata": {"name": name},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": name}}},
     }
+
+
+def daemon_set(name: str, *containers: Manifest, node: str) -> Manifest:
+    """Return a DaemonSet for one node alone."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec(*containers, node=node)},
+        },
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,8 @@ spec:
     version: "{version}"
     kernelModule: none
   rollout:
-    maxUnavailable: 1
 """
+ONE_AT_A_TIME = "maxUnavailable: 1\n"
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class Operator(Controller):
 
     kubeconfig: Path
 
-    def declare(self, version: str) -> None:
-        """Write the declaration: one node at a time."""
-        self.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(version=version))
+    def declare(self, version: str, rollout: str = ONE_AT_A_TIME) -> None:
+        """Write the declaration; ``rollout`` are the keys of that section."""
+        text = DECLARATION.format(version=version) + textwrap.indent(rollout, "    ")
+        self.folder.joinpath("grapnel.yaml").write_text(text)
 
     def apply_command(self, *options: str) -> list[str]:
         """Return the command line that brings the fleet to the declaration."""

@@ -10,6 +10,8 @@ from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.decision.patience import A_MINUTE, AT_ONCE, LONG
+from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -20,44 +22,48 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.decision.waves import Turn
 
-# A kubelet that was restarted is ready again within seconds; one that is gone for good is noticed after 40 s.
-STILL: Final = timedelta(seconds=60)
-# What another tool does to a node takes as long as a reboot, or a repair by people.
-PATIENCE: Final = timedelta(minutes=30)
-_AT_ONCE: Final = 0
-_A_MINUTE: Final = int(STILL.total_seconds())
-_LONG: Final = int(PATIENCE.total_seconds())
+STILL: Final = timedelta(seconds=A_MINUTE)
 _NAMED: Final = 3
 
-# With the seconds for which it is waited where nothing is under way: as long as it may yet pass.
-_Reason = tuple[str, int]
-_NOTHING: Final[_Reason] = ("", _AT_ONCE)
+_Reason = tuple[str, int]  # and how long it is borne
+NOTHING: Final[_Reason] = ("", AT_ONCE)
 
 
 class Admission:
     """Hands out what may begin: one decision's count of slots."""
 
-    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn) -> None:
+    def __init__(self, census: Census, policy: Policy, now: datetime, turn: Turn, closed: _Reason = NOTHING) -> None:
+        """Begin to count; ``closed`` is why no node at all may begin now."""
         self._policy, self._now, self._total = policy, now, census.total
         self._turn, self._has_waves = turn, bool(policy.waves)
+        self._last_wave = turn.wave if policy.waves else 0
         self._phases, self._cordoned, self._not_ready = dict(census.phases), set(census.cordoned), census.not_ready
         self._soaking = census.soaking
+        self._closed = closed
+        self._turn_patience = turn.patience if policy.waits or turn.gate is None else AT_ONCE
         # A node that failed, and that maxFailures allows for, leaves the others their budget.
         failed = {node.name for node in census.failed}
         self._cordoned -= failed
         self._out = self._cordoned | (self._not_ready - failed) | self._phases.keys()
+        self._zones = (
+            None
+            if policy.zones is None
+            else ZoneLimits(policy.zones, census.nodes, self._out, census.waiting, self._last_wave)
+        )
         self._first_out: list[str] | None = None  # worked out when it is asked for
         self._soaks = self._why_soaking()
         self._full: _Reason | None = None
         self._too_few: _Reason | None = None
         self._first_reason = self._first_skip = ""
-        self._patience = _AT_ONCE
+        self._patience = AT_ONCE
 
     def take(self, node: NodeState) -> None:
         """Count a node that begins now."""
         name = node.name
         self._phases[name] = Phase.CORDON
         self._cordoned.add(name)
+        if self._zones is not None:
+            self._zones.take(node, is_out_already=name in self._out)
         if name not in self._out:
             self._out.add(name)
             if self._first_out is not None:
@@ -95,21 +101,33 @@ class Admission:
     def _why_not(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
-            return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", _A_MINUTE
+            return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", A_MINUTE
         if view.is_skipped or view.held_by:
-            return node.kept_out, _AT_ONCE if view.is_skipped else _LONG
+            return node.kept_out, AT_ONCE if view.is_skipped else LONG
+        if self._closed[0]:
+            return self._closed
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:
-            return self._turn.reason, _A_MINUTE if self._turn.may_end else _AT_ONCE
+            return self._turn.reason, self._turn_patience
         if len(self._phases) >= self._policy.max_parallel:
             if self._full is None:
                 self._full = self._why_full()
             return self._full
         if node.has_failed_before and view.is_cordoned:
-            return _NOTHING
+            return NOTHING
+        return self._why_no_room(node)
+
+    def _why_no_room(self, node: NodeState) -> _Reason:
+        """Return why one node more may not be out of service."""
         if self._soaks[0]:
             return self._soaks
-        if view.is_cordoned or len(self._out) < self._policy.max_unavailable:  # cordoned, it is out already
-            return _NOTHING
+        if self._zones is not None and (reason := self._zones.why_not_now(node)):
+            return reason, A_MINUTE
+        if node.view.is_cordoned:  # it is out already
+            return NOTHING
+        if self._zones is not None and (reason := self._zones.why_full(node)):
+            return reason, A_MINUTE
+        if len(self._out) < self._policy.max_unavailable:
+            return NOTHING
         if self._too_few is None:
             self._too_few = self._why_too_few()
         return self._too_few
@@ -117,16 +135,16 @@ class Admission:
     def _why_full(self) -> _Reason:
         name, phase = next(iter(self._phases.items()))
         more = f" and {len(self._phases) - 1} more" if len(self._phases) > 1 else ""
-        return f"waits for {name}: {phase}{more}", _A_MINUTE
+        return f"waits for {name}: {phase}{more}", A_MINUTE
 
     def _why_soaking(self) -> _Reason:
         for node, _until in self._soaking:
             if not node.view.is_ready:
-                return f"{node.name} has not been ready since it was changed", _A_MINUTE
+                return f"{node.name} has not been ready since it was changed", A_MINUTE
         if not self._soaking:
-            return _NOTHING
+            return NOTHING
         node, until = max(self._soaking, key=lambda one: one[1])
-        return f"soaks until {until:%Y-%m-%d %H:%M:%S} UTC: {node.name} was just changed", _A_MINUTE
+        return f"soaks until {until:%Y-%m-%d %H:%M:%S} UTC: {node.name} was just changed", A_MINUTE
 
     def _why_too_few(self) -> _Reason:
         limit = self._policy.max_unavailable
@@ -137,7 +155,7 @@ class Admission:
         may_end = len(self._cordoned) - len(self._cordoned & self._phases.keys()) < limit
         return (
             f"{limit} of {self._total} nodes may be unavailable: {', '.join(named)}{more}",
-            _A_MINUTE if may_end else _AT_ONCE,
+            A_MINUTE if may_end else AT_ONCE,
         )
 
     def _state(self, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, RunStep, Write
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import UNTOUCHED, Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +32,7 @@ _NEXT: Final = {
 }
 _BEFORE_VERIFY: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP)
 _WITHOUT_STEP: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
+_NO_TIME: Final = timedelta(0)
 _REACH_AGAIN: Final = timedelta(seconds=15)
 
 Move = tuple[Action | None, str]  # what to do now, and what keeps the node in its phase
@@ -49,6 +50,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         began=now,
         since=now,
         was_cordoned=node.view.is_cordoned,
+        is_tainted=node.drain.taints,
         origin_change=node.origin_change,
         ailment=node.view.ailment,
     )
@@ -75,8 +77,9 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> 
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
         return _go_on(node, record, now) if is_done else _run(node, record), ""
-    if now - max(record.believed_since(now, began), began) >= node.drain_timeout:
-        return _fail(node, record, f"after {_minutes(node.drain_timeout)}: {reason}", now), ""
+    limit = node.drain_timeout if record.phase is not Phase.RELEASE else node.drain.release or node.drain_timeout
+    if now - max(record.believed_since(now, began), began) >= limit:
+        return _fail(node, record, f"after {_minutes(limit)}: {reason}", now), ""
     action = again(node, record, step, now, pods)
     return (None if isinstance(action, RunStep) and _why_lost(node, record) else action), reason
 
@@ -121,10 +124,24 @@ def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: dateti
     """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
     jobs, since = node.view.jobs or node.view.work, record.believed_since(now, began)
     until = None if node.drain.jobs is None else since + node.drain.jobs
+    if jobs and until is not None and now >= until and _must_give_up(node):
+        waited = f"after {_minutes(node.drain.jobs or _NO_TIME)}: {waits_for_jobs(node, None)}"
+        return _put_back(node, record, waited, now), ""
     if not jobs or (until is not None and now >= until):
         return _go_on(node, record, now), ""
     reason = waits_for_jobs(node, until)
     return (None if node.view.is_cordoned else Write(node.name, record, cordoned=True)), reason
+
+
+def _must_give_up(node: NodeState) -> bool:
+    """Tell whether a node is given up whose jobs have not ended in time: what is never evicted cannot be drained."""
+    return node.drain.gives_up or bool(node.view.work) or any(pod.only_waited for pod in node.view.jobs)
+
+
+def _put_back(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
+    """Return a node to service as it was: nothing was done to it but the cordon, and the change is not to blame."""
+    after = replace(record, reason=reason, failed_in=record.phase, is_unrelated=True)
+    return _enter(node, after, Phase.RETURNED, now)
 
 
 def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
@@ -137,9 +154,22 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(
-        record, target=node.target, reason="", failed_in=None, is_returning=False, is_unrelated=False, ailment=""
+        record,
+        target=node.target,
+        reason="",
+        failed_in=None,
+        is_returning=False,
+        is_unrelated=False,
+        ailment="",
+        is_touched=_is_touched(record),
     )
+    again = replace(again, is_tainted=node.drain.taints)
     return _enter(node, again, phase, now)
+
+
+def _is_touched(record: Record) -> bool:
+    """Tell whether more was done to a node than that pods were asked to leave."""
+    return record.is_touched or (record.failed_in or record.phase) not in UNTOUCHED
 
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from provision.rollout.model import Record
 
 _RANK: Final = attrgetter("rank")
+_ZONE_TURN: Final = attrgetter("zone_turn")
 _PRIORITY: Final = attrgetter("view.priority")
 
 
@@ -33,6 +34,7 @@ class Census:
     """
 
     total: int
+    nodes: Sequence[NodeState] = ()
     flying: list[NodeState] = field(default_factory=list)
     phases: dict[str, Phase] = field(default_factory=dict)
     waiting: list[NodeState] = field(default_factory=list)
@@ -46,7 +48,7 @@ class Census:
 
 def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     """Return the count of a fleet in which a changed node has to stay healthy for ``soak``."""
-    census = Census(len(snapshot.nodes))
+    census = Census(len(snapshot.nodes), snapshot.nodes)
     for node in snapshot.nodes:
         view = node.view
         if view.is_cordoned:
@@ -97,6 +99,8 @@ def _sort(waiting: list[NodeState]) -> list[NodeState]:
         fresh = sorted(fresh, key=_RANK)
     if any(map(_PRIORITY, fresh)):
         fresh = sorted(fresh, key=_PRIORITY, reverse=True)
+    if any(map(_ZONE_TURN, fresh)):
+        fresh = sorted(fresh, key=_ZONE_TURN)
     if fresh and fresh[0].wave is not None:
         fresh = sorted(fresh, key=_wave)
     return again + fresh if again else fresh

@@ -14,14 +14,17 @@ from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin, give_up
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
+from provision.rollout.decision.hours import opening_hours, outside_hours
+from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
 from provision.rollout.decision.snapshot import Decision
-from provision.rollout.decision.waves import whose_turn
+from provision.rollout.decision.waves import patience_of, whose_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from provision.rollout.decision.advance import Move
+    from provision.rollout.decision.hours import OpeningHours
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
     from provision.rollout.model import Record
@@ -30,11 +33,12 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    actions, waiting = _go_on(census.flying, now, snapshot.began)
+    hours = opening_hours(census.nodes, policy, now)
+    actions, waiting = _go_on(census.flying, now, snapshot.began, hours)
     waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
-    admission = Admission(census, policy, now, turn)
+    admission = Admission(census, policy, now, turn, _why_closed(hours, snapshot, policy))
     pause = None if stop else snapshot.pause
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
@@ -56,6 +60,16 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     )
 
 
+def _why_closed(hours: OpeningHours, snapshot: Snapshot, policy: Policy) -> tuple[str, int]:
+    """Return why no node at all begins now, and how long that is borne."""
+    if hours.closed:
+        return hours.closed, FOR_EVER if policy.waits else AT_ONCE
+    gate = next((each for each in snapshot.gates if each.holds_nodes and not each.is_open), None)
+    if gate is None:
+        return "", AT_ONCE
+    return gate.as_reason, patience_of(gate) if policy.waits else AT_ONCE
+
+
 def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, waiting: dict[str, str]) -> list[Action]:
     """Return what begins; the others get their reason in ``waiting``."""
     actions: list[Action] = []
@@ -69,7 +83,9 @@ def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, wait
     return actions
 
 
-def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple[list[Action], dict[str, str]]:
+def _go_on(
+    flying: Sequence[NodeState], now: datetime, began: datetime, hours: OpeningHours
+) -> tuple[list[Action], dict[str, str]]:
     """Return what is done on nodes that are out of service, and what keeps them in their phases."""
     actions: list[Action] = []
     waiting: dict[str, str] = {}
@@ -77,6 +93,8 @@ def _go_on(flying: Sequence[NodeState], now: datetime, began: datetime) -> tuple
         if node.is_busy or node.record is None:
             continue
         action, held = _move(node, node.record, now, began)
+        if not hours.is_open:
+            action, held = outside_hours(node, node.record, action, held, hours.closed)
         if action is not None:
             actions.append(action)
         if held:

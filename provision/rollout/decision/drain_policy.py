@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.spec.model import SchedulerKind
+from provision.spec.model import AtTimeout, DaemonSets, SchedulerKind
 
 if TYPE_CHECKING:
     from provision.spec.model import Rollout, Scheduler
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 class DrainPolicy:
     """What is done about what uses a node's GPUs.
 
-    ``waits``: some pods are waited for before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as long
-    as it takes).
+    ``waits``: some pods are waited for before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as
+    long as it takes). When that is over, it ``gives_up`` the node, or evicts them. ``release`` is how long
+    processes may hold a GPU, None: as long as pods may take to leave. ``taints``: pods of DaemonSets are evicted,
+    and a taint keeps them off the node.
     """
 
     waits: bool = False
     jobs: timedelta | None = None
+    gives_up: bool = False
+    release: timedelta | None = None
+    taints: bool = False
 
 
 EVICT_ALL: Final = DrainPolicy()
@@ -35,4 +40,7 @@ def drain_policy(rollout: Rollout, scheduler: Scheduler) -> DrainPolicy:
     return DrainPolicy(
         waits=selects or scheduler.kind in _HAVE_JOBS,
         jobs=timedelta(minutes=wait.timeout_minutes) if wait.timeout_minutes else None,
+        gives_up=wait.on_timeout is AtTimeout.GIVE_UP,
+        release=timedelta(minutes=drain.release_timeout_minutes) if drain.release_timeout_minutes else None,
+        taints=drain.daemon_sets is DaemonSets.EVICT,
     )

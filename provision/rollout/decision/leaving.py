@@ -21,7 +21,7 @@ _WITHOUT_PODS: Final = (Phase.DRAIN, Phase.RELEASE, Phase.ROLLBACK)
 
 def has_to_leave(node: NodeState) -> tuple[GpuPod, ...]:
     """Return the pods that have to leave; those of DaemonSets and of the kubelet's own files would come back."""
-    pods = node.view.gpu_pods
+    pods = node.view.gpu_pods + node.holding if node.holding else node.view.gpu_pods
     for pod in pods:
         if pod.is_mirror_or_daemon or pod.stays:
             return tuple([pod for pod in pods if not pod.is_mirror_or_daemon and not pod.stays])
@@ -75,13 +75,15 @@ def again(
 
 
 def _pod(pod: GpuPod, node: NodeState) -> str:
-    why = "terminating" if pod.is_terminating else node.blocked.get(pod.uid, pod.only_waited)
+    why = node.blocked.get(pod.uid, pod.only_waited)
+    if pod.is_terminating:
+        why = f"{pod.ending or 'terminating'}{'' if node.view.is_ready else ', but the kubelet is not ready'}"
     name = f"pod {pod.namespace}/{pod.name}"
     return f"{name} ({why})" if why else name
 
 
 def _holder(holder: Holder, node: NodeState) -> str:
-    pods = {pod.uid: pod for pod in node.view.gpu_pods}
+    pods = {pod.uid: pod for pod in (*node.view.gpu_pods, *node.holding)}
     of = holder.unit
     if holder.pod_uid:
         pod = pods.get(holder.pod_uid)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from provision.rollout.decision.calendar import calendar_of
 from provision.spec.model import Gate, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from provision.rollout.decision.calendar import Calendar
     from provision.rollout.pause import Pause
-    from provision.spec.model import Wave
+    from provision.spec.model import Wave, Zones
 
 _WHOLE = 100
 
@@ -27,12 +29,22 @@ class WavePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZonePolicy:
+    """How many nodes of a zone may be out of service (None: as many as of the fleet), and whether zones take turns."""
+
+    max_unavailable: int | str | None = None
+    one_at_a_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How many nodes are changed at once, how many may be out of service for any reason, and how many may fail.
 
     A changed node has to stay healthy for ``soak`` before the next one begins. ``waves`` follow one another; which
-    nodes are in which is known of each node. ``despite`` is a pause that was known when a person started this, and that
-    does not hold it up.
+    nodes are in which is known of each node, and so is its zone.
+    Nodes are taken out of service when the ``calendar`` has time for one, which takes ``node_time`` (None: as
+    measured). A rollout either ``waits`` for that, or ends. ``despite`` is a pause that was known when a person started
+    this, and that does not hold it up.
     """
 
     max_parallel: int = 1
@@ -40,13 +52,17 @@ class Policy:
     soak: timedelta = timedelta(0)
     max_failures: int = 0
     waves: tuple[WavePolicy, ...] = ()
+    zones: ZonePolicy | None = None
+    calendar: Calendar | None = None
+    node_time: timedelta | None = None
+    waits: bool = True
     despite: Pause | None = None
 
 
 def strictest(declared: Collection[Rollout], nodes: int) -> Policy:
     """Return the policy that keeps what each of the nodes declares; percentages are of ``nodes``, rounded up.
 
-    All of them declare the same waves.
+    All of them declare the same waves, zones, windows and blackouts.
     """
     declarations = tuple(declared) or (Rollout(),)
     return Policy(
@@ -55,7 +71,21 @@ def strictest(declared: Collection[Rollout], nodes: int) -> Policy:
         soak=timedelta(minutes=max(one.soak_minutes for one in declarations)),
         max_failures=min(one.max_failures for one in declarations),
         waves=tuple(_wave(index, wave, declarations[0]) for index, wave in enumerate(declarations[0].waves)),
+        zones=_zones(declarations[0].zones),
+        calendar=calendar_of(declarations[0]),
+        node_time=_time(declarations),
     )
+
+
+def _time(declarations: Collection[Rollout]) -> timedelta | None:
+    declared = [one.node_minutes for one in declarations if one.node_minutes is not None]
+    return timedelta(minutes=max(declared)) if declared else None
+
+
+def _zones(zones: Zones | None) -> ZonePolicy | None:
+    if zones is None:
+        return None
+    return ZonePolicy(max_unavailable=zones.max_unavailable, one_at_a_time=zones.one_at_a_time)
 
 
 def _wave(index: int, wave: Wave, rollout: Rollout) -> WavePolicy:

@@ -14,12 +14,14 @@ from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
-from provision.spec.model import Entitlement
+from provision.rollout.decision.topology import with_places
+from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
+    from provision.rollout.gates import GateState
     from provision.rollout.model import NodeView
     from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
@@ -33,7 +35,8 @@ class Prepared:
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
     would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
-    that one node provides for others.
+    that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
+    ``gates`` what those of the declaration say.
     """
 
     states: tuple[NodeState, ...] = ()
@@ -44,6 +47,8 @@ class Prepared:
     policy: Policy = field(default_factory=Policy)
     runtime_classes: tuple[str, ...] = ()
     builds: tuple[Handing, ...] = ()
+    closed: str = ""
+    gates: tuple[GateState, ...] = ()
 
     @property
     def todo(self) -> tuple[str, ...]:
@@ -66,8 +71,8 @@ def prepare(
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
-    waves = stacks[found[0].name].rollout.waves if found else ()  # the same for all of them
-    states = with_waves(found, waves, groups)
+    shared = stacks[found[0].name].rollout if found else Rollout()  # its waves and zones are the same for all of them
+    states = _in_their_places(found, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
@@ -86,6 +91,17 @@ def prepare(
         refusals=refusals,
         policy=strictest([stacks[state.name].rollout for state in states], len(states)),
     )
+
+
+def _in_their_places(
+    found: Sequence[NodeState], shared: Rollout, groups: Mapping[str, Sequence[str]]
+) -> list[NodeState]:
+    """Return the nodes, each with its zone, rank and wave; a wave by size is spread over zones where the order is."""
+    placed = with_places(found, shared, groups)
+    if shared.order is Order.SPREAD:
+        placed.sort(key=lambda state: state.rank)
+    states = {state.name: state for state in with_waves(placed, shared.waves, groups)}
+    return [states[state.name] for state in found]
 
 
 def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from provision.rollout.gates import GateState
     from provision.rollout.model import Origin
     from provision.rollout.pause import Pause
 
@@ -52,9 +53,11 @@ class NodeState:
     within ``drain_timeout`` where it names no other limit. ``is_disruptive``: its plan needs the node out of service.
     ``is_as_declared``: its plan is empty. ``obstacle``: why nothing can be done about the node, empty where something
     can. ``is_busy``: a step runs on it now; ``step`` is the last one that ended in this process. ``blocked`` are the
-    pods (by UID) that could not be evicted when it was last tried, with the reason. ``has_failed``: it failed in this
+    pods (by UID) that could not be evicted when it was last tried, with the reason. ``holding`` are pods
+    that did not ask for a GPU and of which a process was found to hold one. ``has_failed``: it failed in this
     process, so that it is not tried again. ``wave`` is the index of its wave in the policy, None where it takes part in
-    none. ``rank`` is its place among nodes of the same wave and priority.
+    none. ``rank`` is its place among nodes of the same wave and priority. ``zone`` is empty where it is in none; where
+    zones take turns, ``zone_turn`` is its place among them.
 
     ``origin_change`` is the driver change that the node runs (`Record`). ``may_return``: a failure leads back to the
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
@@ -72,9 +75,12 @@ class NodeState:
     is_busy: bool = False
     step: StepResult | None = None
     blocked: Mapping[str, str] = field(default_factory=dict)
+    holding: tuple[GpuPod, ...] = ()
     has_failed: bool = False
     wave: int | None = None
     rank: int = 0
+    zone: str = ""
+    zone_turn: int = 0
     origin_change: str | None = None
     may_return: bool = True
     lost_since: datetime | None = None
@@ -103,6 +109,14 @@ class NodeState:
         if record is None or record.target != self.target or not (self.has_failed or record.is_returning):
             return False
         return record.is_blamed or (self.is_missing and record.phase.may_be_undone)
+
+    @property
+    def holding_uids(self) -> frozenset[str]:
+        """The pods that hold a GPU, as the node says, and that are not known to have one."""
+        if self.step is None or not self.step.holders or self.record is None or self.record.phase is not Phase.RELEASE:
+            return frozenset()
+        known = {pod.uid for pod in self.view.gpu_pods}
+        return frozenset(one.pod_uid for one in self.step.holders if one.pod_uid and one.pod_uid not in known)
 
     @property
     def wants_to_begin(self) -> bool:
@@ -143,6 +157,7 @@ class Snapshot:
     still_since: datetime | None = None
     pause: Pause | None = None
     passed: int = 0
+    gates: tuple[GateState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +186,18 @@ class RunStep:
     back: Origin | None = None
 
 
-Action = Write | Evict | RunStep
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Put a node back into service to which nothing was done yet, and forget its record.
+
+    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's.
+    """
+
+    node: str
+    cordoned: bool | None
+
+
+Action = Write | Evict | RunStep | Withdraw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

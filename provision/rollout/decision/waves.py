@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.decision.patience import A_MINUTE, AT_ONCE, FOR_EVER, LONG
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from provision.rollout.decision.policy import Policy, WavePolicy
     from provision.rollout.decision.snapshot import NodeState, Snapshot
+    from provision.rollout.gates import GateState
 
 _NAMED: Final = 3
 
@@ -27,7 +29,7 @@ class Turn:
     """``wave`` may be changed now; the ones after it wait for ``reason``.
 
     ``may_end``: it ends by itself, or may. ``is_soaking``: it does, at a time that is known. ``canary`` is the first
-    wave that has a node, None where no other follows it.
+    wave that has a node, None where no other follows it. ``gate`` is the closed one that they wait for.
     """
 
     wave: int = 0
@@ -35,6 +37,19 @@ class Turn:
     may_end: bool = False
     is_soaking: bool = False
     canary: int | None = None
+    gate: GateState | None = None
+
+    @property
+    def patience(self) -> int:
+        """For how many seconds the reason is borne while nothing is under way."""
+        if self.gate is not None:
+            return patience_of(self.gate)
+        return A_MINUTE if self.may_end else AT_ONCE
+
+
+def patience_of(gate: GateState) -> int:
+    """Return how long a closed gate is waited for: one that is not answered may never be again."""
+    return FOR_EVER if gate.is_answered else LONG
 
 
 def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
@@ -48,12 +63,17 @@ def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
     for index in filled:
         if index < snapshot.passed and not any(_is_pending(node) for node in members[index]):
             continue
+        gate = next((each for each in snapshot.gates if not each.is_open and not each.holds_nodes), None)
+        if gate is not None and not any(node.is_in_flight or _is_changed(node) for node in members[index]):
+            return Turn(wave=index - 1, reason=gate.as_reason, canary=canary, gate=gate)
         wave, allowed = policy.waves[index], 0 if index == canary else policy.max_failures - failures
-        turn = _WaveTurn(wave, index, members[index], snapshot.began, now)
+        turn = _WaveTurn(wave, index, members[index], snapshot, now)
         found = turn.why_not_over() or turn.why_not_proven(canary) or turn.why_not_healthy(allowed) or turn.why_held()
         if found is not None:
             reason, may_end, is_soaking = found
-            return Turn(wave=index, reason=reason, may_end=may_end, is_soaking=is_soaking, canary=canary)
+            return Turn(
+                wave=index, reason=reason, may_end=may_end, is_soaking=is_soaking, canary=canary, gate=turn.gate
+            )
     return Turn(wave=len(policy.waves), canary=canary)
 
 
@@ -83,9 +103,11 @@ class _WaveTurn:
     """One wave at one moment: each method says why the next wave has to wait, None where it does not."""
 
     def __init__(
-        self, wave: WavePolicy, index: int, members: Sequence[NodeState], began: datetime, now: datetime
+        self, wave: WavePolicy, index: int, members: Sequence[NodeState], snapshot: Snapshot, now: datetime
     ) -> None:
-        self._wave, self._index, self._members, self._began, self._now = wave, index, members, began, now
+        self._wave, self._index, self._members, self._now = wave, index, members, now
+        self._began, self._gates = snapshot.began, snapshot.gates
+        self.gate: GateState | None = None  # the closed one that is waited for
         self._changed = [node for node in members if _is_changed(node)]
 
     def why_not_over(self) -> _Found:
@@ -124,8 +146,19 @@ class _WaveTurn:
             for node in self._changed
             if node.record is not None
         ]
-        if self._wave.soak and ends and max(ends) > self._now:
-            return f"{self._wave.title} soaks until {max(ends):%Y-%m-%d %H:%M:%S} UTC", True, True
+        if self._wave.soak and ends:
+            return self._why_soaking(max(ends))
+        return None
+
+    def _why_soaking(self, end: datetime) -> _Found:
+        """Return why a wave still soaks: it does so from its last change, or since a gate was opened again."""
+        self.gate = next((gate for gate in self._gates if not gate.is_open), None)
+        if self.gate is not None:
+            return f"{self._wave.title} soaks again when its gate opens: {self.gate.as_reason}", True, False
+        again = [gate.open_since + self._wave.soak for gate in self._gates if gate.open_since is not None]
+        end = max([end, *again])
+        if end > self._now:
+            return f"{self._wave.title} soaks until {end:%Y-%m-%d %H:%M:%S} UTC", True, True
         return None
 
     def why_held(self) -> _Found:

@@ -62,6 +62,13 @@ WAITING: Final = Situation(
     "it is in service and has yet to be upgraded",
     "its turn comes when the reason no longer holds",
 )
+SKIPPED: Final = Situation(
+    "skipped",
+    "skipped",
+    "somebody wants it left alone: no upgrade begins on it. Where it is cordoned as well, a person has it",
+    "nothing",
+    "`grapnel skip --undo NODE`, when upgrades may have it again",
+)
 NOT_BEGUN: Final = Situation(
     "not-begun",
     "not begun",
@@ -77,6 +84,14 @@ RETURNED: Final = Situation(
     "its upgrade failed; it is in service with its former driver, which was verified",
     "the next run tries it again",
     "correct what the reason names, then `grapnel apply`; or declare the driver that it has",
+    needs_somebody=True,
+)
+PUT_BACK: Final = Situation(
+    "put-back",
+    "put back as it was",
+    "its jobs did not end within waitFor.timeoutMinutes; it is in service with the driver that it had, untouched",
+    "the next run waits for its jobs again",
+    "`grapnel apply` when they have ended",
     needs_somebody=True,
 )
 UNRELATED: Final = Situation(
@@ -101,7 +116,7 @@ _WORKING: Final = {
     Phase.CORDON: ("it takes no new pods", "wait-for-jobs where jobs are to be waited for, else drain; at once"),
     Phase.JOBS: (
         "pods that `rollout.waitFor` or `rollout.drain.onlyWait` selects are waited for; none is evicted",
-        "drain, when they have ended or after waitFor.timeoutMinutes, as waitFor.onTimeout says",
+        "drain, when they have ended; after waitFor.timeoutMinutes drain or returned, as waitFor.onTimeout says",
     ),
     Phase.DRAIN: (
         "pods that have a GPU are evicted, within their disruption budgets",
@@ -218,12 +233,14 @@ SITUATIONS: Final = (
     FAILED,
     UNRELATED,
     RETURNED,
+    PUT_BACK,
     UNCLEAR,
     *LEFT.values(),
     NOT_BEGUN,
     NOT_READY,
     *WORKING.values(),
     WAITING,
+    SKIPPED,
     CORDONED,
     DONE,
     IDLE,

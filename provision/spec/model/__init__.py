@@ -20,7 +20,9 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
-from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
+from provision.spec.model.rollout_notify import USUAL, News, Notify
+from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
@@ -43,26 +45,34 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "RESPECTED",
+    "USUAL",
     "AtTimeout",
+    "Blackout",
     "Build",
     "Capability",
     "Commands",
     "Companion",
     "Compile",
     "DaemonSets",
+    "Day",
     "Drain",
     "Driver",
     "DriverSource",
     "Engine",
     "Entitlement",
+    "Expect",
     "Gate",
     "GpuStack",
+    "Holds",
     "KernelModule",
     "Leaving",
     "Metadata",
+    "News",
     "Node",
+    "Notify",
     "Order",
     "Plugin",
+    "QueryGate",
     "Repository",
     "Rollout",
     "Runfile",
@@ -78,4 +88,6 @@ __all__ = [
     "Tool",
     "WaitFor",
     "Wave",
+    "Window",
+    "Zones",
 ]

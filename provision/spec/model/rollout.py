@@ -8,11 +8,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from provision.spec.model.rollout_drain import Drain, WaitFor
-from provision.spec.model.rollout_when import RESPECTED, Order, Tool
+from provision.spec.model.rollout_gates import QueryGate
+from provision.spec.model.rollout_notify import Notify
+from provision.spec.model.rollout_when import RESPECTED, Blackout, Count, Order, Tool, Window, Zones
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
 
-Count = Annotated[int, Meta(ge=1, le=100_000)]
+Minutes = Annotated[int, Meta(ge=1, le=1_440)]
 
 
 class Gate(Enum):
@@ -78,6 +80,20 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    windows: Annotated[
+        tuple[Window, ...],
+        doc("When nodes may be taken out of service; empty: at any time. A node that has begun is brought to its end."),
+    ] = ()
+    blackouts: Annotated[
+        tuple[Blackout, ...], doc("Days on which no node is taken out of service, whatever the windows say.")
+    ] = ()
+    node_minutes: Annotated[
+        Minutes | None,
+        doc(
+            "How long a node takes: it begins only if so much of its window is left; null: what nine of ten nodes of "
+            "this upgrade took, and 30 minutes before one is done."
+        ),
+    ] = None
     order: Annotated[
         Order,
         doc(
@@ -85,7 +101,17 @@ class Rollout(Section, frozen=True, kw_only=True):
             "one of each zone in turn; emptyFirst: those with the fewest pods that have to leave."
         ),
     ] = Order.INVENTORY
+    zones: Annotated[
+        Zones | None, doc("Parts of the fleet that should not be out of service together; null: none.")
+    ] = None
+    gates: Annotated[
+        tuple[QueryGate, ...], doc("Queries to a monitoring system that hold nodes or waves that have yet to begin.")
+    ] = ()
     respect: Annotated[
         tuple[Tool, ...],
         doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),
     ] = RESPECTED
+    notify: Annotated[
+        tuple[Notify, ...],
+        doc("Who is told by webhook when a rollout begins, stops or ends, and when a node fails; all nodes share it."),
+    ] = ()

@@ -15,6 +15,7 @@ class AtTimeout(Enum):
     """What happens when jobs have not ended in time."""
 
     EVICT = "evict"
+    GIVE_UP = "giveUp"
 
 
 class Leaving(Enum):
@@ -47,7 +48,10 @@ class WaitFor(Section, frozen=True, kw_only=True):
     ] = 0
     on_timeout: Annotated[
         AtTimeout,
-        doc("What happens to a node whose pods have not ended in time; evict: they are evicted as all others."),
+        doc(
+            "What happens to a node whose pods have not ended in time; evict: they are evicted as all others; giveUp: "
+            "the node goes back into service as it was, and the next apply tries it again."
+        ),
     ] = AtTimeout.EVICT
 
 
@@ -58,6 +62,10 @@ class Drain(Section, frozen=True, kw_only=True):
         tuple[DnsLabel, ...],
         doc("Namespaces whose pods are never evicted: they are waited for until they end.", uniqueItems=True),
     ] = ()
+    release_timeout_minutes: Annotated[
+        Annotated[int, Meta(ge=1, le=1_440)] | None,
+        doc("How long processes may take to let go of the GPUs; null: as long as drainTimeoutMinutes says."),
+    ] = None
     without_controller: Annotated[
         Leaving,
         doc("Pods without a controller, which nothing restarts elsewhere; evict: as all others; wait: until they end."),

@@ -85,6 +85,10 @@ WaveName = Annotated[
     str,
     text(_LABEL, "a wave's name: lower-case letters, digits and '-', 63 at most", "canary", longest=63),
 ]
+GateName = Annotated[
+    str,
+    text(_LABEL, "a gate's name: lower-case letters, digits and '-', 63 at most", "no-alerts", longest=63),
+]
 GroupName = Annotated[
     str,
     text(
@@ -102,6 +106,52 @@ HostName = Annotated[
         "build1",
         longest=253,
     ),
+]
+PrometheusUrl = Annotated[
+    str,
+    text(
+        rf"https?://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?" + _FOLDERS,
+        "the URL of a Prometheus: https://HOST, with a port and a path if it has them, without a user, '?' or '#'",
+        "https://prometheus.example.com",
+        longest=255,
+        hides="@",  # what stands before it may be a password
+    ),
+]
+Promql = Annotated[
+    str,
+    text(
+        r"[^\x00-\x09\x0b-\x1f\x7f]+",
+        "a query in PromQL: up to 2000 characters, as they are typed into Prometheus",
+        'ALERTS{alertstate="firing", severity="critical"}',
+        longest=2000,
+    ),
+]
+TimeOfDay = Annotated[
+    str,
+    text("(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)", "a time of day: HH:MM, from 00:00 to 24:00", "22:00", longest=5),
+]
+# A day, or a minute of it. Whether there is such a day is checked with the other rules.
+DayOrMinute = Annotated[
+    str,
+    text(
+        "20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9])?",
+        "a day, or a minute of it: YYYY-MM-DD or YYYY-MM-DDTHH:MM",
+        "2026-12-24",
+        longest=16,
+    ),
+]
+TimeZone = Annotated[
+    str,
+    text(
+        "[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*",
+        "a time zone's name in the IANA database: as in /usr/share/zoneinfo",
+        "Europe/Berlin",
+        longest=64,
+    ),
+]
+ReasonText = Annotated[
+    str,
+    text("[^\\x00-\\x1f\\x7f]+", "a line of text", "freeze at the end of the year", longest=200),
 ]
 # RFC 1123 label: names of namespaces and of runtime class handlers.
 DnsLabel = Annotated[
@@ -155,6 +205,18 @@ ListenAddress = Annotated[
         r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
         "an address and a port: 0.0.0.0, [::], 127.0.0.1 or [::1], ':' and a number up to 65535",
         "0.0.0.0:9400",
+    ),
+]
+ControllerFilePath = Annotated[str, text(_PATH, _PATH_RULE, "/etc/grapnel/webhook.secret", longest=255)]
+WebhookUrl = Annotated[
+    str,
+    text(
+        rf"(https://({_DOMAIN}|\[[0-9a-f:]+\])(:[1-9][0-9]{{0,4}})?|http://(localhost|127\.0\.0\.1)(:[1-9][0-9]{{0,4}})?)"
+        r"(/[A-Za-z0-9._~%+-]*)*",
+        "a receiver's URL: https://HOST/PATH, or http:// on this machine, without a user, a password, '?' or '#'",
+        "https://alerts.example.com/hooks/grapnel",
+        longest=255,
+        hides="[@?]",  # what stands before and behind it may be a secret
     ),
 ]
 # Run without a shell here; behind ssh another machine's shell reads them, so that what a shell acts on is left out.

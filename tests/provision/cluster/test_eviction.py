@@ -53,6 +53,16 @@ def ask(refused: Answer) -> tuple[Eviction, ScriptedServer]:
             id="another conflict",
         ),
         pytest.param(
+            refusal(
+                500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            ),
+            Eviction(
+                outcome=EvictionOutcome.BLOCKED,
+                reason="several disruption budgets select it, and no such pod can be evicted: remove all but one",
+            ),
+            id="two budgets",
+        ),
+        pytest.param(
             Answer(code=502, body=b"<html>", headers={}),
             Eviction(outcome=EvictionOutcome.BLOCKED, reason="the API server answers 502"),
             id="a proxy's error",

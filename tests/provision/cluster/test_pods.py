@@ -135,6 +135,14 @@ def test_a_pod_that_is_being_deleted_is_leaving() -> None:
     assert only(deletionTimestamp="2026-11-21T09:30:00Z").is_terminating
 
 
+def test_a_pod_that_is_being_deleted_says_until_when_and_what_keeps_it() -> None:
+    found = only(deletionTimestamp="2026-11-21T09:30:00Z", finalizers=["example.com/checkpoint"])
+
+    assert found.ending == (
+        "terminating, its grace period ends at 2026-11-21T09:30:00Z, then kept by finalizer example.com/checkpoint"
+    )
+
+
 def test_pods_are_sorted_within_their_nodes() -> None:
     spec = {"containers": [container(limits=GPU)]}
     pods = [pod("b", spec=spec), pod("a", spec=spec), pod("c", spec=spec | {"nodeName": "n2"})]

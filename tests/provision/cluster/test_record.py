@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from provision.cluster.errors import RecordError
 from provision.cluster.marks import NVIDIA_WORDS, render_patch
+from provision.cluster.objects import Metadata, Node, NodeSpec, Taint
 from provision.cluster.record import MAX_REASON, decode_record, encode_record
 from provision.rollout.model import Phase, Record
 from tests.provision.cluster.samples import CONTRACT, RECORD
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 GOOD = sorted(CONTRACT.joinpath("good").glob("*.json"))
 BAD = sorted(CONTRACT.joinpath("bad").glob("*.json"))
+AT_SEVEN = Node(metadata=Metadata(name="n1", resource_version="7"))
 SCHEMA = json.loads(CONTRACT.joinpath("schema.json").read_text())
 WORDS = {
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
@@ -34,6 +36,7 @@ WORDS = {
     "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
     "time-without-zone": "expected `datetime` with a timezone component - at `$.began`",
+    "tainted-is-a-word": "expected `bool`, got `str` - at `$.tainted`",
     "took-in-no-phase": "invalid enum value 'reboot' - at `key` in `$.took`",
     "took-less-than-nothing": "expected `float` >= 0.0 - at `$.took[...]`",
     "without-schema": "object missing required field `schema`",
@@ -50,6 +53,7 @@ records = st.builds(
     was_cordoned=st.booleans(),
     reason=st.text(max_size=MAX_REASON),
     failed_in=st.none() | st.sampled_from(Phase),
+    is_tainted=st.booleans(),
     retry=st.booleans(),
     took=st.dictionaries(st.sampled_from(Phase), st.floats(0, 1e6)),
     origin_change=st.none() | st.text(),
@@ -113,7 +117,7 @@ def test_every_phase_has_a_word_of_nvidia() -> None:
 
 
 def test_one_patch_sets_record_labels_and_cordon_on_that_version() -> None:
-    patch = render_patch(RECORD, cordoned=True, resource_version="7")
+    patch = render_patch(RECORD, cordoned=True, node=AT_SEVEN)
 
     assert patch == {
         "metadata": {
@@ -126,7 +130,7 @@ def test_one_patch_sets_record_labels_and_cordon_on_that_version() -> None:
 
 
 def test_forgetting_takes_all_keys_away_and_leaves_the_cordon_unless_told() -> None:
-    patch = render_patch(None, cordoned=None, resource_version="7")
+    patch = render_patch(None, cordoned=None, node=AT_SEVEN)
 
     assert patch == {
         "metadata": {
@@ -135,3 +139,29 @@ def test_forgetting_takes_all_keys_away_and_leaves_the_cordon_unless_told() -> N
             "annotations": {"grapnel.dev/upgrade": None},
         }
     }
+
+
+OTHERS = (Taint(key="nvidia.com/gpu", effect="NoSchedule", value="present"), Taint(key="a", effect="NoExecute"))
+OURS = Taint(key="grapnel.dev/upgrade", effect="NoSchedule")
+TAINTED = replace(RECORD, is_tainted=True)
+
+
+def taints_after(record: Record | None, *present: Taint) -> list[dict[str, str]] | None:
+    """Return the taints that a patch sets, None where it leaves them alone."""
+    node = Node(metadata=Metadata(name="n1", resource_version="7"), spec=NodeSpec(taints=present))
+    patch = render_patch(record, cordoned=None, node=node)
+    found: list[dict[str, str]] | None = patch.get("spec", {}).get("taints")
+    return found
+
+
+def test_our_taint_comes_and_goes_with_the_record_and_those_of_others_stay() -> None:
+    plain = [{"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"}, {"key": "a", "effect": "NoExecute"}]
+    ours = {"key": "grapnel.dev/upgrade", "effect": "NoSchedule"}
+
+    assert taints_after(TAINTED, *OTHERS) == [*plain, ours]
+    assert taints_after(TAINTED, *OTHERS, OURS) is None
+    assert taints_after(replace(TAINTED, phase=Phase.FAILED), *OTHERS, OURS) is None
+    assert taints_after(replace(TAINTED, phase=Phase.DONE), OTHERS[0], OURS, OTHERS[1]) == plain
+    assert taints_after(None, *OTHERS, OURS) == plain, "who forgets the record leaves no taint behind"
+    assert taints_after(RECORD, OURS) == [], "a declaration that no longer evicts DaemonSets"
+    assert taints_after(RECORD, *OTHERS) is None

@@ -18,7 +18,9 @@ from provision.cluster.record import RecordDocument
 from provision.driver_change import DriverChange
 from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
+from provision.notify.news import Message
 from provision.payload.store import Manifest
+from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
@@ -30,7 +32,9 @@ TYPES: dict[str, type] = {
     "node-state": RecordDocument,
     "pause": PauseDocument,
     "payload": Manifest,
+    "rollout-notification": Message,
     "rollout-progress": ProgressDocument,
+    "simulation": SimulationDocument,
     "status": StatusDocument,
 }
 STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest

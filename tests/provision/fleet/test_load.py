@@ -217,6 +217,16 @@ host n2: error: grapnel_stack.rollout.waves: other waves are declared for n1: a 
       = hint: declare them once, in the file or for the group all""" in words(caught, tmp_path)
 
 
+def test_zones_are_groups_of_the_inventory_and_the_same_for_all_nodes(tmp_path: Path) -> None:
+    zones = {"rollout": {"zones": {"groups": ["gpu", "east"]}}}
+    groups = {"gpu": {"hosts": ["n1", "n2"]}}
+    with pytest.raises(DeclarationError) as caught:
+        assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups, n2=zones)
+    text = words(caught, tmp_path)
+    assert "rollout.zones.groups[1]: no group of the inventory is named 'east'" in text
+    assert "rollout.zones: other zones are declared for n1: a rollout has the same zones for all nodes" in text
+
+
 def test_warnings_stay_with_the_fleet(tmp_path: Path) -> None:
     groups = {"gpu": {"hosts": ["n1", "n2"], "vars": {"grapnel_stack": {"node": {"labels": {"a": "b"}}}}}}
     fleet = assembled(tmp_path, "spec: {driver: {enabled: false}}\n", groups)

@@ -147,6 +147,9 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
 
 
+PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="it is labelled")
+
+
 @pytest.mark.parametrize(
     ("node", "words"),
     [
@@ -156,6 +159,16 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
             "no pod has one of its GPUs",
             id="a DaemonSet's pod stays",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("web-1"),)), blocked={"uid-web-1": "would wait for budget web"}),
+            "evicts shop/web-1; shop/web-1: would wait for budget web",
+            id="a budget is in the way",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
+            "waits for shop/paper (only waited for), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
+            id="what is waited for and what is left",
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(

@@ -69,6 +69,7 @@ class FakeNode:
     driver: str = OLD
     is_released: bool = False
     held_for: int = 0  # how many releases still find a process
+    hidden: list[GpuPod] = field(default_factory=list)  # pods that hold a GPU without having asked for one
     broken: Phase | None = None
     ailment: str = ""
     broken_back: Phase | None = None  # a phase of the way back
@@ -97,6 +98,7 @@ class FakeCluster(OneByOne):
         answer = {name: self._see(name) for name in nodes}
         for node in self.nodes.values():
             node.pods = [each for each in node.pods if not each.is_terminating]
+            node.hidden = [each for each in node.hidden if not each.is_terminating]
         return answer
 
     def _see(self, name: str) -> NodeView | NodeProblem:
@@ -125,16 +127,19 @@ class FakeCluster(OneByOne):
         out = [each for each in self.nodes.values() if each.record and not each.record.phase.is_in_service]
         self.most_out = max(self.most_out, len(out))
 
+    def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
+        return tuple(pod for pod in self.nodes[node].hidden if pod.uid in uids)
+
     def evict(self, pod: GpuPod) -> Eviction:
         self.effect(f"evict {pod}")
-        for node in self.nodes.values():
-            for index, each in enumerate(node.pods):
+        for pods in (pods for node in self.nodes.values() for pods in (node.pods, node.hidden)):
+            for index, each in enumerate(pods):
                 if each.uid == pod.uid:
                     if not self.budget:
                         return Eviction(outcome=EvictionOutcome.BLOCKED, reason="budget web allows no more")
                     self.budget -= 1
                     self.evicted.append(pod.name)
-                    node.pods[index] = replace(each, is_terminating=True)
+                    pods[index] = replace(each, is_terminating=True)
                     return Eviction(outcome=EvictionOutcome.EVICTED)
         return Eviction(outcome=EvictionOutcome.GONE)
 
@@ -204,7 +209,8 @@ class FakeSteps:
         if phase is Phase.RELEASE:
             found.is_released = True
             found.held_for -= 1
-            return StepOutcome(holders=(Holder(pid=7, command="train"),) if found.held_for >= 0 else ())
+            hidden = tuple(Holder(pid=8, command="smi", pod_uid=pod.uid) for pod in found.hidden)
+            return StepOutcome(holders=(Holder(pid=7, command="train"), *hidden) if found.held_for >= 0 else hidden)
         if phase is Phase.SWAP:
             assert found.is_released
             assert not [each for each in found.pods if not each.is_mirror_or_daemon], "work was lost"

@@ -17,6 +17,8 @@ from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, s
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from provision.rollout.model import GpuPod
+
 LATER = NOON + MINUTE
 TRAIN = Holder(pid=7, command="train", unit="train.service")
 
@@ -102,6 +104,43 @@ def test_jobs_that_do_not_end_in_time_are_evicted_with_the_others() -> None:
     assert action.record.phase is Phase.DRAIN
     action, _ = move(Phase.JOBS, now=late, drain=replace(ALL_NIGHT, jobs=None), jobs=(pod("train-0"),))
     assert action is None
+
+
+@pytest.mark.parametrize(
+    ("drain", "job"),
+    [
+        pytest.param(replace(ALL_NIGHT, gives_up=True), pod("train-0"), id="declared"),
+        pytest.param(ALL_NIGHT, TRAIN_POD, id="what is never evicted"),
+    ],
+)
+def test_a_node_is_given_up_as_it_was_when_its_jobs_do_not_end_in_time(drain: DrainPolicy, job: GpuPod) -> None:
+    action, _ = move(Phase.JOBS, now=NOON + timedelta(hours=8), drain=drain, jobs=(job,))
+    assert isinstance(action, Write)
+    assert (action.record.phase, action.record.failed_in, action.cordoned) == (Phase.RETURNED, Phase.JOBS, False)
+    assert action.record.is_unrelated, "the change is not to blame: the others go on"
+    assert action.record.reason.startswith("after 480 minutes: waits for pod shop/train-0")
+
+
+def test_a_node_that_somebody_had_cordoned_is_given_up_cordoned() -> None:
+    action, _ = move(
+        Phase.JOBS,
+        now=NOON + timedelta(hours=8),
+        drain=replace(ALL_NIGHT, gives_up=True),
+        jobs=(pod("train-0"),),
+        remembered={"was_cordoned": True},
+        is_cordoned=True,
+    )
+    assert action.cordoned is None
+
+
+def test_processes_have_a_time_limit_of_their_own() -> None:
+    step = ended(Phase.RELEASE, holders=(TRAIN,))
+    patient = DrainPolicy(release=timedelta(minutes=30))
+    assert move(Phase.RELEASE, now=NOON + 29 * MINUTE, drain=patient, step=step)[0] == RunStep("n1", Phase.RELEASE)
+    action, _ = move(Phase.RELEASE, now=NOON + 30 * MINUTE, drain=patient, step=step)
+    assert action.record.reason == "after 30 minutes: a GPU is held by train (7, train.service)"
+    action, _ = move(Phase.DRAIN, now=NOON + 5 * MINUTE, drain=patient, gpu_pods=(pod("web-1"),))
+    assert action.record.phase is Phase.FAILED
 
 
 def test_the_wait_for_jobs_does_not_start_over_with_a_new_process() -> None:
@@ -325,7 +364,8 @@ def test_a_node_that_somebody_else_cordoned_stays_cordoned() -> None:
 def test_a_node_that_failed_is_tried_again_and_keeps_its_beginning() -> None:
     remembered = record(Phase.FAILED, reason="no luck", failed_in=Phase.VERIFY, was_cordoned=True)
     action = begin(state("n1", view("n1", remembered)), LATER)
-    assert action == Write("n1", record(Phase.DRAIN, since=LATER, was_cordoned=True), cordoned=True)
+    again = record(Phase.DRAIN, since=LATER, was_cordoned=True, is_touched=True)
+    assert action == Write("n1", again, cordoned=True)
 
 
 def test_a_cordon_that_was_there_before_and_was_lifted_meanwhile_does_not_stay() -> None:

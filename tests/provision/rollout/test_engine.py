@@ -24,6 +24,7 @@ from tests.provision.rollout.fakes import (
     FakeNode,
     FakeSteps,
     make_engine,
+    pod,
     record,
     view,
 )
@@ -451,3 +452,26 @@ def test_what_waves_still_pause_is_published() -> None:
 
 def phases_of(cluster: FakeCluster) -> list[Phase | None]:
     return [node.record.phase if node.record else None for node in cluster.nodes.values()]
+
+
+def test_a_pod_that_holds_a_gpu_without_having_asked_for_one_is_evicted() -> None:
+    cluster = fleet("n1", "n2")
+    cluster.nodes["n1"].hidden = [pod("smi")]
+
+    results = Rollout(cluster).run()
+
+    assert statuses(results) == ["converged"] * 2
+    assert cluster.evicted == ["n1-a", "n1-b", "smi", "n2-a", "n2-b"]
+    assert [phase for node, phase, _ in cluster.writes if node == "n1"] == WAY
+
+
+def test_a_pod_that_is_left_alone_and_holds_a_gpu_is_what_the_node_fails_for() -> None:
+    cluster = fleet("n1")
+    cluster.nodes["n1"].hidden = [pod("agent", is_mirror_or_daemon=True, controller="DaemonSet/agent")]
+
+    results = Rollout(cluster).run()
+
+    assert statuses(results) == ["failed"]
+    assert results["n1"].failure is not None
+    assert results["n1"].failure.message == "after 5 minutes: a GPU is held by smi (8, pod shop/agent)"
+    assert cluster.evicted == ["n1-a", "n1-b"]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
 import pytest
 
-from provision.rollout.decision.admission import PATIENCE
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.patience import LONG
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.snapshot import Decision, NodeState, RunStep, Snapshot, Write
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import MINUTE, NOON, record, state, view
 
-if TYPE_CHECKING:
-    from datetime import timedelta
-
 NOW = NOON + 10 * MINUTE
+PATIENCE = timedelta(seconds=LONG)
 KURED = "kured is rebooting it: waits until it has"
 WAVES = (WavePolicy(title="wave 1 of 2 (canary)"), WavePolicy(title="wave 2 of 2"))
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
-from provision.rollout.decision.snapshot import Holder, StepResult, Write
+from provision.rollout.decision.hours import outside_hours
+from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import Phase
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
@@ -22,6 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs/upgrade.md"
 IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sources}
 EITHER = (False, True)
 WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
+GIVES_UP = DrainPolicy(waits=True, jobs=30 * MINUTE, gives_up=True)
 
 
 def results(phase: Phase) -> tuple[StepResult | None, ...]:
@@ -39,7 +41,7 @@ def results(phase: Phase) -> tuple[StepResult | None, ...]:
 
 def nodes_in(phase: Phase) -> Iterator[NodeState]:
     """Yield a node out of service in all situations that a decision tells apart."""
-    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS), *[EITHER] * 6)
+    flags = itertools.product(results(phase), (NEW, OLD), (EVICT_ALL, WAITS, GIVES_UP), *[EITHER] * 6)
     for step, target, drain, is_declared, is_disruptive, has_pods, is_cordoned, is_ready, is_returning in flags:
         if is_returning is not (phase is Phase.ROLLBACK) and phase not in (Phase.VERIFY, Phase.RESUME):
             continue
@@ -51,12 +53,14 @@ def nodes_in(phase: Phase) -> Iterator[NodeState]:
 
 
 def test_the_table_is_what_is_decided() -> None:
-    decided: set[tuple[Phase | None, Phase]] = set()
+    decided: set[tuple[Phase | None, Phase | None]] = set()
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
             assert node.record is not None
             action, _ = advance(node, node.record, now, NOON)
             decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
+            outside, _ = outside_hours(node, record(phase), action, "", "the window is closed")
+            decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
     begins = itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER, (EVICT_ALL, WAITS))
     for phase, is_declared, drain in begins:
         node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
@@ -71,13 +75,15 @@ def test_the_table_is_what_is_decided() -> None:
 
 
 def test_nothing_else_is_legal() -> None:
-    assert {(a, b) for a in (None, *Phase) for b in Phase if is_legal(a, b)} == IN_TABLE
+    assert {(a, b) for a in (None, *Phase) for b in (None, *Phase) if is_legal(a, b)} == IN_TABLE
     assert not is_legal(Phase.SWAP, Phase.RESUME)
     assert not is_legal(Phase.FAILED, Phase.DONE)
 
 
 def test_no_node_is_back_in_service_without_verification() -> None:
-    assert {before for before, after in IN_TABLE if after.is_in_service} == {Phase.RESUME}
+    untouched = {Phase.JOBS}  # nothing was done to it yet
+    back = {before for before, after in IN_TABLE if after is not None and after.is_in_service}
+    assert back == {Phase.RESUME} | untouched
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
 
 

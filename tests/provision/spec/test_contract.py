@@ -30,13 +30,16 @@ BEYOND_SCHEMA = {
     "empty",
     "folder-without-bundle",
     "foreign-tags",
+    "gates-that-contradict",
     "indentation",
     "key-twice",
     "not-utf-8",
+    "notify-in-two-places",
     "nvidia-without-key",
     "nvidia-without-repository",
     "only-comments",
     "open-bracket",
+    "order-without-zones",
     "open-quote",
     "repository-with-two-places",
     "repository-without-place",
@@ -53,6 +56,9 @@ BEYOND_SCHEMA = {
     "version-and-branch",
     "version-is-missing",
     "waves-that-contradict",
+    "when-that-contradicts",
+    "window-too-short",
+    "zones-that-say-nothing",
 }
 
 

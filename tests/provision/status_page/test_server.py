@@ -296,3 +296,12 @@ def test_nonsense_is_answered_or_ended(request_: bytes) -> None:
             while client.recv(4096):
                 pass
         assert ask(server, "/")[0].status == 200
+
+
+def test_metrics_are_there_for_who_may_look() -> None:
+    with serving(token=TOKEN) as (server, _):
+        assert ask(server, "/metrics")[0].status == 401
+        answer, page = ask(server, "/metrics", Authorization=f"Bearer {TOKEN}")
+
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b'grapnel_rollout_nodes{state="failed-in-verify"} 1' in page

@@ -114,13 +114,21 @@ def test_a_drain_that_an_administrator_adds_meanwhile_stays_too(slurm: SlurmMach
 
 
 def test_a_node_that_fails_stays_drained_and_slurm_says_why(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
-    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=Phase.VERIFY), ("gpu01",))
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP, Phase.ROLLBACK)), ("gpu01",))
 
-    assert rollout.end().stop == "gpu01 failed in verify"
+    assert rollout.end().stop == "gpu01 failed in rollback"
     assert slurm.states("gpu01") == {"IDLE", "DRAIN"}
-    assert slurm.reason("gpu01").startswith("grapnel:failed-in-verify [root@")
+    assert slurm.reason("gpu01").startswith("grapnel:failed-in-rollback [root@")
     Rollout(cluster, Steps(slurm, NAMES), ("gpu01",)).end()
     assert "DRAIN" not in slurm.states("gpu01")
+
+
+def test_a_node_that_goes_back_takes_jobs_again(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP,)), ("gpu01",))
+
+    assert rollout.end().stop
+    assert rollout.phases("gpu01")[-1] is Phase.RETURNED
+    slurm.wait_until(lambda: slurm.states("gpu01") == {"IDLE"}, "it takes jobs again")
 
 
 def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
@@ -196,7 +204,7 @@ def test_a_killed_engine_leaves_what_the_next_one_finishes(
 def test_a_drain_by_grapnel_of_another_machine_is_left_alone(
     slurm: SlurmMachine, cluster: ScheduledCluster, tmp_path: Path
 ) -> None:
-    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=Phase.SWAP), ("gpu01",))
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP, Phase.ROLLBACK)), ("gpu01",))
     rollout.end()
 
     seen = connect(slurm, tmp_path / "node-state-of-another.json").observe(["gpu01"])["gpu01"]

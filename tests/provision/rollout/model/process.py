@@ -46,7 +46,7 @@ class CheckedExecutor(VirtualExecutor):
     invariants: Invariants
 
     def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
-        self.invariants.step(node, phase)
+        self.invariants.step(node, phase, back)
         super().start(node, phase, back)
 
 

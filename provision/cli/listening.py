@@ -1,0 +1,34 @@
+"""Opens whoever is told of a rollout: receivers of webhooks, a file of metrics, the Nodes themselves."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from provision.notify.listeners import Listeners, Webhooks
+from provision.notify.metrics_file import MetricsFile
+from provision.notify.news import Newsroom
+from provision.notify.receivers import read_receivers
+from provision.notify.webhook import Webhook
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provision.cli.cluster import Scope
+    from provision.notify.listeners import Listener
+
+
+def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = None) -> Listeners:
+    """Return those that the declarations name, and whoever reads ``metrics_file``.
+
+    Raises GrapnelError for one that could not be told anything.
+    """
+    declared = [receiver for stack in scope.stacks.values() for receiver in stack.rollout.notify]
+    receivers = read_receivers(declared)
+    found: list[Listener] = []
+    if receivers:
+        newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
+        found.append(Webhooks([Webhook(receiver) for receiver in receivers], newsroom))
+    if metrics_file is not None:
+        found.append(MetricsFile(metrics_file, place=scope.cluster.name, holder=holder))
+    return Listeners(found)

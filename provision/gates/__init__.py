@@ -1,0 +1,8 @@
+"""Asks the gates of a rollout, beside it: queries to a monitoring system.
+
+What is declared is `provision.spec.model.rollout_gates`, what the rollout wants to know `provision.rollout.gates`.
+"""
+
+from provision.gates.keeper import GateKeeper, ask_once
+
+__all__ = ["GateKeeper", "ask_once"]

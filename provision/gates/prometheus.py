@@ -1,0 +1,138 @@
+"""Asks one query of an HTTP API that is Prometheus'. Its answer is read strictly; its token is never shown.
+
+The standard library sends the request: no redirect is followed, so that a token goes nowhere else, and no proxy is
+used.
+https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from provision.printable import printable
+
+if TYPE_CHECKING:
+    from provision.spec.model import QueryGate
+
+MOST_BYTES: Final = 4 * 2**20
+_TOKEN_BYTES: Final = 64 * 2**10
+_SHOWN: Final = 3
+_LABELS: Final = ("alertname", "severity", "instance", "node", "job")  # what people know a series by, the best first
+_OK: Final = 200
+_REASON: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a query returned: how many samples, and the first of them as people would write them."""
+
+    count: int
+    shown: tuple[str, ...] = ()
+
+
+class UnansweredError(Exception):
+    """There is no answer that says whether a gate is open; the text says why, without anything that is secret."""
+
+
+class _Data(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    result_type: str = ""
+    result: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    status: str = ""
+    data: _Data = _Data()
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class _Series(msgspec.Struct, frozen=True, kw_only=True):
+    metric: dict[str, str] = {}
+
+
+def ask(gate: QueryGate) -> Samples:
+    """Return what the query of a gate returns now. Raises UnansweredError."""
+    code, body = _get(gate)
+    return read_answer(code, body)
+
+
+def read_answer(code: int, body: bytes) -> Samples:
+    """Return what an answer says. Raises UnansweredError."""
+    try:
+        answer = msgspec.json.decode(body, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UnansweredError(f"what answers is not Prometheus (HTTP status {code})") from None
+    if answer.status != "success" or code != _OK:
+        told = f": {printable(answer.error, limit=_REASON)}" if answer.error else ""
+        raise UnansweredError(f"the query was refused (HTTP status {code}){told}")
+    if answer.warnings:  # such as of Thanos: a part of what was asked for did not answer
+        raise UnansweredError(f"the answer is not complete: {printable(answer.warnings[0], limit=_REASON)}")
+    if answer.data.result_type != "vector":
+        kind = printable(answer.data.result_type, limit=40)
+        raise UnansweredError(f"the query returns a {kind}, and not series of one moment: write a comparison")
+    try:
+        series = msgspec.json.decode(answer.data.result, type=tuple[_Series, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UnansweredError("the samples of the answer cannot be read") from None
+    return Samples(len(series), tuple(_shown(each.metric) for each in series[:_SHOWN]))
+
+
+def _shown(metric: dict[str, str]) -> str:
+    known = [f'{label}="{metric[label]}"' for label in _LABELS if label in metric]
+    return printable(f"{metric.get('__name__', '')}{{{', '.join(known)}}}", limit=120)
+
+
+def _get(gate: QueryGate) -> tuple[int, bytes]:
+    url = urlsplit(gate.prometheus)
+    query = urlencode({"query": gate.query, "timeout": f"{gate.timeout_seconds}s"}, quote_via=quote)
+    headers = {"Accept": "application/json", "User-Agent": "grapnel", **_authorization(gate)}
+    try:
+        connection = _connection(gate, url.scheme, url.hostname or "", url.port)
+        try:
+            connection.request("GET", f"{url.path.rstrip('/')}/api/v1/query?{query}", headers=headers)
+            response = connection.getresponse()
+            body = response.read(MOST_BYTES + 1)
+        finally:
+            connection.close()
+    except ssl.SSLCertVerificationError as error:
+        raise UnansweredError(f"its certificate is not trusted: {error.verify_message}") from None
+    except TimeoutError:
+        raise UnansweredError(f"no answer within {gate.timeout_seconds} s") from None
+    except OSError as error:
+        raise UnansweredError((error.strerror or type(error).__name__).lower()) from None
+    except (http.client.HTTPException, ValueError) as error:  # ValueError: a token that does not fit into a header
+        raise UnansweredError(f"the request failed: {type(error).__name__}") from None
+    if len(body) > MOST_BYTES:
+        raise UnansweredError(f"the answer has more than {MOST_BYTES // 2**20} MiB: let the query return less")
+    return response.status, body
+
+
+def _connection(gate: QueryGate, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=gate.timeout_seconds)
+    try:
+        context = ssl.create_default_context(cafile=gate.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UnansweredError(f"the certificates in {gate.ca_file} cannot be read: {error.strerror}") from None
+    return http.client.HTTPSConnection(host, port, timeout=gate.timeout_seconds, context=context)
+
+
+def _authorization(gate: QueryGate) -> dict[str, str]:
+    if gate.token_file is None:
+        return {}
+    try:
+        with Path(gate.token_file).open(encoding="ascii") as file:
+            token = file.read(_TOKEN_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise UnansweredError(f"the token in {gate.token_file} cannot be read: {why}") from None
+    if not token or not token.isprintable():
+        raise UnansweredError(f"there is no token in {gate.token_file}")
+    return {"Authorization": f"Bearer {token}"}

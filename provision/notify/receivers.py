@@ -1,0 +1,53 @@
+"""Reads what the declaration says of receivers, with the files that it names, before anything is changed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from provision.errors import GrapnelError
+from provision.notify.signature import parse_secret
+from provision.notify.webhook import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from provision.spec.model import Notify
+
+MAX_FILE: Final = 4096
+_URL: Final = re.compile(r"https://[^\s/@]+(/[!-~]*)?|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[!-~]*)?")
+_MAKE: Final = "make one: `echo whsec_$(openssl rand -base64 32)`"
+
+
+class ReceiverError(GrapnelError):
+    """A receiver of notifications cannot be told anything: its file is missing, or not what it should be."""
+
+
+def read_receivers(declared: Iterable[Notify]) -> tuple[Receiver, ...]:
+    """Return the receivers, each once. Raises ReceiverError, which repeats nothing of a file."""
+    return tuple(_receiver(one) for one in dict.fromkeys(declared))
+
+
+def _receiver(one: Notify) -> Receiver:
+    try:
+        key = parse_secret(_read(one.secret_file))
+    except ValueError as error:
+        raise ReceiverError(f"rollout.notify: key in {one.secret_file}: {error}", hint=_MAKE) from None
+    url = one.url or _read(one.url_file or "")
+    if not _URL.fullmatch(url):
+        raise ReceiverError(
+            f"rollout.notify: what {one.url_file} has is not a URL that can be told anything",
+            hint="one line: https://HOST/PATH",
+        )
+    return Receiver(url=url, key=key, types=frozenset(event.value for event in one.events))
+
+
+def _read(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_FILE).decode("ascii").strip()
+    except OSError as error:
+        raise ReceiverError(f"rollout.notify: {path}: {error.strerror}", hint=_MAKE) from error
+    except UnicodeDecodeError as error:
+        raise ReceiverError(f"rollout.notify: {path} is no text", hint=_MAKE) from error

@@ -1,0 +1,71 @@
+"""Says what may be done at a time when no node may be taken out of service. Pure.
+
+Nodes whose GPUs may be out of service already are brought to their end. One that only waits for pods or jobs to leave
+goes back into service, and begins again when it may: until then it would be cordoned for nothing. No pod is evicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.decision.calendar import usual_time
+from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.decision.snapshot import Evict, Withdraw, Write
+from provision.rollout.model import UNTOUCHED, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.decision.snapshot import Action, NodeState
+    from provision.rollout.model import Record
+
+NODE_TIME: Final = timedelta(minutes=30)  # before one was measured
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningHours:
+    """Whether nodes may be out of service at this time, and why no further one may begin: not enough of it is left."""
+
+    is_open: bool
+    closed: str = ""
+
+
+_ALWAYS: Final = OpeningHours(is_open=True)
+
+
+def opening_hours(nodes: Iterable[NodeState], policy: Policy, now: datetime) -> OpeningHours:
+    """Return what the calendar of a rollout says of this moment."""
+    calendar = policy.calendar
+    if calendar is None:
+        return _ALWAYS
+    needed = policy.node_time or _measured(nodes)
+    return OpeningHours(is_open=calendar.closes(now) is not None, closed=calendar.why_closed(now, needed))
+
+
+def outside_hours(
+    node: NodeState, record: Record, action: Action | None, held: str, closed: str
+) -> tuple[Action | None, str]:
+    """Return what is done to a node in flight instead of ``action``, and what keeps it in its phase."""
+    is_verified_next = isinstance(action, Write) and action.record.phase is Phase.VERIFY
+    if node.obstacle or is_verified_next:
+        return action, held
+    is_waiting = record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
+    if record.phase in UNTOUCHED and not record.is_touched and is_waiting:
+        return Withdraw(node.name, None if record.was_cordoned else False), ""
+    if isinstance(action, Evict):
+        return None, f"no pod is evicted now: {closed}"
+    return action, held
+
+
+def _measured(nodes: Iterable[NodeState]) -> timedelta:
+    """Return how long nodes of this upgrade usually were out of service."""
+    took = [
+        record.since - record.began
+        for node in nodes
+        if (record := node.view.record) is not None and record.phase is Phase.DONE and record.target == node.target
+    ]
+    return usual_time(took) if took else NODE_TIME

@@ -1,0 +1,73 @@
+"""Says which zones have room for another node out of service, and whose turn it is. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from provision.rollout.decision.policy import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from provision.rollout.decision.policy import ZonePolicy
+    from provision.rollout.decision.snapshot import NodeState
+
+
+class ZoneLimits:
+    """One decision's count of the nodes of each zone that are out of service, for whatever reason.
+
+    ``waiting`` are those that want to begin, in their order, ``last`` is the last wave of which one may.
+    """
+
+    def __init__(
+        self,
+        policy: ZonePolicy,
+        nodes: Iterable[NodeState],
+        out: Collection[str],
+        waiting: Sequence[NodeState],
+        last: int,
+    ) -> None:
+        totals: dict[str, int] = {}
+        self._out: dict[str, int] = {}
+        self._flying: dict[str, str] = {}
+        for node in nodes:
+            zone = node.zone
+            totals[zone] = totals.get(zone, 0) + 1
+            if node.view.name in out:
+                self._out[zone] = self._out.get(zone, 0) + 1
+            if policy.one_at_a_time and node.is_in_flight and zone not in self._flying:
+                self._flying[zone] = node.name
+        self._totals = totals
+        limit = policy.max_unavailable
+        self._limits = {} if limit is None else {zone: count_of(limit, total) for zone, total in totals.items()}
+        self._turn = self._whose_turn(waiting, last) if policy.one_at_a_time else None
+
+    def take(self, node: NodeState, *, is_out_already: bool) -> None:
+        """Count a node that begins now."""
+        if not is_out_already:
+            self._out[node.zone] = self._out.get(node.zone, 0) + 1
+        self._flying.setdefault(node.zone, node.name)
+
+    def why_not_now(self, node: NodeState) -> str:
+        """Return why the zone of a node has to wait for another zone."""
+        turn = self._turn
+        if turn is None or node.zone in self._flying or (node.zone == turn and not self._flying):
+            return ""
+        zone, name = next(iter(self._flying.items()), (turn, ""))
+        return f"waits for zone {zone}: {name}" if name else f"waits for zone {zone}"
+
+    def why_full(self, node: NodeState) -> str:
+        """Return why no further node of its zone may be taken out of service."""
+        zone = node.zone
+        limit = self._limits.get(zone)
+        if limit is None or self._out.get(zone, 0) < limit:
+            return ""
+        return f"{limit} of {self._totals[zone]} nodes of zone {zone} may be unavailable, and {self._out[zone]} are"
+
+    @staticmethod
+    def _whose_turn(waiting: Sequence[NodeState], last: int) -> str | None:
+        """Return the zone of the first node that could begin; a zone does not wait for one that cannot."""
+        for node in waiting:
+            if node.view.is_ready and not node.kept_out and (node.wave or 0) <= last:
+                return node.zone
+        return None

@@ -1,0 +1,169 @@
+"""What of a rollout is news, in sentences and in the format of the contract; and what a broken listener does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jsonschema
+
+from provision.notify.listeners import Listeners
+from provision.notify.news import Newsroom, encode
+from provision.rollout.model import Phase
+from provision.rollout.progress import NodeWaits, PhaseEntered
+from provision.rollout.standing import Members
+from tests.provision.contracts.schemas import CONTRACTS, render_schema
+from tests.provision.rollout.fakes import NOON
+from tests.provision.rollout.status.test_derive import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provision.notify.news import Message
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.standing import Standing
+
+WAVES = (Members("wave 1 of 2 (canary)", ("n1",)), Members("wave 2 of 2", ("n2", "n3")))
+
+
+def newsroom() -> Newsroom:
+    return Newsroom("cluster test", "rollout-1")
+
+
+def hear(room: Newsroom, *steps: tuple[str, Phase, str]) -> list[Message]:
+    return [news for node, phase, reason in steps for news in room.hear(PhaseEntered(node, phase, reason), NOON)]
+
+
+def test_a_node_is_news_when_it_leaves_and_when_it_is_back() -> None:
+    told = hear(
+        newsroom(),
+        *[
+            ("n1", phase, "")
+            for phase in Phase
+            if phase is not Phase.FAILED and phase.value not in ("returned", "rollback")
+        ],
+    )
+
+    assert [(one.type, one.text) for one in told] == [
+        ("node.started", "cluster test: n1 is taken out of service"),
+        ("node.done", "cluster test: n1 is in service again"),
+    ]
+
+
+def test_a_failure_says_where_and_why() -> None:
+    told = hear(newsroom(), ("n1", Phase.SWAP, ""), ("n1", Phase.FAILED, "apt: broken"))
+
+    assert told[-1].type == "node.failed"
+    assert told[-1].text == "cluster test: n1 has failed in swap: apt: broken"
+    assert (told[-1].data.phase, told[-1].data.reason) == ("swap", "apt: broken")
+
+
+def test_a_wave_begins_with_its_first_node() -> None:
+    room = newsroom()
+    list(room.see(replace(standing(n2="waits"), waves=WAVES), NOON))
+    told = hear(room, ("n1", Phase.CORDON, ""), ("n2", Phase.CORDON, ""), ("n3", Phase.CORDON, ""))
+
+    assert [one.data.wave for one in told if one.type == "wave.started"] == ["wave 1 of 2 (canary)", "wave 2 of 2"]
+
+
+def test_a_rollout_begins_stops_and_ends_once() -> None:
+    room = newsroom()
+    told = [
+        *room.see(standing(out=("n1",), n2="waits for n1"), NOON),
+        *room.see(standing(out=("n1",), n2="waits"), NOON),
+    ]
+    told += hear(room, ("n1", Phase.SWAP, ""), ("n1", Phase.FAILED, "apt"))
+    told += [
+        *room.see(standing(stop="n1 failed in swap", n2="stopped"), NOON),
+        *room.see(standing(stop="n1 failed in swap", n2="stopped"), NOON),
+    ]
+    told += list(room.end(NOON))
+
+    assert [one.type for one in told] == [
+        "rollout.started",
+        "node.started",
+        "node.failed",
+        "rollout.stopped",
+        "rollout.ended",
+    ]
+    assert told[0].text == "cluster test: a rollout of 2 nodes has begun"
+    assert told[-1].text == "cluster test: the rollout has ended: 1 failed, 1 waiting"
+    assert told[-1].data.reason == "n1 failed in swap"
+
+
+def test_nothing_that_began_has_no_end() -> None:
+    assert list(newsroom().end(NOON)) == []
+
+
+def test_what_waits_and_what_a_task_does_is_no_news() -> None:
+    assert list(newsroom().hear(NodeWaits("n1", "waits for n2"), NOON)) == []
+
+
+def test_what_a_node_says_is_one_short_line() -> None:
+    told = hear(newsroom(), ("n1", Phase.FAILED, "\x1b[2J" + "x" * 9999))
+
+    assert "\x1b" not in told[0].text
+    assert len(told[0].text) <= 1000
+    assert len(encode(told[0])) < 5000
+
+
+def test_messages_follow_the_contract() -> None:
+    room = newsroom()
+    told = [
+        *room.see(replace(standing(n2="waits"), waves=WAVES), NOON),
+        *hear(
+            room,
+            ("n1", Phase.CORDON, ""),
+            ("n1", Phase.FAILED, "apt"),
+            ("n2", Phase.CORDON, ""),
+            ("n2", Phase.DONE, ""),
+        ),
+    ]
+    told += [*room.see(standing(stop="n1"), NOON), *room.end(NOON)]
+    schema = json.loads((CONTRACTS / "rollout-notification/schema.json").read_text())
+
+    assert {one.type for one in told} >= {
+        "rollout.started",
+        "rollout.stopped",
+        "rollout.ended",
+        "wave.started",
+        "node.done",
+    }
+    for one in told:
+        jsonschema.validate(json.loads(encode(one)), schema)
+    assert schema == render_schema("rollout-notification")
+
+
+class Ear:
+    """Remembers what it heard."""
+
+    def __init__(self, *, is_broken: bool = False) -> None:
+        self.steps: list[RolloutProgress] = []
+        self.standings: list[Standing] = []
+        self.names: set[str] = set()
+        self.is_broken = is_broken
+
+    def hear(self, progress: RolloutProgress) -> None:
+        if self.is_broken:
+            raise RuntimeError("deaf")
+        self.steps.append(progress)
+
+    def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:
+        self.standings.append(standing)
+        self.names |= {node.name for node in nodes}
+
+    def close(self) -> str:
+        return "it was loud"
+
+
+def test_a_listener_that_fails_is_told_of_and_keeps_nobody_from_hearing() -> None:
+    deaf, ear, shown = Ear(is_broken=True), Ear(), list[object]()
+    listeners = Listeners([deaf, ear])
+    observe = listeners.observing(shown.append)
+    observe(PhaseEntered("n1", Phase.CORDON))
+    observe(PhaseEntered("n1", Phase.DRAIN))
+
+    assert len(shown) == len(ear.steps) == 2
+    assert listeners.close() == ("Ear ended with a bug: RuntimeError: deaf", "it was loud")

@@ -1,0 +1,104 @@
+"""How a fleet stands, as metrics that promtool accepts; nothing is said that is not known."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from lab import promtool
+from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
+from provision.rollout.status import situations
+from provision.rollout.status.derive import fleet_status
+from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics
+from tests.provision.rollout.fakes import record, view
+from tests.provision.rollout.status.test_derive import ADA, NOW, status
+from tests.provision.status_page.fleets import fleet
+
+PROMTOOL = promtool.find()
+SMALL = fleet(60, 4, done=0.5, flying=7, failed=2)
+
+
+def values(page: bytes) -> dict[str, float]:
+    lines = [line.rpartition(" ") for line in page.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_the_fleet_is_counted() -> None:
+    found = values(render_metrics(fleet_status(SMALL)))
+
+    assert found['grapnel_rollout_nodes{state="done"}'] == 28
+    assert found['grapnel_rollout_nodes{state="failed-in-verify"}'] == 2
+    assert found['grapnel_rollout_nodes{state="unclear"}'] == 0, "a state without nodes is there, so that alerts end"
+    assert found['grapnel_rollout_waiting_nodes{reason="wave"}'] == 21
+    assert found["grapnel_rollout_nodes_needing_somebody"] == 3
+    assert found["grapnel_rollout_engine_at_work"] == 1
+    assert found['grapnel_rollout_phase_seconds{phase="swap"}'] == 48.5
+    assert found['grapnel_rollout_wave_nodes{wave="wave 1 of 4 (canary)",state="done"}'] == 28
+    assert found["grapnel_rollout_stopped"] == 0
+    assert sum(value for name, value in found.items() if name.startswith("grapnel_rollout_nodes{")) == 60
+
+
+def test_every_state_is_there() -> None:
+    page = render_metrics(status(view("n1"))).decode()
+
+    assert re.findall(r'nodes\{state="([^"]+)"\}', page) == [each.key for each in situations.SITUATIONS]
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    page = render_metrics(status(view("n1"), is_lease_known=False)).decode()
+
+    for name in ("stopped", "paused", "left_seconds", "phase_seconds", "last_progress", "wave_nodes", "published"):
+        assert f"grapnel_rollout_{name}" not in page
+
+
+def test_a_pause_and_a_stop_show() -> None:
+    assert SMALL.standing is not None
+    seen = replace(SMALL, pause=Pause(by="ada"), standing=replace(SMALL.standing, stop="n1 failed"))
+    found = values(render_metrics(fleet_status(seen)))
+
+    assert (found["grapnel_rollout_paused"], found["grapnel_rollout_stopped"]) == (1, 1)
+
+
+def test_a_node_that_writes_a_time_to_come_moves_nothing() -> None:
+    ahead = record(Phase.SWAP, began=NOW.replace(year=2099), since=NOW.replace(year=2099))
+    found = values(render_metrics(status(view("n1", ahead), tenant=ADA)))
+
+    assert not [name for name in found if "last_progress" in name or "longest" in name]
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ("stopped: n2 failed in verify", "stopped"),
+        ("paused by ada since 2026-05-04 12:00:00 UTC; `grapnel resume` ends it", "paused"),
+        ("wave 1 of 3 (canary) soaks until 2026-05-04 12:00:00 UTC", "soak"),
+        ("waits for wave 1 of 3 (canary): n1: swap and 2 more", "wave"),
+        ("pod shop/web-7f9c (the disruption budget web needs 2 healthy pods) still on the node", "pods"),
+        ("1 of 3 nodes may be unavailable: n7 is cordoned", "unavailable"),
+        ("n3 is not ready: bring its kubelet back first", "not-ready"),
+        ("waits for n1: swap", "turn"),
+        ("something that nobody has said before", OTHER),
+    ],
+)
+def test_reasons_have_classes(reason: str, name: str) -> None:
+    assert reason_class(reason) == name
+    assert name in {*dict(CLASSES), OTHER}
+
+
+@pytest.mark.skipif(
+    PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
+)
+@pytest.mark.parametrize(
+    "seen", [SMALL, replace(SMALL, standing=None), replace(SMALL, nodes={})], ids=["work", "early", "none"]
+)
+def test_promtool_finds_nothing(seen: object) -> None:
+    hostile = replace(SMALL, place='x"\n\\') if seen is SMALL else seen
+    page = render_metrics(fleet_status(hostile))  # type: ignore[arg-type]  # a Seen
+
+    done = subprocess.run([str(PROMTOOL), "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

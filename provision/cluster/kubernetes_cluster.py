@@ -24,6 +24,7 @@ from provision.cluster.parallel import each
 from provision.cluster.pods import NO_PODS, NodePods, drained_pod
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
+from provision.cluster.reporter import NodeReporter
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
@@ -108,6 +109,10 @@ class KubernetesCluster:
         finally:
             self._informer.stop()
             self._informer = None
+
+    def reporter(self, *, events: bool, kinds: Collection[str]) -> NodeReporter:
+        """Return what writes Events and conditions on the Nodes while a rollout runs, with its own permissions."""
+        return NodeReporter(self._api, self._seen.get, events=events, kinds=kinds)
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""

@@ -80,6 +80,13 @@ VIEWING: Final = (
     _lease("get"),
 )
 
+# For Events and conditions on Nodes; without them an upgrade goes on, and says that they are not written.
+TELLING: Final = (
+    Permission(verb="create", resource="events"),
+    Permission(verb="patch", resource="events"),
+    Permission(verb="patch", resource="nodes/status"),
+)
+
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).
 _REFUSAL: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'

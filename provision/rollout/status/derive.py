@@ -137,7 +137,7 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
     if record is not None:
         return NodeStatus(name=name, situation=situations.DONE, since=since, record=record)
     situation = situations.CORDONED if view.is_cordoned else situations.IDLE
-    return NodeStatus(name=name, situation=situation, reason=_perhaps(seen))
+    return NodeStatus(name=name, situation=situation, reason=view.held_by or _perhaps(seen))
 
 
 def _perhaps(seen: Seen) -> str:

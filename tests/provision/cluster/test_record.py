@@ -60,6 +60,8 @@ records = st.builds(
     is_returning=st.booleans(),
     is_unrelated=st.booleans(),
     ailment=st.text(max_size=MAX_REASON),
+    because_of=st.text(),
+    is_touched=st.booleans(),
 ).map(lambda one: replace(one, is_returning=one.is_returning or one.phase is Phase.ROLLBACK))
 
 

@@ -170,7 +170,9 @@ def show_calls(fleets: list[int], changed: int) -> None:
 def show_drain(nodes: int, pods: int) -> None:
     """Print how long it takes to drain many nodes at once."""
     with api_server(nodes, pods, latency_s=LATENCY_S, grace_s=GRACE_S) as url:
+        cpu_s = time.process_time()
         calls, entered, began = roll_out(url, nodes, nodes, nodes)
+        cpu_s = time.process_time() - cpu_s
         emptied = max(ask(url)["emptied"].values())
     drained = max(entered.times[Phase.RELEASE].values())
     print(
@@ -184,7 +186,8 @@ def show_drain(nodes: int, pods: int) -> None:
         f" {(calls['evict pods'] + 4 * nodes) * LATENCY_S:.0f} s; best published elsewhere: 55 s)"
     )
     print(f"  all done      {max(entered.times[Phase.DONE].values()) - began:6.1f} s")
-    print(f"  {calls['evict pods']} evictions, {calls['patch nodes']} writes, {calls['list pods']} lists of pods")
+    lists = f"{calls['list nodes'] + calls['list pods']} lists"
+    print(f"  {calls['evict pods']} evictions, {calls['patch nodes']} writes, {lists}; {cpu_s:.1f} s of CPU here")
 
 
 def memory_mib() -> dict[str, float]:

@@ -70,6 +70,7 @@ def open_scope(
     those of the nodes; the resolver is asked where they are not given and a cluster wants them.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
+        Asked,
         LocalCluster,
         Machine,
         connect,

@@ -131,6 +131,8 @@ def _pods(state: NodeState) -> Iterator[str]:
     if waited:
         named = [f"{pod} ({pod.only_waited})" if pod.only_waited else str(pod) for pod in waited.values()]
         yield f"waits for {names(named)}"
+    if view.work:
+        yield f"waits for {names([str(job) for job in view.work])}"
     pods = tuple(pod for pod in pods if pod.uid not in waited)
     if pods:
         yield f"evicts {names([_pod(pod) for pod in pods])}"

@@ -15,6 +15,7 @@ from provision.report.status import age
 from provision.report.terminal import count, names
 from provision.rollout.model import Phase
 from provision.simulate.many import waves_of, worst_of
+from provision.simulate.play import resolution_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Ou
     origins = ", ".join(sorted({node.driver for node in scenario.nodes} - {scenario.target})) or "no other driver"
     head = f" of {count(len(scenario.nodes), 'node')}, {origins} → {scenario.target}, seed {first.seed}"
     yield Text.assemble(("simulated roll-out", "bold"), head)
-    yield _ending(first)
+    yield _ending(first, resolution_s(scenario))
     yield ""
     yield _waves(first)
     yield ""
@@ -50,8 +51,9 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Ou
         yield from _seeds(outcomes)
 
 
-def _ending(one: Playback) -> Text:
-    text = Text(f"took {age(one.took_s)}, at most {count(one.most_out, 'node')} worked at together")
+def _ending(one: Playback, resolution: float) -> Text:
+    coarse = f"; each phase is seen up to {resolution:.0f} s late" if resolution >= 1 else ""
+    text = Text(f"took {age(one.took_s)}, at most {count(one.most_out, 'node')} worked at together{coarse}")
     return text.append(f"\nstopped: {one.stop}", "bold red") if one.stop else text
 
 

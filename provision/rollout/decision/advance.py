@@ -151,7 +151,7 @@ def _why_lost(node: NodeState, record: Record) -> str:
     """Return why the driver of a node is not touched: of one that is ill already nobody could say what made it so."""
     if node.view.is_ready or record.is_returning or record.phase.may_be_undone:
         return ""
-    return "the kubelet is not ready"
+    return node.view.why_not_ready or "the kubelet is not ready"
 
 
 def _next(record: Record) -> Phase:

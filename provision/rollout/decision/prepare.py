@@ -76,7 +76,7 @@ def prepare(
     grouped = with_domains(found, shared.domains, groups)
     apart = why_apart(grouped, views, shared.domains, groups)
     able = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in grouped]
-    states = _in_their_places(able, shared, groups)
+    states = in_their_places(able, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
@@ -97,7 +97,7 @@ def prepare(
     )
 
 
-def _in_their_places(
+def in_their_places(
     found: Sequence[NodeState], shared: Rollout, groups: Mapping[str, Sequence[str]]
 ) -> list[NodeState]:
     """Return the nodes, each with its zone, rank and wave; a wave by size is spread over zones where the order is."""

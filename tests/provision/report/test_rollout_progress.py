@@ -12,7 +12,7 @@ from provision.report import LiveView, PlainView, make_console, render_results, 
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.gates import GateState
-from provision.rollout.model import Phase
+from provision.rollout.model import Job, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
@@ -148,7 +148,7 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
 
 
-PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="it is labelled")
+PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labelled")
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,15 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
             id="a budget is in the way",
         ),
         pytest.param(
-            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
-            "waits for shop/paper (only waited for), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
-            id="what is waited for and what is left",
+            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
+            "waits for shop/paper (kept), shop/train; evicts shop/web-1",
+            id="what is waited for",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(LEFT,))), "leaves shop/agent (it is labelled)", id="what is left"
+        ),
+        pytest.param(
+            state("n1", view("n1", work=(Job(id="job 7", user="ada"),))), "waits for job 7 of ada", id="jobs of Slurm"
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(
@@ -184,7 +190,7 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
 def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: str) -> None:
     prepared = Prepared(states=(node,), rollout=("n1",), policy=Policy(soak=5 * MINUTE))  # type: ignore[arg-type]
     stream = io.StringIO()
-    show(make_console(stream, width=160), render_rollout(prepared, "cluster test"))
+    show(make_console(stream, width=200), render_rollout(prepared, "cluster test"))
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())

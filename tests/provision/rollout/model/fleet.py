@@ -12,7 +12,7 @@ from provision.simulate.clock import VirtualTime
 from provision.simulate.cluster import SimulatedLease
 from provision.simulate.machine import Machine, Pod
 from provision.simulate.world import Budget, PlannedStep, World
-from provision.spec.model import Rollout, Wave
+from provision.spec.model import Rollout, Wave, Window, Zones
 from tests.provision.rollout.model.invariants import hold
 from tests.provision.rollout.model.process import Declared, KilledError, Process, begin
 
@@ -28,6 +28,8 @@ NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 LEASE_S = 50.0
 APPLIES = 2
 TURNS = 400  # in which a rollout of so few nodes must have come to an end
+ZONE = "topology.kubernetes.io/zone"
+WINDOWS = (Window(start="12:00", end="12:10"), Window(start="12:25", end="12:35"))
 
 POLICIES = (
     Rollout(max_parallel=1, max_unavailable=1),
@@ -35,6 +37,8 @@ POLICIES = (
     Rollout(max_parallel=4, max_unavailable=3, max_failures=2, soak_minutes=1),
     Rollout(max_parallel=2, max_unavailable=2, waves=(Wave(size=1, soak_minutes=1), Wave())),
     Rollout(max_parallel=2, max_unavailable=4, max_failures=1, waves=(Wave(size=1), Wave(size="50%"), Wave())),
+    Rollout(max_parallel=4, max_unavailable=4, max_failures=1, zones=Zones(node_label=ZONE, max_unavailable=1)),
+    Rollout(max_parallel=2, max_unavailable=2, windows=WINDOWS, node_minutes=4, max_failures=4),
 )
 
 
@@ -66,7 +70,10 @@ class Fleet:
     placed: int = 0
 
     def __post_init__(self) -> None:
-        machines = {name: Machine(name=name, driver=OLD) for name in self.names}
+        machines = {
+            name: Machine(name=name, driver=OLD, labels={ZONE: f"z{index % 2}"})
+            for index, name in enumerate(self.names)
+        }
         budgets = {"web": Budget("web", allowed=1, restart_s=5.0)}
         self.world = World(VirtualTime(NOON), machines, Steady(), budgets)
         self.tenancy = SimulatedLease()

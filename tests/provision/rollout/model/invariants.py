@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.transitions import is_legal
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from provision.simulate.cluster import SimulatedCluster
     from provision.simulate.machine import Machine
     from provision.simulate.world import World
+
+
+UNTOUCHED = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
 
 
 class ViolationError(AssertionError):
@@ -47,9 +51,12 @@ class Invariants:
         self.before()
         machine = self.world.machines[node]
         seen = self.known(node)
-        assert record is not None
         if seen is None or machine.record != seen.record or machine.is_cordoned != seen.is_cordoned:
             return  # it is a conflict, which the cluster tells it
+        if record is None:
+            hold(seen.record is not None and seen.record.phase in UNTOUCHED, f"{node} is forgotten in {seen.record}")
+            hold(cordoned is None or not machine.cordoned_by, f"{node} is uncordoned, which is not its cordon")
+            return
         was = None if seen.record is None else seen.record.phase
         is_again = was is record.phase  # a node that somebody uncordoned is cordoned again
         hold(is_again or is_legal(was, record.phase), f"{node} goes from {was} to {record.phase}")
@@ -82,11 +89,29 @@ class Invariants:
         views = [(name, view) for name in self.world.machines if (view := self.known(name)) is not None]
         hold(len(self.blamed) <= self.policy.max_failures, f"{node} begins after failures of {self.blamed}")
         hold(seen.is_ready, f"{node} begins and is not ready")
+        hold(not seen.is_skipped and not seen.held_by, f"{node} begins, and others want it left alone")
+        hold(self.world.pause is None, f"{node} begins although that is paused")
+        self.hold_open(f"{node} begins")
         flying = [name for name, view in views if view.record is not None and not view.record.phase.is_over]
         hold(len(flying) < self.policy.max_parallel, f"{node} begins beside {flying}")
         if not seen.is_cordoned:
             out = [name for name, view in views if name not in self.failed and is_out(view)]
             hold(len(out) < self.policy.max_unavailable, f"{node} begins, and {out} are out")
+            self.hold_zone(node, out)
+
+    def hold_open(self, what: str) -> None:
+        assert self.engine is not None
+        calendar = self.policy.calendar
+        hold(calendar is None or calendar.closes(self.engine._decided), f"{what} outside its window")
+
+    def hold_zone(self, node: str, out: list[str]) -> None:
+        assert self.engine is not None
+        if self.policy.zones is None or self.policy.zones.max_unavailable is None:
+            return
+        zones = {name: state.zone for name, state in self.engine._nodes.items()}
+        beside = [name for name in out if zones.get(name) == zones[node]]
+        limit = count_of(self.policy.zones.max_unavailable, list(zones.values()).count(zones[node]))
+        hold(len(beside) < limit, f"{node} begins, and of its zone {beside} are out")
 
     def evict(self, node: str, pod: GpuPod) -> None:
         self.before()
@@ -96,6 +121,7 @@ class Invariants:
         assert seen.record is not None
         hold(seen.record.phase in {Phase.DRAIN, Phase.RELEASE, Phase.SWAP}, f"{pod} is evicted in {seen.record.phase}")
         hold(seen.is_cordoned, f"{pod} is evicted and may come back")
+        self.hold_open(f"{pod} is evicted")
         hold(not pod.is_mirror_or_daemon, f"{pod} would come back at once")
 
     def step(self, node: str, phase: Phase, back: Origin | None = None) -> None:

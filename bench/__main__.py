@@ -28,7 +28,7 @@ spec:
   driver: {version: "550.163.01", kernelModule: none}
 """
 NODES = ("b1", "b2", "b3")
-ALONE = ("hook", "plugin", "preference", "planning", "rollout")
+ALONE = ("hook", "plugin", "preference", "planning", "rollout", "fleet", "simulation")
 BENCHMARKS = (*ALONE, "apply", "driver", "cluster")
 
 

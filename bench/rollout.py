@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.decide import decide
-from provision.rollout.decision.policy import Policy, WavePolicy
+from provision.rollout.decision.domains import members_of
+from provision.rollout.decision.policy import Policy, WavePolicy, ZonePolicy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
+from provision.spec.model import Day, Rollout, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,8 +151,50 @@ def situations(nodes: int) -> Iterator[Situation]:
         in_waves(fleet(nodes, 2 * (nodes // len(waves)), soaking, waiting), len(waves)),
         replace(wide, waves=waves, soak=timedelta(0)),
     )
+    yield from calendars_and_zones(nodes, wide)
+    yield from in_domains(nodes, quarter, wide)
     yield Situation("stopped by a failure", fleet(nodes, 1, failed, waiting), wide)
     yield Situation("nothing to do", fleet(nodes, nodes, fine, waiting), wide)
+
+
+def in_domains(nodes: int, quarter: int, wide: Policy) -> Iterator[Situation]:
+    """Yield what domains of 18 nodes come to: those in flight wait for each other, the others for their turn."""
+    for title, make in (("swapping", busy), ("released", ended)):
+        snapshot = fleet(nodes, quarter, make, waiting)
+        placed = tuple(replace(node, domain=f"rack {place // 18}") for place, node in enumerate(snapshot.nodes))
+        snapshot = replace(snapshot, nodes=placed, domains=members_of(placed))
+        yield Situation(f"domains of 18, {quarter} {title}", snapshot, wide)
+
+
+def calendars_and_zones(nodes: int, wide: Policy) -> Iterator[Situation]:
+    """Yield what windows, zones and labels come to."""
+    windows = tuple(Window(days=(day,), start="22:00", end="04:00", time_zone="Europe/Berlin") for day in Day)
+    measured = fleet(nodes, nodes // 2, soaking, waiting)
+    yield Situation(
+        "all wait for one of 7 windows", measured, replace(wide, calendar=calendar_of(Rollout(windows=windows)))
+    )
+    quarter = max(1, nodes // 4)
+    states = fleet(nodes, quarter, busy, waiting).nodes
+    in_zones = tuple(
+        replace(state, zone=f"zone {place % 20}", zone_turn=place % 20, rank=place % 7)
+        for place, state in enumerate(states)
+    )
+    snapshot = Snapshot(nodes=in_zones, began=NOW - HOUR)
+    yield Situation("20 zones that take turns", snapshot, replace(wide, zones=ZonePolicy(one_at_a_time=True)))
+    yield Situation(
+        "20 zones, each at its limit",
+        replace(snapshot, nodes=tuple(replace(state, zone_turn=0) for state in in_zones)),
+        replace(wide, zones=ZonePolicy(max_unavailable="25%")),
+    )
+    held = fleet(nodes, nodes // 2, lambda n: replace(waiting(n), view=view_of(n, held_by="kured")), waiting)
+    labelled = tuple(
+        replace(state, view=replace(state.view, priority=place % 5)) for place, state in enumerate(held.nodes)
+    )
+    yield Situation("half held by other tools, 5 priorities", replace(held, nodes=labelled), wide)
+
+
+def view_of(name: str, *, held_by: str) -> NodeView:
+    return NodeView(name=name, record=None, is_cordoned=False, is_ready=True, held_by=held_by)
 
 
 def look(snapshot: Snapshot) -> int:

@@ -132,6 +132,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._node(("", found[1]), body)
         elif found := _LEASES.fullmatch(path):
             self._lease(found[1], found[2] or "", body)
+        elif path == "/lab":
+            state = self.server_state
+            self._answer(200, {"requests": dict(state.requests), "emptied": state.store.emptied})
         elif path.endswith("selfsubjectaccessreviews"):
             self._answer(201, {"status": {"allowed": True}})
         else:

@@ -6,6 +6,7 @@ import contextlib
 import heapq
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,8 @@ class Store:
         self.changed = threading.Condition()
         self.version = 1
         self.forgotten = 0  # watches from versions up to this one are refused
+        self.emptied: dict[str, float] = {}  # when the last pod of a Node was deleted, by the monotonic clock
+        self._pods_on: Counter[str] = Counter()
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._events: dict[str, list[Event]] = {}
 
@@ -123,7 +126,17 @@ class Store:
         if after is not None:
             objects[key] = after
         self._events.setdefault(kind, []).append(Event(self.version, before, after))
+        if kind == "pods":
+            self._count(before, after)
         self.changed.notify_all()
+
+    def _count(self, before: Stored | None, after: Stored | None) -> None:
+        if after is not None:
+            self._pods_on[after.node] += 1
+        if before is not None:
+            self._pods_on[before.node] -= 1
+            if not self._pods_on[before.node]:
+                self.emptied[before.node] = time.monotonic()
 
 
 @dataclass

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
 VERBS: Final = (
-    *("init", "check", "plan", "stage", "apply", "status"),
+    *("init", "check", "plan", "simulate", "stage", "apply", "status"),
     *("pause", "resume", "skip", "retry", "abandon", "rollback"),
     *("remove", "doctor", "bundle"),
 )

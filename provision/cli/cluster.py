@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from provision.errors import UsageError
 from provision.rollout.engine import POLL_S, utc_now
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.cluster import Machine
+    from provision.cluster.kubernetes_cluster import KubernetesCluster
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster
     from provision.spec.model import QueryGate, StackSpec
@@ -27,8 +28,8 @@ class Scope:
 
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
     are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
-    branch in a declaration gets its version
-    when facts are there.
+    branch in a declaration gets its version when facts are there. ``kubernetes`` is the part of the cluster that is one
+    of Kubernetes, None where there is none.
     """
 
     stacks: dict[str, StackSpec]
@@ -38,6 +39,7 @@ class Scope:
     clock: Callable[[], datetime] = utc_now
     poll_s: float = POLL_S
     metrics_file: Path | None = None
+    kubernetes: KubernetesCluster | None = None
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +89,7 @@ def open_scope(
     if args.no_cluster:
         return Scope(stacks=stacks, cluster=journal, groups=groups)
     machines: dict[str, Machine] = {}
+    opened: list[KubernetesCluster] = []
 
     def connect_kubernetes() -> Cluster:
         found = connect(
@@ -101,19 +104,23 @@ def open_scope(
                 respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
             ),
         )
-        return journal if isinstance(found, LocalCluster) else found
+        if isinstance(found, LocalCluster):
+            return journal
+        opened.append(cast("KubernetesCluster", found))
+        return found
 
     cluster = open_members(stacks, connect_kubernetes, journal=journal, machines=machines, environ=os.environ)
     if cluster is not journal:
         found = resolve_nodes(fleet.nodes) if addresses is None else addresses
         machines.update({name: Machine(addresses=each) for name, each in found.items()})
-    return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups)
+    kubernetes = opened[0] if opened else None
+    return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups, kubernetes=kubernetes)
 
 
 def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
-    zones = [stack.rollout.zones for stack in stacks.values()]
-    return frozenset(each.node_label for each in zones if each is not None and each.node_label is not None)
+    places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
+    return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
 
 
 def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:

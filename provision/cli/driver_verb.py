@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from provision.apply.gather import gather_facts
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
-from provision.apply.model import Failure
+from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.listening import open_listeners
@@ -19,11 +19,12 @@ from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
-from provision.errors import ExitCode, UsageError
+from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, render_rollout, show
-from provision.rollout.driver_verbs import DriverVerb, execute_verb, plan_verb, verb_steps
+from provision.rollout.driver_verbs import EVERY_NODE, DriverVerb, Extent, execute_verb, plan_verb, verb_steps
 from provision.rollout.engine import Adapters
+from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     import argparse
@@ -45,8 +46,15 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
 
 
-def run_verb(args: argparse.Namespace, verb: DriverVerb) -> int:
-    """Carry a verb out on the machines that the command line selects; return the exit code."""
+def run_verb(
+    args: argparse.Namespace,
+    verb: DriverVerb,
+    *,
+    undoes_upgrade: bool = False,
+    in_waves: bool = False,
+    further: bool = False,
+) -> int:
+    """Carry a verb out on the machines that the command line selects; return the exit code. See `Extent`."""
     if not args.yes and not sys.stdin.isatty():
         name = verb.command.split()[1]
         raise UsageError(
@@ -57,16 +65,19 @@ def run_verb(args: argparse.Namespace, verb: DriverVerb) -> int:
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        return change_drivers(context, scope, verb, consent=args.yes)
+        extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups if in_waves else None, further=further)
+        return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
 
 
-def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool) -> int:
+def change_drivers(
+    context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool, extent: Extent = EVERY_NODE
+) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
     console, began = make_console(sys.stdout), time.monotonic()
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:
-        plan = _plan(context, scope, verb, cancel)
+        plan = _plan(context, scope, verb, extent, cancel)
     if plan.prepared.rollout:
         plan = _despite_pause(plan, scope)
         show(console, render_rollout(plan.prepared, scope.cluster.name))
@@ -93,11 +104,18 @@ def change_drivers(context: ApplyContext, scope: Scope, verb: DriverVerb, *, con
     return exit_code(results)
 
 
-def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, cancel: threading.Event) -> VerbPlan:
+def _plan(context: ApplyContext, scope: Scope, verb: DriverVerb, extent: Extent, cancel: threading.Event) -> VerbPlan:
     with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
         answers = gather_facts(context.runner, context.playbooks.facts(scope.stacks), view, cancel)
     _identify(scope, answers)
-    return plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)))
+    plan = plan_verb(verb, answers, scope.stacks, scope.cluster.observe(tuple(scope.stacks)), extent)
+    is_about_any = plan.prepared.rollout or any(one.status is not Status.UNCHANGED for one in plan.settled.values())
+    if extent.undoes_upgrade and not is_about_any:
+        raise GrapnelError(
+            f"no node was changed by an upgrade to the driver that is declared ({_declared(scope)})",
+            hint="`grapnel rollback NODE...` returns nodes from any change, also one that kept the version",
+        )
+    return plan
 
 
 def _despite_pause(plan: VerbPlan, scope: Scope) -> VerbPlan:
@@ -109,6 +127,13 @@ def _despite_pause(plan: VerbPlan, scope: Scope) -> VerbPlan:
     say(f"upgrades are paused {pause}; {name} is not held up by that, but by a later `grapnel pause`")
     policy = replace(plan.prepared.policy, despite=pause)
     return replace(plan, prepared=replace(plan.prepared, policy=policy))
+
+
+def _declared(scope: Scope) -> str:
+    """Return what the declarations say of the driver."""
+    drivers = [stack.driver for stack in scope.stacks.values() if stack.driver.enabled]
+    found = dict.fromkeys(each.version or (f"branch {each.branch}" if each.branch else "any") for each in drivers)
+    return ", ".join(found) or "none"
 
 
 def _identify(scope: Scope, answers: Mapping[str, NodeFacts | Failure]) -> None:
@@ -144,7 +169,7 @@ def what_is_next(plan: VerbPlan, scope: Scope, results: Sequence[NodeResult]) ->
         DriverVerb.REMOVE: "declare driver.enabled: false to leave them alone",
     }[plan.verb]
     return [
-        f"the declaration still names driver {declared} for {', '.join(nodes)}, and the next `grapnel apply` "
+        f"the declaration still names driver {declared} for {few(nodes)}, and the next `grapnel apply` "
         f"brings it back: {remedy}"
         for declared, nodes in differing.items()
     ]

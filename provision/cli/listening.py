@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
+from provision.cluster.notices import LIFECYCLE, UPGRADE_CONDITION
 from provision.notify.listeners import Listeners, Webhooks
 from provision.notify.metrics_file import MetricsFile
 from provision.notify.news import Newsroom
 from provision.notify.receivers import read_receivers
 from provision.notify.webhook import Webhook
+from provision.spec.model import NodeConditions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +31,19 @@ def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = Non
     if receivers:
         newsroom = Newsroom(scope.cluster.name, f"rollout-{secrets.token_hex(6)}")
         found.append(Webhooks([Webhook(receiver) for receiver in receivers], newsroom))
+    found += _reporters(scope)
     if metrics_file is not None:
         found.append(MetricsFile(metrics_file, place=scope.cluster.name, holder=holder))
     return Listeners(found)
+
+
+def _reporters(scope: Scope) -> list[Listener]:
+    """Return what writes on Nodes, where there are any: a cluster of Kubernetes, or one of several that is."""
+    rollouts = [stack.rollout for stack in scope.stacks.values()]
+    events = any(rollout.node_events for rollout in rollouts)
+    declared = {kind for rollout in rollouts for kind in rollout.node_conditions}
+    if scope.kubernetes is None or not (events or declared):
+        return []
+    kinds = [UPGRADE_CONDITION] if NodeConditions.UPGRADE in declared else []
+    kinds += LIFECYCLE if NodeConditions.LIFECYCLE in declared else []
+    return [scope.kubernetes.reporter(events=events, kinds=kinds)]

@@ -44,6 +44,7 @@ from provision.report import (
     show,
 )
 from provision.rollout.decision.hours import opening_hours
+from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
+    from provision.rollout.cluster import Cluster
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.decision.snapshot import NodeState
 
 SUMMARY: Final = "show what apply would change on each node"
 CHANGES: Final = 3  # of --exit-code, as GNU diff's 1 is taken by failures
@@ -148,13 +151,28 @@ def assess_fleet(
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
-    prepared = prepare(answers, scope.stacks, views, scope.groups)
+    prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups), scope.cluster)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
     gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
     return answers, replace(prepared, runtime_classes=missing, builds=builds, closed=closed, gates=gates)
+
+
+def foresee_refusals(prepared: Prepared, cluster: Cluster) -> Prepared:
+    """Return it with what would refuse an eviction now, for the nodes that are to be drained."""
+    draining = set(prepared.rollout)
+    pods = [pod for state in prepared.states if state.name in draining for pod in evictable(state)]
+    refused = cluster.refusals(pods)
+    return (
+        replace(prepared, states=tuple(_refused(state, refused) for state in prepared.states)) if refused else prepared
+    )
+
+
+def _refused(state: NodeState, refused: Mapping[str, str]) -> NodeState:
+    blocked = {pod.uid: refused[pod.uid] for pod in evictable(state) if pod.uid in refused}
+    return replace(state, blocked=blocked) if blocked else state
 
 
 def with_identity(machine: Machine, facts: NodeFacts) -> Machine:

@@ -16,12 +16,25 @@ SUMMARY: Final = "return nodes to the driver that they had before"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verb_arguments(parser)
-    parser.add_argument("nodes", nargs="+", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
+    parser.add_argument(
+        "nodes",
+        nargs="*",
+        metavar="NODE",
+        help="hosts or groups of the inventory, as in --limit (default: all that were changed to the declared driver)",
+    )
+    parser.add_argument("--no-waves", action="store_true", help="all at once, as far as maxParallel and others allow")
+    parser.add_argument(
+        "--further", action="store_true", help="return nodes that have returned already one driver further"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return the named nodes, one after the other, to the driver before."""
+    """Return nodes to the driver before, wave by wave: those that are named, or all of the last upgrade."""
     if args.limit:
         raise UsageError("rollback names its nodes without --limit", hint="grapnel rollback NODE...")
+    if args.further and not args.nodes:
+        raise UsageError("--further is about nodes that are named", hint="grapnel rollback --further NODE...")
     args.limit = ",".join(args.nodes)
-    return run_verb(args, DriverVerb.BACK)
+    return run_verb(
+        args, DriverVerb.BACK, undoes_upgrade=not args.nodes, in_waves=not args.no_waves, further=args.further
+    )

@@ -36,7 +36,7 @@ THROTTLED: Final = 429
 PASSING: Final = frozenset({THROTTLED, 500, 502, 503, 504})
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)  # the last one repeats
 _MAX_PAUSE_S: Final = 5.0  # however long the server asks to wait
-_LISTS: Final = 3
+LISTS: Final = 3
 _NOBODY: Final = 'User "system:anonymous"'  # what a server calls whom it does not know
 
 T = TypeVar("T")
@@ -137,11 +137,11 @@ class Api:
 
     def list_moment(self, path: str, item: type[T], *, selector: str = "") -> tuple[list[T], str]:
         """Return the same, and the version of that moment, from which `changes` goes on."""
-        for attempt in range(1, _LISTS + 1):
+        for attempt in range(1, LISTS + 1):
             found: list[T] = []
             version = ""
             with contextlib.suppress(StatusError):  # the moment of the first page is forgotten: the whole list again
-                for page in self.pages(path, item, selector=selector, expected=(EXPIRED,) if attempt < _LISTS else ()):
+                for page in self.pages(path, item, selector=selector, expected=(EXPIRED,) if attempt < LISTS else ()):
                     found.extend(page.items)
                     version = page.metadata.resource_version
                 break

@@ -76,6 +76,10 @@ class CompositeCluster:
             return {pod.uid: Eviction(outcome=EvictionOutcome.GONE) for pod in pods}
         return dict(self._pods_of.evict_all(pods))
 
+    def refusals(self, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """Return why each of these pods could not be evicted now."""
+        return {} if self._pods_of is None else self._pods_of.refusals(pods)
+
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)

@@ -40,8 +40,9 @@ def connect(  # noqa: PLR0913 - what the command line, the declaration and the f
     if api is None:
         return LocalCluster(state_file)
     from provision.cluster.kubernetes_cluster import KubernetesCluster  # noqa: PLC0415 - start-up time
+    from provision.cluster.locks import Locks  # noqa: PLC0415 - start-up time
 
-    return KubernetesCluster(api, rules=rules, machines=machines, asked=asked)
+    return KubernetesCluster(api, rules=rules, machines=machines, asked=asked, locks=Locks(api, asked.respect))
 
 
 def open_api(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> Api | None:

@@ -21,6 +21,7 @@ _INVALID: Final = (400, 422)  # what admission webhooks answer besides 403
 _REFUSALS: Final = frozenset({*PASSING, CONFLICT, FORBIDDEN, NOT_FOUND, *_INVALID})
 # The two wordings of the API server (registry/core/pod, registry/generic) for a pod of that name that is another one.
 _OTHER_POD: Final = re.compile(r"UID in (the )?precondition")
+TWO_BUDGETS: Final = "several disruption budgets select it, and no such pod can be evicted: remove all but one"
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"  # registry/core/pod/storage/eviction.go, with code 500
 
 
@@ -51,7 +52,7 @@ def read_refusal(error: StatusError) -> Eviction:
 def _reason(code: int, status: Status) -> str:
     """Prefer the causes, which name the budget: "The disruption budget x needs 2 healthy pods and has 2 currently"."""
     if _TWO_BUDGETS in status.message:
-        return "several disruption budgets select it, and no such pod can be evicted: remove all but one"
+        return TWO_BUDGETS
     causes = " ".join(cause.message for cause in status.details.causes if cause.message)
     if code == THROTTLED and causes:
         return causes

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
-    from provision.cluster.pods import NodePods
+    from provision.cluster.pods import Claims, NodePods
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/pods"
@@ -38,7 +38,8 @@ class Informer:
     """Watches Nodes and pods from `start` to `stop`; everything else belongs to one thread.
 
     ``only`` are names of Nodes, where they are so few that each is watched by itself; empty: the whole cluster.
-    ``seen`` has the Nodes as they were last observed, by names of the inventory, and is kept up to date.
+    ``seen`` and ``views`` have the Nodes and what was said of them when they were last observed, by names of the
+    inventory, and are kept up to date.
     """
 
     def __init__(  # noqa: PLR0913 - what a cluster knows
@@ -48,21 +49,30 @@ class Informer:
         only: Collection[str],
         see: Callable[[Node], NodeView | NodeProblem],
         rules: PodRules,
+        claims: Claims,
         machines: Mapping[str, Machine],
         seen: dict[str, Node],
+        views: dict[str, NodeView | NodeProblem],
         wake: Callable[[], None],
     ) -> None:
         self._api, self._machines, self._seen = api, machines, seen
         mutex = threading.RLock()
         self._nodes = NodeMirror(see, wake, mutex)
-        self._pods = PodMirror(lambda pod: pod_use(pod, rules), wake, self._is_in_flight, mutex)
+        self._pods = PodMirror(lambda pod: pod_use(pod, rules, claims), wake, self._is_in_flight, mutex)
         self._watchers: list[Watcher[Any]] = [watcher for name in only or [""] for watcher in self._watchers_of(name)]
         self._called: dict[str, str] = {}  # names of the inventory by those of Nodes
         self._names: tuple[str, ...] = ()
         self._matched: Mapping[str, Machine] = {}
-        self._views: dict[str, NodeView | NodeProblem] = {}
+        self._views = views
         self._doubtful: set[str] = set()  # names of Nodes that look empty and have not been read for themselves
         self._empty: dict[str, tuple[str, Phase, object]] = {}  # what was read: uid, phase and its beginning
+
+    def look(self, names: Collection[str]) -> dict[str, NodeView | NodeProblem]:
+        """List everything once, and return what is true of each node. Raises ClusterError."""
+        for watcher in self._watchers:  # Nodes before pods
+            watcher.list()
+        self._update(names)
+        return {name: self._views[name] for name in names}
 
     def start(self) -> None:
         """List everything once, and watch from there. Raises ClusterError."""
@@ -80,19 +90,26 @@ class Informer:
         """Know a Node that was just written."""
         self._nodes.put(node, is_written=True)
 
+    def read(self, node: Node) -> None:
+        """Know a Node that was just read."""
+        self._nodes.put(node)
+
     def observe(self, names: Collection[str]) -> dict[str, NodeView | NodeProblem]:
         """Return what is true of each node. Raises ClusterError where that cannot be known."""
         for watcher in self._watchers:
             watcher.check()
+        self._update(names)
+        if self._doubtful:
+            self._read_again(sorted(self._doubtful))
+        return {name: self._views[name] for name in names}
+
+    def _update(self, names: Collection[str]) -> None:
         changed, is_moved = self._nodes.take()
         changed |= self._pods.take()
         if is_moved or self._names != tuple(names) or self._matched != self._machines:
             changed |= self._match(names)
         for node in changed & self._called.keys():
             self._look(node, self._pods.on(node))
-        if self._doubtful:
-            self._read_again(sorted(self._doubtful))
-        return {name: self._views[name] for name in names}
 
     def _watchers_of(self, node: str) -> tuple[Watcher[Node], Watcher[Pod]]:
         where = f"spec.nodeName={node}" if node else "spec.nodeName!="

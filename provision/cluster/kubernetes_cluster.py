@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from provision.cluster.access import require_access
 from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.budgets import refusals
+from provision.cluster.claims import ClaimReader
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
@@ -16,13 +19,13 @@ from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
-from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node, Pod
 from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
 from provision.cluster.parallel import each
-from provision.cluster.pods import NO_PODS, NodePods, drained_pod, pods_of_nodes
+from provision.cluster.pods import NO_PODS, NodePods, drained_pod
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
+from provision.cluster.reporter import NodeReporter
 from provision.cluster.runtime_class import ensure_runtime_class, has_runtime_class
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError, ConflictError
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from provision.cluster.api import Api
+    from provision.cluster.locks import Locks
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
     from provision.rollout.cluster import Change, Eviction
@@ -46,18 +50,27 @@ class KubernetesCluster:
     """A cluster of Kubernetes. `write` and `evict` may be called by several threads, for different nodes.
 
     ``machines`` are what is known of them, by their names in the inventory; every `observe` looks at it again.
-    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes.
+    ``rules`` are what its pods are judged by, ``asked`` what the declaration wants to know of Nodes,
+    ``locks`` what other tools hold by objects of their own.
     """
 
     def __init__(
-        self, api: Api, *, rules: PodRules, machines: Mapping[str, Machine], asked: Asked = EVERYTHING
+        self,
+        api: Api,
+        *,
+        rules: PodRules,
+        machines: Mapping[str, Machine],
+        asked: Asked = EVERYTHING,
+        locks: Locks | None = None,
     ) -> None:
         self.name = api.name
         self._api = api
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
+        self._claims = ClaimReader(api)
         self._machines = machines
-        self._asked = asked
+        self._asked, self._locks = asked, locks
+        self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
         self._seen: dict[str, Node] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._informer: Informer | None = None
@@ -71,40 +84,37 @@ class KubernetesCluster:
         that the scheduler was just binding.
         """
         if self._informer is not None:
-            return self._informer.observe(nodes)
-        found = self._find(nodes)
-        names = [node.metadata.name for node in found.values() if not isinstance(node, NodeProblem)]
-        pods = pods_of_nodes(self._list_pods(names), self._rules)
-        for name, node in found.items():
-            if isinstance(node, NodeProblem):
-                self._seen.pop(name, None)
-                view: NodeView | NodeProblem = node
-            else:
-                self._seen[name] = essence(node)
-                view = view_of(name, node, self.name, pods.get(node.metadata.name, NO_PODS), self._asked)
-            if self._views.get(name) != view:
-                self._views[name] = view
-        return {name: self._views[name] for name in nodes}
+            return self._with_locks(self._informer.observe(nodes))
+        return self._with_locks(self._informer_of(nodes, lambda: None).look(nodes))
+
+    def _with_locks(self, views: dict[str, NodeView | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
+        """Add what other tools hold by objects of their own; a view that has not changed stays the same object."""
+        holds = {} if self._locks is None else self._locks.holds()
+        former, self._locked = self._locked, {}
+        for name, node in self._seen.items() if holds else ():
+            view, reason = views.get(name), holds.get(node.metadata.name, "")
+            if reason and isinstance(view, NodeView) and not view.held_by:
+                before, after = former.get(name, (None, view))
+                if before is not view or after.held_by != reason:
+                    after = replace(view, held_by=reason)
+                self._locked[name] = (view, after)
+                views[name] = after
+        return views
 
     @contextlib.contextmanager
     def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
         """Follow Nodes and pods by watches while inside; raises ClusterError where that cannot begin."""
-        known = [self._seen[name].metadata.name for name in nodes if name in self._seen]
-        self._informer = Informer(
-            self._api,
-            only=known if len(known) == len(nodes) <= FEW else (),
-            see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
-            rules=self._rules,
-            machines=self._machines,
-            seen=self._seen,
-            wake=wake,
-        )
+        self._informer = self._informer_of(nodes, wake)
         try:
             self._informer.start()
             yield
         finally:
             self._informer.stop()
             self._informer = None
+
+    def reporter(self, *, events: bool, kinds: Collection[str]) -> NodeReporter:
+        """Return what writes Events and conditions on the Nodes while a rollout runs, with its own permissions."""
+        return NodeReporter(self._api, self._seen.get, events=events, kinds=kinds)
 
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
@@ -124,7 +134,7 @@ class KubernetesCluster:
                 return
             if now is None or not _is_untouched(seen, now, cordon=cordoned is not None):
                 if now is not None and self._informer is not None:
-                    self._informer.written(now)
+                    self._informer.read(now)
                 break
             seen = now  # changed where it does not matter here, such as by its kubelet
         raise ConflictError(
@@ -135,7 +145,8 @@ class KubernetesCluster:
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now, as the API server has them."""
         seen = self._seen.get(node)
-        pods = () if seen is None else self._list_pods([seen.metadata.name])
+        where = "" if seen is None else f"spec.nodeName={seen.metadata.name},{ALIVE}"
+        pods = self._api.list_all(PODS, Pod, selector=where) if where else ()
         return tuple(drained_pod(pod, self._rules) for pod in pods if pod.metadata.uid in uids)
 
     def write_all(self, changes: Sequence[Change]) -> dict[str, ClusterError]:
@@ -153,6 +164,10 @@ class KubernetesCluster:
                 raise answer
             answers[pod.uid] = answer
         return answers
+
+    def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
+        """Return why each of these pods could not be evicted now, for its disruption budgets."""
+        return refusals(self._api, pods)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node."""
@@ -208,13 +223,19 @@ class KubernetesCluster:
         if self._tenure is not None:
             self._tenure.check()
 
-    def _find(self, names: Collection[str]) -> dict[str, Node | NodeProblem]:
-        known = [self._seen[name] for name in names if name in self._seen]
-        if len(known) == len(names) <= FEW:
-            nodes = [node for node in map(self._get, known) if node is not None]
-        else:
-            nodes = self._api.list_all(NODES, Node)
-        return match_nodes(names, self._machines, nodes, self.name)
+    def _informer_of(self, nodes: Collection[str], wake: Callable[[], None]) -> Informer:
+        known = [self._seen[name].metadata.name for name in nodes if name in self._seen]
+        return Informer(
+            self._api,
+            only=known if len(known) == len(nodes) <= FEW else (),
+            see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
+            rules=self._rules,
+            claims=self._claims.drivers_of,
+            machines=self._machines,
+            seen=self._seen,
+            views=self._views,
+            wake=wake,
+        )
 
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""
@@ -222,11 +243,6 @@ class KubernetesCluster:
             return self._api.call(Request(method="GET", path=node_path(node)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
-
-    def _list_pods(self, nodes: Collection[str]) -> Iterator[Pod]:
-        selectors = [f"spec.nodeName={node}" for node in nodes] if len(nodes) <= FEW else ["spec.nodeName!="]
-        for selector in selectors:
-            yield from self._api.list_all(PODS, Pod, selector=f"{selector},{ALIVE}")
 
 
 def view_of(

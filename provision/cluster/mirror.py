@@ -110,7 +110,7 @@ class NodeMirror:
             self._is_moved = self._is_moved or former is None or not _is_same_machine(former.node, entry.node)
             is_new = former is None or former.view != view
             self._entries[name] = entry
-        if is_new:
+        if is_new and not is_written:  # who writes looks again anyway
             self._wake()
 
     def drop(self, name: str, version: int) -> None:

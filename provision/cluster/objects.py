@@ -190,6 +190,93 @@ class Pod(_Object, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+class SelectorRequirement(_Object, frozen=True, kw_only=True):
+    """``operator`` is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(_Object, frozen=True, kw_only=True):
+    """Selects objects by labels; without any requirement, all of them."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class DisruptionBudgetSpec(_Object, frozen=True, kw_only=True):
+    """``selector`` None selects no pod."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(_Object, frozen=True, kw_only=True):
+    """How many evictions a budget allows now, and why: what it wants healthy, what is, and how many pods there are."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class DisruptionBudget(_Object, frozen=True, kw_only=True):
+    """A PodDisruptionBudget of policy/v1."""
+
+    metadata: Metadata
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class Allocated(_Object, frozen=True, kw_only=True):
+    """One device of a claim."""
+
+    driver: str = ""
+
+
+class AllocatedDevices(_Object, frozen=True, kw_only=True):
+    """The devices of a claim."""
+
+    results: tuple[Allocated, ...] = ()
+
+
+class Allocation(_Object, frozen=True, kw_only=True):
+    """What a claim was given."""
+
+    devices: AllocatedDevices = AllocatedDevices()
+
+
+class ResourceClaimState(_Object, frozen=True, kw_only=True):
+    """``allocation`` is None until it was given something."""
+
+    allocation: Allocation | None = None
+
+
+class ResourceClaim(_Object, frozen=True, kw_only=True):
+    """A ResourceClaim of resource.k8s.io; what is read is the same in its versions since v1beta1."""
+
+    metadata: Metadata
+    status: ResourceClaimState = ResourceClaimState()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """The drivers of its devices."""
+        found = self.status.allocation
+        return frozenset() if found is None else frozenset(each.driver for each in found.devices.results)
+
+
+class GroupVersion(_Object, frozen=True, kw_only=True):
+    """A version of an API group, such as ``resource.k8s.io/v1``."""
+
+    group_version: str
+
+
+class ApiGroup(_Object, frozen=True, kw_only=True):
+    """What the API server says of a group of its API."""
+
+    preferred_version: GroupVersion
+
+
 class RuntimeClass(_Object, frozen=True, kw_only=True):
     """A RuntimeClass; ``handler`` is a name in the engine's configuration."""
 

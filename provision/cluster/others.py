@@ -23,7 +23,7 @@ SKIP: Final = "nvidia.com/gpu-driver-upgrade.skip"  # a label of NVIDIA's k8s-op
 PRIORITY: Final = "grapnel.dev/upgrade-priority"  # label: a number; the higher, the earlier within a wave
 MOST_PRIORITY: Final = 1000
 OWN_REASON: Final = "Grapnel"
-_NUMBER: Final = re.compile(r"[0-9]{1,4}|-[0-9]{1,4}")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")  # the value of a label cannot begin with a sign
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -190,9 +190,9 @@ def is_skipped(node: Node) -> bool:
 
 
 def priority_of(node: Node) -> int:
-    """Return a Node's priority: 0 where it has none, or something else than a number from -1000 to 1000."""
+    """Return a Node's priority: 0 where it has none, or something else than a number up to 1000."""
     text = node.metadata.labels.get(PRIORITY)
-    if text is None or _NUMBER.fullmatch(text) is None or abs(int(text)) > MOST_PRIORITY:
+    if text is None or _NUMBER.fullmatch(text) is None or int(text) > MOST_PRIORITY:
         return 0
     return int(text)
 
@@ -246,3 +246,33 @@ def _machine_config(annotations: Mapping[str, str]) -> Iterator[str]:
             f"the machine-config-operator is updating it (annotation {MCO_STATE}): "
             "waits until that is Done, and the current configuration the desired one"
         )
+
+
+def render_table() -> str:
+    """Return what holds a node as a table of Markdown, for the documents."""
+    rows = [(mark.tool.value, f"{mark.kind} `{mark.key}`", mark.ends, mark.source) for mark in MARKS]
+    rows.append(
+        (
+            Tool.MACHINE_CONFIG_OPERATOR.value,
+            f"annotation `{MCO_STATE}` that is not `Done`, or `current…` that is not `desired…` beside it",
+            "the machine-config-daemon reports `Done`",
+            "openshift/machine-config-operator, pkg/daemon/constants",
+        )
+    )
+    rows += [
+        (
+            Tool.KURED.value,
+            "its lock for the node, where DaemonSets may be listed",
+            "kured takes the lock away",
+            "kubereboot/kured, pkg/daemonsetlock",
+        ),
+        (
+            Tool.MAINTENANCE_OPERATOR.value,
+            "a NodeMaintenance of NVIDIA's maintenance operator that has begun, where those may be listed",
+            "it is deleted",
+            "Mellanox/maintenance-operator, api/v1alpha1",
+        ),
+    ]
+    lines = ["| in `respect` | what holds a node | it waits until | source |", "|---|---|---|---|"]
+    lines += [f"| `{tool}` | {key} | {ends} | {source} |" for tool, key, ends, source in sorted(rows)]
+    return "\n".join(lines) + "\n"

@@ -56,6 +56,13 @@ NEEDED: Final = (
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
 )
 
+# Without these an apply says less, or evicts more: no budget is in a plan, and every pod with a ResourceClaim counts as
+# one with a GPU.
+HELPFUL: Final = (
+    Permission(verb="list", resource="poddisruptionbudgets", group="policy"),
+    Permission(verb="list", resource="resourceclaims", group="resource.k8s.io"),
+)
+
 # For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes).
 ASKING: Final = (
     Permission(verb="list", resource="nodes"),
@@ -71,6 +78,13 @@ VIEWING: Final = (
     Permission(verb="list", resource="nodes"),
     Permission(verb="watch", resource="nodes"),
     _lease("get"),
+)
+
+# For Events and conditions on Nodes; without them an upgrade goes on, and says that they are not written.
+TELLING: Final = (
+    Permission(verb="create", resource="events"),
+    Permission(verb="patch", resource="events"),
+    Permission(verb="patch", resource="nodes/status"),
 )
 
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).

@@ -53,6 +53,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     returning: bool = False
     unrelated: bool = False
     ailment: str = ""
+    because_of: str = ""
     retry: bool = False
 
     def __post_init__(self) -> None:
@@ -80,6 +81,7 @@ def document_of(record: Record) -> RecordDocument:
         returning=record.is_returning,
         unrelated=record.is_unrelated,
         ailment=_presentable(record.ailment),
+        because_of=record.because_of,
         retry=record.retry,
     )
 
@@ -102,6 +104,7 @@ def record_of(document: RecordDocument) -> Record:
         is_returning=document.returning or document.phase is Phase.ROLLBACK,
         is_unrelated=document.unrelated,
         ailment=document.ailment,
+        because_of=document.because_of,
         retry=document.retry,
     )
 

@@ -13,12 +13,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from provision.cluster.api import PATIENCE_S
+from provision.cluster.api import EXPIRED as GONE
+from provision.cluster.api import LISTS, PATIENCE_S
 from provision.cluster.exchange import StatusError
 from provision.rollout.errors import ClusterError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from provision.cluster.api import Api
     from provision.cluster.exchange import Stream
@@ -28,7 +29,6 @@ SILENCE_S: Final = 90.0  # the server sends a bookmark every minute: a connectio
 STALE_S: Final = 10.0  # for so long the server may be out of reach before a copy is too old to decide from
 SETTLED_S: Final = 1.0  # a watch that has not been refused for so long is one
 CLOSE_S: Final = 5.0  # for a thread to end
-_GONE: Final = 410
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0)
 
 T = TypeVar("T")
@@ -91,10 +91,16 @@ class Watcher(Generic[T]):
         self._patience_s = PATIENCE_S
         self._has_heard = False
 
+    def list(self) -> None:
+        """Take all objects as they are now. Raises ClusterError."""
+        for attempt in range(1, LISTS + 1):
+            with contextlib.suppress(StatusError):  # the moment of the first page is forgotten
+                self._list((GONE,) if attempt < LISTS else ())
+                return
+
     def start(self) -> None:
-        """List, which raises ClusterError, and follow from there."""
-        with contextlib.suppress(StatusError):  # forgotten between two pages: the thread lists again
-            self._list()
+        """List, and follow from there."""
+        self.list()
         self._patience_s = STALE_S
         self._thread.start()
 
@@ -120,7 +126,8 @@ class Watcher(Generic[T]):
 
     def join(self) -> None:
         """Return when the thread has ended; one that waits for a connection ends with it, or with the process."""
-        self._thread.join(CLOSE_S)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
         failures = 0
@@ -131,7 +138,7 @@ class Watcher(Generic[T]):
                     self._list()
                 self._follow()
             except StatusError as error:
-                if error.code == _GONE:
+                if error.code == GONE:
                     self._version = ""
                 else:
                     self._fail(UnreachableError(f"{self._api.name} ends a watch: {error}"))
@@ -146,11 +153,15 @@ class Watcher(Generic[T]):
                 longest = _PAUSES_S[min(failures, len(_PAUSES_S)) - 1]
                 self._pause(self._stopped, longest * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
 
-    def _list(self) -> None:
+    def _list(self, expected: Collection[int] = (GONE,)) -> None:
         version = ""
         self._copy.begin()
         pages = self._api.pages(
-            self._source.path, self._source.item, selector=self._source.selector, patience_s=self._patience_s
+            self._source.path,
+            self._source.item,
+            selector=self._source.selector,
+            patience_s=self._patience_s,
+            expected=expected,
         )
         for page in pages:
             for thing in page.items:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.fleet.ansible import export_inventory
+from provision.fleet.domains import judge_domain, members_by_group
 from provision.fleet.endpoint import Endpoint
 from provision.fleet.errors import InventoryError
 from provision.fleet.inventory import VARIABLE, Host, Inventory, parse_inventory
@@ -166,9 +167,17 @@ class _Remarks:
 def _judge_nodes(nodes: Sequence[FleetNode], declaration: Declaration, *, is_whole: bool) -> list[Finding]:
     remarks = _Remarks()
     names = [node.name for node in nodes]
-    groups = {group for node in nodes for group in node.groups}
+    groups = members_by_group(nodes)
     for node in nodes:
-        others = (*_judge_builder(node.stack, names), *judge_selected(node.stack, names, groups)) if is_whole else ()
+        others = (
+            (
+                *_judge_builder(node.stack, names),
+                *judge_selected(node.stack, names, groups),
+                *judge_domain(node, groups, len(nodes)),
+            )
+            if is_whole
+            else ()
+        )
         for each in (*judge(node.stack), *others, *judge_shared(node, nodes[0])):
             place, key = _locate(node, declaration, each.path)
             remarks.add(Finding(each.severity, place, key, each.message, each.hint), node.name)

@@ -24,6 +24,7 @@ SHARED: Final = {
     "windows": "other windows are",
     "blackouts": "other blackouts are",
     "zones": "other zones are",
+    "domains": "other domains are",
     "gates": "other gates are",
     "order": "another order is",
 }

@@ -64,7 +64,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Newsroom:
     """Hears everything that an engine says, and returns what of it is news.
 
-    ``place`` and ``rollout`` are in every message. ``clock`` is that of the messages.
+    ``place`` and ``rollout`` are in every message.
     """
 
     place: str
@@ -75,10 +75,14 @@ class Newsroom:
     waiting: int = 0
     stop: str = ""
     is_started: bool = False
+    early: list[tuple[PhaseEntered, datetime]] = field(default_factory=list)
 
     def hear(self, progress: RolloutProgress, now: datetime) -> Iterator[Message]:
         """Yield what is news about a step of the rollout."""
         if not isinstance(progress, PhaseEntered):
+            return
+        if not self.is_started:  # the first nodes begin before it is told how the rollout stands
+            self.early.append((progress, now))
             return
         node, phase = progress.node, progress.phase
         before, self.phases[node] = self.phases.get(node), phase
@@ -109,6 +113,8 @@ class Newsroom:
             self.waves = {name: wave.title for wave in standing.waves for name in wave.nodes}
             count = self.waiting + len(standing.out)
             yield self._message("rollout.started", now, f"a rollout of {_nodes(count)} has begun", nodes=self._counts())
+            for progress, then in self.early:
+                yield from self.hear(progress, then)
         if standing.stop and standing.stop != self.stop:
             self.stop = standing.stop
             reason = printable(standing.stop)

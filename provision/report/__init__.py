@@ -13,6 +13,7 @@ from provision.report.plain import PlainView
 from provision.report.plans import render_plans
 from provision.report.results import render_results
 from provision.report.rollout import render_rollout, rollout_document
+from provision.report.simulation import render_simulation, simulation_document
 from provision.report.status import render_node_status, render_status
 from provision.report.status_document import status_document
 from provision.report.terminal import show
@@ -33,9 +34,11 @@ __all__ = [
     "render_plans",
     "render_results",
     "render_rollout",
+    "render_simulation",
     "render_status",
     "rollout_document",
     "show",
+    "simulation_document",
     "status_document",
     "watch",
 ]

@@ -93,8 +93,13 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
-        "pods": [{"namespace": pod.namespace, "name": pod.name} for pod in evictable(state)],
+        "pods": [{"namespace": pod.namespace, "name": pod.name} | _refusal(state, pod) for pod in evictable(state)],
+        "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
+
+
+def _refusal(state: NodeState, pod: GpuPod) -> dict[str, str]:
+    return {"blocked": state.blocked[pod.uid]} if pod.uid in state.blocked else {}
 
 
 def _versions(state: NodeState) -> str:
@@ -115,8 +120,27 @@ def _about(state: NodeState) -> Text:
         text.append("is not ready; ", "yellow")
     if state.kept_out and not state.is_in_flight:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
-    pods = evictable(state)
-    return text.append(f"evicts {names([_pod(pod) for pod in pods])}" if pods else "no pod has one of its GPUs")
+    return text.append("; ".join(_pods(state)) or "no pod has one of its GPUs")
+
+
+def _pods(state: NodeState) -> Iterator[str]:
+    """Yield what becomes of the pods of a node, and what keeps its drain from its end."""
+    view, pods = state.view, evictable(state)
+    waited = {pod.uid: pod for pod in (*view.jobs, *view.gpu_pods) if pod.only_waited or pod in view.jobs}
+    left = [pod for pod in view.gpu_pods if pod.stays]
+    if waited:
+        named = [f"{pod} ({pod.only_waited})" if pod.only_waited else str(pod) for pod in waited.values()]
+        yield f"waits for {names(named)}"
+    if view.work:
+        yield f"waits for {names([str(job) for job in view.work])}"
+    pods = tuple(pod for pod in pods if pod.uid not in waited)
+    if pods:
+        yield f"evicts {names([_pod(pod) for pod in pods])}"
+    for pod in pods:
+        if pod.uid in state.blocked:
+            yield f"{pod}: {state.blocked[pod.uid]}"
+    if left:
+        yield f"leaves {names([f'{pod} ({pod.stays})' for pod in left])}"
 
 
 def _pod(pod: GpuPod) -> str:

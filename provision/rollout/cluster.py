@@ -92,6 +92,9 @@ class Cluster(Protocol):
     def evict_all(self, pods: Sequence[GpuPod]) -> Mapping[str, Eviction]:
         """Do as `evict` for several pods; return the answers by UID."""
 
+    def refusals(self, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """Return why each of these pods could not be evicted now, by UID; without those of which that is not known."""
+
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
 
@@ -139,6 +142,11 @@ class OneByOne:
         """There are no pods but those that `observe` shows."""
         del node, uids
         return ()
+
+    def refusals(self: Cluster, pods: Collection[GpuPod]) -> Mapping[str, str]:
+        """There are no budgets."""
+        del pods
+        return {}
 
     def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""

@@ -14,10 +14,12 @@ from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
+from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
 from provision.rollout.model import Origin, Phase
@@ -27,7 +29,7 @@ from provision.rollout.way_back import is_back, loaded_version
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
@@ -62,6 +64,22 @@ class DriverVerb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How far a verb goes. ``undoes_upgrade``: no nodes were named, it is those of the last upgrade.
+
+    ``groups`` are the inventory's, by node; None: without waves. ``further``: nodes that have returned already go one
+    driver further back.
+    """
+
+    undoes_upgrade: bool = False
+    groups: Mapping[str, Sequence[str]] | None = None
+    further: bool = False
+
+
+EVERY_NODE: Final = Extent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerbPlan:
     """What a verb comes to: the nodes that go through the rollout, and the results of those that do not.
 
@@ -79,25 +97,34 @@ def plan_verb(
     answers: Mapping[str, NodeFacts | Failure],
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
+    extent: Extent = EVERY_NODE,
 ) -> VerbPlan:
     """Sort the nodes of a verb; the three mappings have the same nodes. Pure."""
-    states, settled = [], {}
+    states: list[NodeState] = []
+    settled: dict[str, NodeResult] = {}
     for name, answer in answers.items():
-        state = _state(verb, answer, stacks[name], views[name])
-        if isinstance(state, NodeResult):
+        state = _stays(verb, stacks[name], views[name], extent) or _state(verb, answer, stacks[name], views[name])
+        if isinstance(state, _Staying):
+            settled[name] = state.result
+            states.append(state.state)
+        elif isinstance(state, NodeResult):
             settled[name] = state
-        elif state.obstacle:
-            settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
-        if isinstance(state, NodeState):
+        else:
             states.append(state)
+            if state.obstacle:
+                settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
+    declared = strictest([stacks[state.name].rollout for state in states], len(states))
+    policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
+    if extent.groups is None or not states:
+        policy = replace(policy, waves=())
+    else:
+        states = with_waves(states, stacks[states[0].name].rollout.waves, extent.groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = tuple(dict.fromkeys((*flying, *(state.name for state in in_order(states)))))
     prepared = Prepared(
         states=tuple(states),
         rollout=tuple(name for name in rollout if name not in settled),
-        policy=replace(
-            strictest([stacks[state.name].rollout for state in states], len(states)), waves=(), calendar=None
-        ),
+        policy=policy,
     )
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled
@@ -114,6 +141,31 @@ def _refused(answer: NodeFacts | Failure, obstacle: str) -> tuple[Status, int, i
     return failure.status, 0, 0, failure
 
 
+@dataclass(frozen=True, slots=True)
+class _Staying:
+    """A node that stays as it is, and counts among the others: in waves, and in what may be unavailable."""
+
+    state: NodeState
+    result: NodeResult
+
+
+def _stays(verb: DriverVerb, stack: StackSpec, view: NodeView | NodeProblem, extent: Extent) -> _Staying | None:
+    """Return a node that has nothing to undo, or has done it already; None where the verb is about it."""
+    if verb is not DriverVerb.BACK or isinstance(view, NodeProblem):
+        return None
+    record, part = view.record, part_of(stack.driver, view.record)
+    has = "" if record is None else record.origin if record.phase is Phase.RETURNED else record.target
+    if part is Part.RETURNED and not extent.further:
+        result = NodeResult(view.name, Status.RETURNED, note=f"had {has or 'no driver'} again before")
+    elif part is Part.NONE and extent.undoes_upgrade:
+        result = NodeResult(view.name, Status.UNCHANGED)
+    else:
+        return None
+    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
+    state = NodeState(view=view, target=has, drain_timeout=timeout, is_as_declared=True, may_return=False)
+    return _Staying(state, result)
+
+
 def _state(
     verb: DriverVerb, answer: NodeFacts | Failure, stack: StackSpec, view: NodeView | NodeProblem
 ) -> NodeState | NodeResult:
@@ -128,6 +180,8 @@ def _state(
         )
     if verb is DriverVerb.BACK and view.record is not None and _is_returning(view.record, answer):
         return replace(_returning(view, view.record, answer, timeout), drain=drain)
+    if verb is DriverVerb.BACK and view.record is not None and _is_still_there(view.record, answer):
+        return replace(_returning(view, view.record, answer, timeout), target=view.record.origin, is_as_declared=True)
     is_done = _is_done(verb, answer, view.record)
     target, obstacle = _target(verb, answer, view.record if is_done else None)
     state = NodeState(
@@ -155,6 +209,17 @@ def _is_returning(record: Record, facts: NodeFacts) -> bool:
     if not record.is_returning or record.phase.is_in_service:
         return False
     return record.phase is not Phase.FAILED or is_back(facts, Origin(record.origin, record.origin_change))
+
+
+def _is_still_there(record: Record, facts: NodeFacts) -> bool:
+    """Tell whether the node is out of service for a driver change that it has not begun, or that it has undone itself.
+
+    What it runs is what it is to have: a `back` would undo an earlier change. A `back` that was cut short itself is
+    told by where it leads.
+    """
+    if record.phase.is_in_service or record.target == facts.driver.back:
+        return False
+    return is_back(facts, Origin(record.origin, record.origin_change))
 
 
 def _returning(view: NodeView, record: Record, facts: NodeFacts, timeout: timedelta) -> NodeState:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.model import Failure, Note, Status
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
-from provision.rollout.decision.places import waves_of
+from provision.rollout.decision.places import domains_of, waves_of
 from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.executor import StepEnded, ThreadExecutor
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
 RETRIES: Final = 10  # of one node in one process
+LOOK_AGAIN: Final = timedelta(seconds=2)  # between two searches for the pods of processes on one node
 ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
 ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
@@ -84,11 +86,11 @@ class Engine:
     ) -> None:
         self._adapters, self._cluster, self._clock = adapters, adapters.cluster, adapters.clock
         self._policy, self._observe, self._cancel = policy, observe, cancel
-        self._waves = waves_of(nodes, policy)
+        self._waves, self._domains, self._places = waves_of(nodes, policy), domains_of(nodes), members_of(nodes)
         self._nodes = {node.name: node for node in nodes}
         self._obstacles = {node.name: node.obstacle for node in nodes}
         self._began = self._decided = self._clock()
-        self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began)
+        self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began, adapters.poll_s)
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
         self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
@@ -97,12 +99,13 @@ class Engine:
         self._retries: Counter[str] = Counter()
         self._unreachable_since: datetime | None = None
         flying = sum(node.is_in_flight for node in nodes)
-        workers = min(len(nodes), policy.max_parallel + flying)
+        largest = max((len(each.nodes) for each in self._domains), default=0)  # it may begin alone, as a whole
+        workers = min(len(nodes), max(policy.max_parallel, largest) + flying)
         self._executor = adapters.executor(adapters.steps, cancel, workers)
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
-        self._held: set[str] = set()  # nodes on which a process held a GPU when they were last asked
+        self._held: dict[str, datetime | None] = {}  # nodes on which a process held a GPU, and when pods were looked up
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
 
@@ -224,13 +227,16 @@ class Engine:
 
     def _find_holding(self) -> None:
         """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
-        for name in tuple(self._held):
+        now = self._decided
+        for name, looked in tuple(self._held.items()):
             node = self._nodes[name]
             uids = node.holding_uids
             if not uids:
-                self._held.discard(name)
-            holding = self._cluster.find_pods(name, uids) if uids else ()
-            self._nodes[name] = replace(node, holding=holding)
+                del self._held[name]
+                self._nodes[name] = replace(node, holding=())
+            elif looked is None or abs(now - looked) >= LOOK_AGAIN:
+                self._held[name] = now
+                self._nodes[name] = replace(node, holding=self._cluster.find_pods(name, uids))
 
     def _observe_retries(self) -> None:
         """Let nodes begin again that failed here and that somebody has asked to be tried again.
@@ -238,8 +244,10 @@ class Engine:
         It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
         """
         for name, node in self._nodes.items():
+            if not node.has_failed:
+                continue
             record = node.record
-            if not node.has_failed or record is None or not record.retry or self._retries[name] >= RETRIES:
+            if record is None or not record.retry or self._retries[name] >= RETRIES:
                 continue
             self._retries[name] += 1
             self._nodes[name] = replace(node, has_failed=False, step=None)
@@ -262,6 +270,7 @@ class Engine:
             still_since=self._still_since,
             pause=self._paused,
             passed=self._decision.passed,
+            domains=self._places,
             gates=self._adapters.gates.states(),
         )
         self._decision = decide(snapshot, self._policy, now)
@@ -286,11 +295,12 @@ class Engine:
             at_once=min(self._policy.max_parallel, self._policy.max_unavailable),
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
-            is_held=any(wave.is_held for wave in ahead),
+            is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
             out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
+            domains=self._domains,
         )
         self._cluster.publish(standing)
         self._adapters.publish(standing, tuple(self._nodes.values()))
@@ -352,6 +362,8 @@ class Engine:
         pods: list[GpuPod] = [pod for action in actions for pod in action.pods if pod.uid not in self._asked]
         if not pods:
             return
+        if len(pods) > ASKED_AT_ONCE:
+            self._pauses = pauses(self._adapters.poll_s)
         answers = self._cluster.evict_all(pods[:ASKED_AT_ONCE])
         self._asked |= dict.fromkeys(answers, now)
         for action in actions:
@@ -405,7 +417,7 @@ class Engine:
             lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
         )
         if outcome.holders:
-            self._held.add(event.node)
+            self._held[event.node] = None
         if outcome.swapped is not None:
             self._swapped[event.node] = outcome.swapped
         if failure is not None:

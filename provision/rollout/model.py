@@ -83,9 +83,10 @@ class Record:
 
     ``reason`` and ``failed_in`` say why and where an upgrade failed. ``is_returning``: the node is on its way back, or
     was when that failed. ``is_unrelated``: the failure was not the change's, but one that would have come without it.
-    ``ailment`` is what was wrong with the node before it was touched. ``is_tainted``: a taint keeps what was evicted
-    off the node until it is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of
-    service. ``retry``: somebody wants a failed node tried again by the engine at work.
+    ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
+    failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
+    is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
+    somebody wants a failed node tried again by the engine at work.
     """
 
     phase: Phase
@@ -103,6 +104,7 @@ class Record:
     is_returning: bool = False
     is_unrelated: bool = False
     ailment: str = ""
+    because_of: str = ""
     retry: bool = False
 
     @property
@@ -113,7 +115,7 @@ class Record:
     @property
     def is_blamed(self) -> bool:
         """Whether the upgrade has failed, and it may have been the change that did it."""
-        return self.has_failed and not self.is_unrelated
+        return self.has_failed and not self.is_unrelated and not self.because_of
 
     @property
     def way_back(self) -> Origin | None:
@@ -123,13 +125,14 @@ class Record:
     @property
     def complaint(self) -> str:
         """What went wrong, in words that say where the node is with it; empty where nothing has."""
+        if self.phase is Phase.FAILED or not self.has_failed:
+            return self.reason
         if self.phase is Phase.RETURNED and not self.is_returning:
             return f"is in service as it was: {self.reason}"
+        cause = f"{self.because_of} of its domain" if self.because_of else self.failed_in
         if self.phase is Phase.RETURNED:
-            return f"{returned_to(self.origin)}, since {self.failed_in} failed: {self.reason}"
-        if self.is_returning and self.phase is not Phase.FAILED:
-            return f"goes back to {self.origin or 'having no driver'}, since {self.failed_in} failed: {self.reason}"
-        return self.reason
+            return f"{returned_to(self.origin)}, since {cause} failed: {self.reason}"
+        return f"goes back to {self.origin or 'having no driver'}, since {cause} failed: {self.reason}"
 
     def measured(self, before: Record | None, began: datetime) -> Record:
         """Return the record with how long the phase ``before`` it lasted, where this engine, ``began``, saw all of it.
@@ -165,6 +168,7 @@ class Record:
             is_returning=self.is_returning,
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
+            because_of=self.because_of,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SOON_S: Final = 0.25
-BURST: Final = 8  # turns that may follow one another at once: one node goes through its phases without waiting
+BURST: Final = 20  # turns that may follow one another at once: a node goes through all its phases without waiting
 
 
 def pauses(longest_s: float) -> Iterator[float]:
@@ -22,18 +22,18 @@ def pauses(longest_s: float) -> Iterator[float]:
 
 
 class Pace:
-    """Allows one turn every ``SOON_S``, and saves up to ``BURST`` of those that were not taken."""
+    """Allows one turn every ``SOON_S``, or ``longest_s``, and saves up to ``BURST`` of those that were not taken."""
 
-    def __init__(self, now: datetime) -> None:
-        self._last, self._saved = now, float(BURST)
+    def __init__(self, now: datetime, longest_s: float = SOON_S) -> None:
+        self._last, self._saved, self._each_s = now, float(BURST), min(SOON_S, longest_s)
 
     def rest_s(self, now: datetime) -> float:
         """Count a turn; return how long the next one has to wait. A clock that was put back earns nothing."""
-        earned = max(timedelta(0), now - self._last).total_seconds() / SOON_S
+        earned = max(timedelta(0), now - self._last).total_seconds() / self._each_s
         self._last, self._saved = now, min(float(BURST), self._saved + earned)
         if self._saved >= 1:
             self._saved -= 1
             return 0.0
         missing, self._saved = 1 - self._saved, 0.0
-        self._last = now + timedelta(seconds=missing * SOON_S)
-        return missing * SOON_S
+        self._last = now + timedelta(seconds=missing * self._each_s)
+        return missing * self._each_s

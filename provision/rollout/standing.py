@@ -24,10 +24,10 @@ class Standing:
     """What the engine that ``began`` knew at ``time``: what no record of a node has.
 
     ``at_once`` nodes are out of service together, ``soak`` apart; between the waves that are still to come there is
-    ``wave_soak`` in all, and if one ``is_held``, a person is waited for. ``out`` are those that it is working at,
-    ``waiting`` why each of the nodes that wait does. ``stop`` is why no further node begins. Where a reader was told
-    of more nodes than could be named, ``unnamed`` has how many, by their reason. ``waves`` are in their order; they and
-    ``domains`` stay the same for a whole rollout, and name fewer nodes where there are too many.
+    ``wave_soak`` in all, and if one ``is_held``, a person is waited for, or a window or a gate. ``out`` are those that
+    it is working at, ``waiting`` why each of the nodes that wait does. ``stop`` is why no further node begins. Where a
+    reader was told of more nodes than could be named, ``unnamed`` has how many, by their reason. ``waves`` are in their
+    order; they and ``domains`` stay the same for a whole rollout, and name fewer nodes where there are too many.
     """
 
     began: datetime

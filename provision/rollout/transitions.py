@@ -37,6 +37,9 @@ TRANSITIONS: Final = (
         (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE, Phase.SWAP), Phase.VERIFY, "it is as declared already"
     ),
     Transition((Phase.SWAP, Phase.VERIFY, Phase.RESUME), Phase.ROLLBACK, "the step has failed, or its time is up"),
+    Transition((Phase.RELEASE,), Phase.ROLLBACK, "another node of its domain has failed"),
+    Transition((Phase.CORDON, Phase.JOBS, Phase.DRAIN), Phase.RETURNED, "the same, before its GPUs are released"),
+    Transition((Phase.JOBS, Phase.DRAIN), Phase.ROLLBACK, "the same, on a node that is tried again"),
     Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
     Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
     Transition((Phase.JOBS,), Phase.RETURNED, "the jobs have not ended in time, and are not to be evicted"),

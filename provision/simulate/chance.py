@@ -28,11 +28,11 @@ class Chance:
         """Return numbers that belong to one thing alone."""
         return Random("/".join(map(str, (self._seed, *what))))  # noqa: S311 - a simulation, no secret
 
-    def step(self, node: str, phase: Phase, attempt: int) -> PlannedStep:
-        """Return how a step goes. A fault is the node's, and not of one attempt."""
+    def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
+        """Return how a step goes. A fault is the node's with the new driver, and not of one attempt."""
         duration_s = self._durations[phase].draw(self.of(node, phase, attempt)) if phase in self._durations else 0.0
         share = {Phase.SWAP: self._faults.swap, Phase.VERIFY: self._faults.verify}.get(phase, 0.0)
-        is_broken = bool(share) and self.of("fails", node, phase).random() < share
+        is_broken = bool(share) and not is_back and self.of("fails", node, phase).random() < share
         return PlannedStep(duration_s, _BROKEN[phase] if is_broken else "")
 
     def is_lost(self, node: str) -> bool:

@@ -35,9 +35,9 @@ class VirtualExecutor:
         self._events: list[Event] = []
         self._is_woken = False
 
-    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:  # noqa: ARG002 - in the record, too
+    def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""
-        self._world.begin_step(self, node, phase)
+        self._world.begin_step(self, node, phase, back)
 
     def ended(self, node: str, phase: Phase, outcome: StepOutcome) -> None:
         """Have the engine told, as the world tells it."""

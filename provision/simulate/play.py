@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.model import Phase
 from provision.simulate.chance import Chance
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from provision.simulate.scenario import NodeModel, Scenario
 
 POLL_S: Final = 60.0  # what changes wakes the engine; limits of time are noticed this much later at most
-BATCHED: Final = 1000  # nodes for each second that is waited for more to happen before the next decision
+BATCHED: Final = 300  # nodes for each second that is waited for more to happen before the next decision
 ILL: Final = "its hardware has failed"
 
 
@@ -37,8 +38,7 @@ def play(scenario: Scenario, seed: int) -> Playback:
     chance = Chance(scenario, seed)
     world = build(scenario, chance)
     cluster, cancel = SimulatedCluster(world), threading.Event()
-    batch_s = len(scenario.nodes) / BATCHED
-    executor = _LosingExecutor(world, cancel, chance, batch_s)
+    executor = _LosingExecutor(world, cancel, chance, resolution_s(scenario))
     states, policy = prepare(scenario, cluster)
     recorder = Recorder(world.time, world.machines)
     cluster.hooks.published = recorder.published
@@ -62,6 +62,11 @@ def play(scenario: Scenario, seed: int) -> Playback:
         most_out=recorder.most_out,
         turns=recorder.turns,
     )
+
+
+def resolution_s(scenario: Scenario) -> float:
+    """Return within how many seconds things count as one moment: each decision about a large fleet takes its time."""
+    return len(scenario.nodes) / BATCHED
 
 
 class _NoSteps:
@@ -128,6 +133,7 @@ def _machine(node: NodeModel, chance: Chance) -> Machine:
         name=node.name,
         driver=node.driver,
         pods=pods,
+        labels=node.labels,
         is_cordoned=node.is_cordoned,
         cordoned_by="somebody" if node.is_cordoned else "",
         is_up=node.is_ready,
@@ -151,6 +157,7 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
         if not isinstance(view := views[node.name], NodeProblem)
     ]
     groups = {node.name: node.groups for node in scenario.nodes}
-    policy = strictest([rollout], len(states))
+    policy = scenario.policy or strictest([rollout], len(states))
     waves = tuple(replace(wave, is_held=False) for wave in policy.waves)
-    return with_waves(states, rollout.waves, groups), replace(policy, waves=waves)
+    grouped = with_domains(states, rollout.domains, groups)
+    return in_their_places(grouped, rollout, groups), replace(policy, waves=waves)

@@ -7,19 +7,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from provision.rollout.model import Phase
     from provision.rollout.progress import RolloutProgress
     from provision.rollout.standing import Standing
     from provision.simulate.clock import VirtualTime
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC")
 _MORE: Final = re.compile(r"(, NODE[^,]*)+|( and \d+ more)")
-_POD: Final = re.compile(r"(pod [^ ]+( \([^)]*\))?)(, pod [^ ]+( \([^)]*\))?)*")
+_PODS: Final = re.compile(r"^pod .* still on the node$", re.DOTALL)
+_WHERE: Final = re.compile(r"^(waits for (NODE|wave [^:]*)): .*$")  # which node, and how far it is
 _WORD: Final = re.compile(r"[\w.-]+")
 
 
@@ -108,9 +109,9 @@ class Recorder:
 
 def kind_of(reason: str, names: Collection[str]) -> str:
     """Return a reason without what it says of single nodes, pods and moments."""
-    text = _TIME.sub("TIME", _POD.sub("pods", reason))
+    text = _TIME.sub("TIME", _PODS.sub("pods still on the node", reason))
     text = _WORD.sub(lambda word: "NODE" if word[0] in names else word[0], text)
-    return _MORE.sub("", text)
+    return _WHERE.sub(r"\1", _MORE.sub("", text)).replace("waits for NODE", "others are changed first: maxParallel")
 
 
 def plays_of(entries: Collection[Entry], waves: Mapping[str, int | None]) -> tuple[NodePlay, ...]:
@@ -125,7 +126,7 @@ def _play(name: str, wave: int | None, way: Collection[Entry]) -> NodePlay:
     if not way:
         return NodePlay(name=name, wave=wave)
     first, last = next(iter(way)), list(way)[-1]
-    is_back = last.phase is Phase.DONE
+    is_back = last.phase.is_in_service
     return NodePlay(
         name=name,
         wave=wave,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from random import Random
 
+    from provision.rollout.decision.policy import Policy
+
 _Z95: Final = 1.6449  # of the normal distribution: 95 % are below
 DAY_S: Final = 86_400.0
 
@@ -43,6 +45,7 @@ USUAL: Final[Mapping[Phase, Spread]] = {
     Phase.SWAP: Spread(90.0, 240.0),
     Phase.VERIFY: Spread(20.0, 60.0),
     Phase.RESUME: Spread(5.0, 15.0),
+    Phase.ROLLBACK: Spread(60.0, 180.0),
 }
 
 
@@ -98,12 +101,16 @@ class Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A roll-out that could be: ``rollout`` as it is declared, ``start`` when it begins."""
+    """A roll-out that could be: ``rollout`` as it is declared, ``start`` when it begins.
+
+    ``policy`` is given where nodes declare different limits.
+    """
 
     nodes: tuple[NodeModel, ...]
     target: str
     start: datetime
     rollout: Rollout = field(default_factory=Rollout)
     budgets: tuple[BudgetModel, ...] = ()
+    policy: Policy | None = None
     durations: Mapping[Phase, Spread] = field(default_factory=lambda: USUAL)
     faults: Faults = field(default_factory=Faults)

@@ -18,11 +18,12 @@ from provision.simulate.machine import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from provision.rollout.model import Record
+    from provision.rollout.model import Origin
     from provision.rollout.pause import Pause
     from provision.simulate.clock import VirtualTime
     from provision.simulate.machine import Machine, Pod
 
+_CHANGES: Final = (Phase.SWAP, Phase.ROLLBACK)
 NOTICE_S: Final = 10.0  # until it is noticed that a connection is lost
 
 
@@ -37,8 +38,8 @@ class PlannedStep:
 class Plan(Protocol):
     """Says how each step goes; the same question has the same answer."""
 
-    def step(self, node: str, phase: Phase, attempt: int) -> PlannedStep:
-        """Return how the step goes when it is run for the ``attempt``-th time on the node."""
+    def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
+        """Return how the step goes when it is the ``attempt``-th on the node; ``is_back``: on its way back."""
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class StepWaiter(Protocol):
 class _Run:
     machine: Machine
     phase: Phase
+    target: str
     planned: PlannedStep
     waiter: StepWaiter
 
@@ -99,17 +101,19 @@ class World:
 
     # Steps
 
-    def begin_step(self, waiter: StepWaiter, node: str, phase: Phase) -> None:
-        """Run the step of a phase for somebody."""
+    def begin_step(self, waiter: StepWaiter, node: str, phase: Phase, back: Origin | None = None) -> None:
+        """Run the step of a phase for somebody; on the way ``back``, for the driver that was there before."""
         machine = self.machines[node]
+        target = machine.record.target if machine.record is not None else machine.driver
         attempt = machine.attempts[phase] = machine.attempts.get(phase, 0) + 1
-        run = _Run(machine, phase, self.plan.step(node, phase, attempt), waiter)
+        target = target if back is None else back.version
+        run = _Run(machine, phase, target, self.plan.step(node, phase, attempt, is_back=back is not None), waiter)
         self.runs[run] = None
         if not machine.is_up:
             self.time.after(NOTICE_S, lambda: self._lose(run))
             return
         delay_s = run.planned.duration_s
-        if phase in (Phase.SWAP, Phase.ROLLBACK):
+        if phase in _CHANGES:
             delay_s = self._begin_change(machine, run)
         self.time.after(delay_s, lambda: self._end_step(run))
 
@@ -129,8 +133,7 @@ class World:
 
     def _begin_change(self, machine: Machine, run: _Run) -> float:
         """Exchange the driver; an exchange that is under way already is waited for. Return how long it takes."""
-        now_s, record = self.time.now_s, machine.record
-        target = machine.driver if record is None else _wanted(record)
+        now_s, target = self.time.now_s, run.target
         if machine.change is not None and machine.change.target == target:
             return machine.change.ends_s - now_s
         begins_s = now_s if machine.change is None else machine.change.ends_s
@@ -174,15 +177,14 @@ class World:
             if machine.holders:
                 machine.holders -= 1
                 return StepOutcome(holders=(Holder(pid=7, command="train"),))
-        if phase in (Phase.SWAP, Phase.ROLLBACK):
-            record = machine.record
-            is_there = record is not None and machine.driver == _wanted(record) and machine.change is None
+        if phase in _CHANGES:
+            is_there = machine.driver == run.target and machine.change is None
             failure = "" if is_there else failure or "the driver is not the one that was declared"
         if phase is Phase.VERIFY and not failure:
             if machine.ill:
                 failure = machine.ill
-            elif machine.record is not None and machine.driver != _wanted(machine.record):
-                failure = f"driver {machine.driver} runs, not {_wanted(machine.record)}"
+            elif machine.driver != run.target:
+                failure = f"driver {machine.driver} runs, not {run.target}"
             else:
                 machine.verified = machine.driver
         if phase is Phase.RESUME and not failure:
@@ -293,8 +295,3 @@ class World:
         """Have a Node of that name join the cluster again."""
         self.machines[node].is_deleted = False
         self.changed(node)
-
-
-def _wanted(record: Record) -> str:
-    """Return the driver that a node is to have: on its way back, its former one."""
-    return record.origin if record.is_returning else record.target

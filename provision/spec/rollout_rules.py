@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from provision.spec.domain_rules import judge_domains
 from provision.spec.drain_rules import judge_drain
 from provision.spec.gate_rules import judge_gates
 from provision.spec.model import Gate
@@ -30,6 +31,7 @@ def judge_rollout(rollout: Rollout) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     return chain(
         _limits(rollout),
+        judge_domains(rollout),
         judge_drain(rollout),
         _chosen(rollout.waves),
         _last(rollout.waves),

@@ -19,12 +19,12 @@ from msgspec import inspect as model
 from provision.spec.document import UNREADABLE
 from provision.spec.findings import Finding, KeyPath, Place, Severity, dotted
 from provision.spec.kinds import WORDS, Kind, allowed, fits, matches, may_be_nothing, unwrap, word
-from provision.spec.model import GpuStack, StackSpec
+from provision.spec.model import StackSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-T = TypeVar("T", GpuStack, StackSpec)
+T = TypeVar("T", bound=msgspec.Struct)
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|\{#")
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from provision.printable import printable
 from provision.rollout.model import Phase
-from provision.rollout.status.estimate import ORDER
 from provision.rollout.status.situations import GIVE_UP
 from provision.status_page.rows import seconds
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from provision.status_page.feed import LogLine
 
 
-_ASIDE: Final = ("wait-for-jobs", "rollback")  # phases that not every node goes through
+_UNDER_WAY: Final = tuple(phase for phase in Phase if not phase.is_over)
+_ASIDE: Final = (Phase.JOBS, Phase.ROLLBACK)  # phases that not every node goes through
 
 
 def node_document(node: NodeStatus, seen: Seen, log: Sequence[LogLine]) -> dict[str, Any]:
@@ -51,7 +51,8 @@ def timeline(record: Record, now: int) -> list[dict[str, Any]]:
     """
     is_failed = record.phase is Phase.FAILED
     at = record.failed_in if is_failed else record.phase
-    phases = [phase for phase in ORDER if phase.value not in _ASIDE or phase in record.took or phase is at]
+    is_back = at in (Phase.ROLLBACK, Phase.RETURNED)  # what came before is what was measured
+    phases = [phase for phase in _UNDER_WAY if phase in record.took or phase is at or not (is_back or phase in _ASIDE)]
     position = phases.index(at) if at in phases else len(phases)
     is_known = at in phases or record.phase is Phase.DONE
     entries: list[dict[str, Any]] = []

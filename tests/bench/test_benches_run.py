@@ -26,6 +26,7 @@ ONE_ROUND = {
     "preference": ("--rounds", "1"),
     "planning": ("--nodes", "2", "--rounds", "1"),
     "rollout": ("--nodes", "40", "--rounds", "1"),
+    "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
 VERDICTS = {
     "hook": ("at most",),
@@ -33,6 +34,7 @@ VERDICTS = {
     "preference": ("tangle   64 GPUs",),
     "planning": ("in a process with limits",),
     "rollout": ("10 drained of 8 pods each", "slowest: "),
+    "fleet": ("an empty node is released", "80 evictions, 70 writes", "within 200 MiB"),
 }
 
 

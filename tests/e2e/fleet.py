@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tests.e2e.operator import NEW, OLD
+from tests.e2e.operator import NEW, OLD, ONE_AT_A_TIME
 from tests.e2e.waiting import for_each
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def other_version(stage: Stage, nodes: Sequence[LabNode]) -> str:
     return NEW if version == OLD else OLD
 
 
-def declare(stage: Stage, nodes: Sequence[LabNode], version: str, rollout: str = "") -> None:
+def declare(stage: Stage, nodes: Sequence[LabNode], version: str, rollout: str = ONE_AT_A_TIME) -> None:
     """Declare a version, and put its module on the nodes' disks, which is not grapnel's task.
 
-    ``rollout`` are more keys of that section.
+    ``rollout`` are the keys of that section.
     """
     assert stage.operator is not None
     for_each(nodes, lambda node: node.node.install_module(version))

@@ -25,8 +25,8 @@ spec:
     version: "{version}"
     kernelModule: none
   rollout:
-    maxUnavailable: 1
 """
+ONE_AT_A_TIME = "maxUnavailable: 1\n"
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Operator(Controller):
 
     kubeconfig: Path
 
-    def declare(self, version: str, rollout: str = "") -> None:
-        """Write the declaration: one node at a time, and ``rollout`` as more keys of that section."""
+    def declare(self, version: str, rollout: str = ONE_AT_A_TIME) -> None:
+        """Write the declaration; ``rollout`` are the keys of that section."""
         text = DECLARATION.format(version=version) + textwrap.indent(rollout, "    ")
         self.folder.joinpath("grapnel.yaml").write_text(text)
 

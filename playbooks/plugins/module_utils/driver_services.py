@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.units import DRIVER_SERVICES, unit_property
+from ansible_collections.grapnel.node.plugins.module_utils.units import (
+    COUNTING_SERVICES,
+    DRIVER_SERVICES,
+    unit_property,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +25,18 @@ _RUNNING = ("active", "activating", "reloading")
 
 
 def running_services(host: Host) -> list[str]:
+    """Return what an exchange of the module restarts and that runs: the driver's own services, and what counts GPUs."""
+    return _running(host, (*DRIVER_SERVICES, *COUNTING_SERVICES))
+
+
+def running_own_services(host: Host) -> list[str]:
+    """Return the driver's own services that run: all of whose processes may have a GPU open, and do no work with it."""
+    return _running(host, DRIVER_SERVICES)
+
+
+def _running(host: Host, units: tuple[str, ...]) -> list[str]:
     """Return those that run, by their own names: several may be aliases of one."""
-    shown = host.run(["systemctl", "show", "--property", "Id,ActiveState", *DRIVER_SERVICES], _QUERY_TIMEOUT_S)
+    shown = host.run(["systemctl", "show", "--property", "Id,ActiveState", *units], _QUERY_TIMEOUT_S)
     blocks = (dict(line.split("=", 1) for line in block.splitlines()) for block in shown.stdout.strip().split("\n\n"))
     return sorted({block["Id"] for block in blocks if block.get("ActiveState") in _RUNNING})
 

@@ -34,6 +34,9 @@ DRIVER_SERVICES = (
     "nvidia-topologyd.service",
     "nv_peer_mem.service",
 )
+# It counts the GPUs when it starts and registers them with its controller, so that an exchange restarts it as well; its
+# jobs go on without it. It is none of the driver's own: jobs may be in its control group, and hold a GPU themselves.
+COUNTING_SERVICES = ("slurmd.service",)
 
 _UNITS = (
     "containerd.service",

@@ -6,6 +6,7 @@ What keeps all of them waiting is worked out once: it changes only with a node t
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
@@ -15,9 +16,11 @@ from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from provision.rollout.decision.census import Census
+    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.decision.waves import Turn
@@ -52,6 +55,7 @@ class Admission:
         )
         self._first_out: list[str] | None = None  # worked out when it is asked for
         self._soaks = self._why_soaking()
+        self._ahead = NOTHING  # what the nodes behind a domain wait for whose turn it is
         self._full: _Reason | None = None
         self._too_few: _Reason | None = None
         self._first_reason = self._first_skip = ""
@@ -73,7 +77,29 @@ class Admission:
 
     def why_not(self, node: NodeState) -> str:
         """Return why a node does not begin now, empty when it does."""
-        reason, patience = self._why_not(node)
+        return self._tell(node, self._ahead if self._ahead[0] else self._why_not(node))
+
+    def why_not_together(self, domain: Domain) -> str:
+        """Return why the nodes of a domain that have to begin do not, empty when all of them do.
+
+        What has to follow nodes of the domain that are on their way already waits for no turn and for no slot.
+        """
+        first = domain.waiting[0]
+        if reason := domain.why_not_begin():
+            return self._tell(first, (reason, AT_ONCE))
+        if self._closed[0]:
+            return self._tell(first, self._closed)
+        for node in domain.waiting:
+            reason, patience = self._why_unfit(node)
+            if reason:
+                who = "" if reason.startswith(node.name) else f"{node.name} "
+                return self._tell(node, (f"its domain {domain.title} waits: {who}{reason}", patience))
+        found = NOTHING if domain.flying else self._ahead if self._ahead[0] else self._why_not(first)
+        return self._tell(first, found if found[0] else self._why_no_room_together(domain))
+
+    def _tell(self, node: NodeState, found: _Reason) -> str:
+        """Return a reason, and remember what keeps the fleet waiting where nothing else is under way."""
+        reason, patience = found
         if not reason:
             return ""
         if node.view.is_skipped:
@@ -98,12 +124,47 @@ class Admission:
     def _is_soaking(self) -> bool:
         return bool(self._soaking) and all(node.view.is_ready for node, _until in self._soaking)
 
-    def _why_not(self, node: NodeState) -> _Reason:
+    def _why_unfit(self, node: NodeState) -> _Reason:
         view = node.view
         if not view.is_ready:
             return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", A_MINUTE
         if view.is_skipped or view.held_by:
             return node.kept_out, AT_ONCE if view.is_skipped else LONG
+        return NOTHING
+
+    def _why_no_room_together(self, domain: Domain) -> _Reason:
+        """Return why a whole domain may not be out of service; what it waits for is then kept free for it."""
+        count, limit = len(domain.waiting), self._policy.max_unavailable
+        joining = [node for node in domain.waiting if node.name not in self._out]
+        new = len(joining)
+        if new > limit:
+            what = f"its domain {domain.title} takes {new} nodes out of service together"
+            return f"{what}, and maxUnavailable allows {limit} of {self._total}: raise it", AT_ONCE
+        if not domain.flying and self._phases and len(self._phases) + count > self._policy.max_parallel:
+            reason = self._why_full()
+        elif new and len(self._out) + new > limit:
+            may_end = len(self._cordoned - self._phases.keys()) + new <= limit
+            reason = self._why_too_few()[0], A_MINUTE if may_end else AT_ONCE
+        elif full := self._why_zone_full(joining):
+            reason = full, A_MINUTE
+        else:
+            return NOTHING
+        told = f"its domain {domain.title} of {count} {'node' if count == 1 else 'nodes'} begins together: {reason[0]}"
+        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else nobody's end makes room for it
+            self._ahead = f"waits for domain {domain.title}, whose turn it is: {reason[0]}", reason[1]
+        return told, reason[1]
+
+    def _why_zone_full(self, joining: Sequence[NodeState]) -> str:
+        if self._zones is None:
+            return ""
+        counts = Counter(node.zone for node in joining)
+        return next((reason for node in joining if (reason := self._zones.why_full(node, counts[node.zone]))), "")
+
+    def _why_not(self, node: NodeState) -> _Reason:
+        view = node.view
+        unfit = self._why_unfit(node)
+        if unfit[0]:
+            return unfit
         if self._closed[0]:
             return self._closed
         if self._has_waves and not node.has_failed_before and (node.wave or 0) > self._turn.wave:

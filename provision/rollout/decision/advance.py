@@ -17,6 +17,7 @@ from provision.rollout.model import UNTOUCHED, Phase, Record
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.snapshot import NodeState, StepResult
     from provision.rollout.model import GpuPod
 
@@ -57,31 +58,56 @@ def begin(node: NodeState, now: datetime) -> Action:
     return Write(node.name, fresh, cordoned=True)
 
 
-def advance(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
     record = _without_lifted_cordon(node, record)
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = has_to_leave(node)
     if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first
-        if record.target != node.target or _is_behind(node, record, step, pods):
-            return _restart(node, record, now), ""
-        if node.is_as_declared and record.phase in _BEFORE_VERIFY:
-            return _enter(node, record, Phase.VERIFY, now), ""
+        elsewhere = _turn_elsewhere(node, record, step, pods, now, domain)
+        if elsewhere is not None:
+            return elsewhere, ""
     if step is not None and step.is_unreachable:
         return _reach_again(node, record, step, now)
     if step is not None and step.failure:
-        return _fail(node, record, step.failure, now), ""
+        return _fail(node, record, step.failure, now, domain), ""
     if record.phase is Phase.JOBS:
         return _wait_for_jobs(node, record, now, began)
     reason = held(node, record, step, pods) or _why_lost(node, record)
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
-        return _go_on(node, record, now) if is_done else _run(node, record), ""
+        return _leave_phase(node, record, now, began, domain) if is_done else (_run(node, record), "")
     limit = node.drain_timeout if record.phase is not Phase.RELEASE else node.drain.release or node.drain_timeout
     if now - max(record.believed_since(now, began), began) >= limit:
-        return _fail(node, record, f"after {_minutes(limit)}: {reason}", now), ""
+        return _fail(node, record, f"after {_minutes(limit)}: {reason}", now, domain), ""
     action = again(node, record, step, now, pods)
     return (None if isinstance(action, RunStep) and _why_lost(node, record) else action), reason
+
+
+def _turn_elsewhere(  # noqa: PLR0913, PLR0917 - what `advance` knows
+    node: NodeState,
+    record: Record,
+    step: StepResult | None,
+    pods: tuple[GpuPod, ...],
+    now: datetime,
+    domain: Domain | None,
+) -> Write | None:
+    """Return where a node goes whose way is another by now, None where it goes on."""
+    if domain is not None and (back := _go_back_with(domain, node, record, now)):
+        return back
+    if record.target != node.target or _is_behind(node, record, step, pods):
+        return _restart(node, record, now)
+    if node.is_as_declared and record.phase in _BEFORE_VERIFY:
+        return _enter(node, record, Phase.VERIFY, now)
+    return None
+
+
+def _leave_phase(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:
+    """Go on from a phase that is done; in a domain, together with the others."""
+    reason = "" if domain is None or record.is_returning else domain.why_wait(record.phase)
+    if domain is None or not reason:
+        return _go_on(node, record, now), ""
+    return _wait_for_domain(domain, node, record, now, began), reason
 
 
 def give_up(node: NodeState, record: Record, now: datetime) -> Write:
@@ -91,11 +117,41 @@ def give_up(node: NodeState, record: Record, now: datetime) -> Write:
     return Write(node.name, replace(failed, is_unrelated=is_unrelated), cordoned=None)
 
 
+def _go_back_with(domain: Domain, node: NodeState, record: Record, now: datetime) -> Write | None:
+    """Return the way back of a node whose domain has failed, None where it goes on.
+
+    Where one of the domain is in service with the new driver, the others follow it: what fails then stays out.
+    """
+    failed = domain.failed
+    if failed is None or domain.has_done or not node.may_return:
+        return None
+    reason = failed.obstacle if failed.record is None or failed.is_missing else failed.record.reason
+    return _leave(node, record, failed.name, reason, now)
+
+
+def _leave(node: NodeState, record: Record, because_of: str, reason: str, now: datetime) -> Write:
+    """Bring a node back into service that has not failed itself; one that was not touched has nothing to verify."""
+    back = replace(record, reason=reason, failed_in=record.phase, is_returning=True, because_of=because_of)
+    is_untouched = record.phase in _WITHOUT_STEP and not record.is_touched
+    return _enter(node, back, Phase.RETURNED if is_untouched else Phase.ROLLBACK, now)
+
+
+def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datetime, began: datetime) -> Write | None:
+    """Wait for the others; one that has not even begun is not waited for for ever."""
+    missing = domain.missing
+    if missing is None or not node.may_return:
+        return None
+    if now - max(record.believed_since(now, began), began) < node.drain_timeout:
+        return None
+    reason = f"it does not take part: {missing.obstacle or 'its turn has not come'}"
+    return _leave(node, record, missing.name, reason, now)
+
+
 def _why_lost(node: NodeState, record: Record) -> str:
     """Return why the driver of a node is not touched: of one that is ill already nobody could say what made it so."""
     if node.view.is_ready or record.is_returning or record.phase.may_be_undone:
         return ""
-    return "the kubelet is not ready"
+    return node.view.why_not_ready or "the kubelet is not ready"
 
 
 def _next(record: Record) -> Phase:
@@ -161,6 +217,7 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
         is_returning=False,
         is_unrelated=False,
         ailment="",
+        because_of="",
         is_touched=_is_touched(record),
     )
     again = replace(again, is_tainted=node.drain.taints)
@@ -190,9 +247,13 @@ def _reach_again(node: NodeState, record: Record, step: StepResult, now: datetim
     return action, f"cannot be reached: {step.failure}"
 
 
-def _fail(node: NodeState, record: Record, reason: str, now: datetime) -> Write:
-    """Return to the former driver where it may have been changed; what fails on that way is quarantined."""
-    if record.is_returning or not (node.may_return and record.phase.may_be_undone):
+def _fail(node: NodeState, record: Record, reason: str, now: datetime, domain: Domain | None) -> Write:
+    """Return to the former driver where it may have been changed; what fails on that way is quarantined.
+
+    So is a node of a domain that is in service with the new driver already: it must not serve with another one.
+    """
+    is_alone = domain is not None and domain.has_done
+    if record.is_returning or is_alone or not (node.may_return and record.phase.may_be_undone):
         return _quarantine(node, record, reason, now)
     back = replace(record, reason=_with_ailment(record, reason), failed_in=record.phase, is_returning=True)
     return _enter(node, replace(back, is_unrelated=bool(record.ailment)), Phase.ROLLBACK, now)
@@ -202,13 +263,20 @@ def _quarantine(node: NodeState, record: Record, reason: str, now: datetime) -> 
     """Leave a node out of service. Before the swap it was not the change that made it ill, or made it go."""
     where, is_unrelated = record.phase, record.is_unrelated
     if record.is_returning:
-        reason = f"{record.failed_in} failed: {record.reason}; the way back failed in {where}: {reason}"
+        cause = f"{record.because_of} of its domain" if record.because_of else record.failed_in
+        reason = f"{cause} failed: {record.reason}; the way back failed in {where}: {reason}"
         where = Phase.ROLLBACK
     elif not where.may_be_undone and (not node.view.is_ready or node.lost_since is not None):
         reason, is_unrelated = f"{reason}; {_GONE}", True
     else:
         reason, is_unrelated = _with_ailment(record, reason), bool(record.ailment)
-    failed = replace(record.entering(Phase.FAILED, now), reason=reason, failed_in=where, is_unrelated=is_unrelated)
+    failed = replace(
+        record.entering(Phase.FAILED, now),
+        reason=reason,
+        failed_in=where,
+        is_unrelated=is_unrelated,
+        because_of="",  # that the way back failed is its own failure
+    )
     return Write(node.name, failed, cordoned=None)
 
 

@@ -14,6 +14,7 @@ from provision.rollout.decision.admission import Admission
 from provision.rollout.decision.advance import advance, begin, give_up
 from provision.rollout.decision.breaker import why_broken
 from provision.rollout.decision.census import take_census
+from provision.rollout.decision.domains import Domains
 from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
 from provision.rollout.decision.snapshot import Decision
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.advance import Move
+    from provision.rollout.decision.domains import Domain
     from provision.rollout.decision.hours import OpeningHours
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import Action, NodeState, Snapshot
@@ -33,18 +35,19 @@ if TYPE_CHECKING:
 def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     """Return the actions of this moment; the same snapshot always gives the same ones."""
     census = take_census(snapshot, policy.soak, now)
-    hours = opening_hours(census.nodes, policy, now)
-    actions, waiting = _go_on(census.flying, now, snapshot.began, hours)
+    domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
+    actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
     turn = whose_turn(snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
-    admission = Admission(census, policy, now, turn, _why_closed(hours, snapshot, policy))
+    closed = _why_closed(hours, snapshot, policy)
+    admission = Admission(census, policy, now, turn, closed)
     pause = None if stop else snapshot.pause
     if stop or pause:
         reason = pause.as_reason if pause else f"stopped: {stop}"
         waiting.update(dict.fromkeys((node.name for node in census.waiting), reason))
     else:
-        actions += _begin(census.waiting, admission, now, waiting)
+        actions += _begin(census.waiting, admission, now, waiting, domains)
     is_paused = pause is not None and bool(census.waiting)  # what waits for a person to resume is not over
     is_still = not actions and not is_paused and not census.flying
     stop = stop or (admission.standstill(snapshot.still_since) if is_still else None)
@@ -57,6 +60,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
         is_still=is_still,
         passed=max(snapshot.passed, turn.wave),
         given_up=tuple(node.name for node in census.flying if _is_gone(node, now)),
+        is_closed=bool(closed[0]) or turn.gate is not None,
     )
 
 
@@ -70,12 +74,16 @@ def _why_closed(hours: OpeningHours, snapshot: Snapshot, policy: Policy) -> tupl
     return gate.as_reason, patience_of(gate) if policy.waits else AT_ONCE
 
 
-def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, waiting: dict[str, str]) -> list[Action]:
+def _begin(
+    nodes: Sequence[NodeState], admission: Admission, now: datetime, waiting: dict[str, str], domains: Domains
+) -> list[Action]:
     """Return what begins; the others get their reason in ``waiting``."""
     actions: list[Action] = []
     for node in nodes:
-        reason = admission.why_not(node)
-        if reason:
+        domain = domains.of(node)
+        if domain is not None:
+            actions += _begin_domain(domain, node, admission, now, waiting)
+        elif reason := admission.why_not(node):
             waiting[node.name] = reason
         else:
             actions.append(begin(node, now))
@@ -83,8 +91,23 @@ def _begin(nodes: Sequence[NodeState], admission: Admission, now: datetime, wait
     return actions
 
 
+def _begin_domain(
+    domain: Domain, first: NodeState, admission: Admission, now: datetime, waiting: dict[str, str]
+) -> list[Action]:
+    """Return what begins of a domain when the turn of its first node has come: all of it or nothing."""
+    if first is not domain.waiting[0]:
+        return []
+    reason = admission.why_not_together(domain)
+    if reason:
+        waiting.update(dict.fromkeys((node.name for node in domain.waiting), reason))
+        return []
+    for node in domain.waiting:
+        admission.take(node)
+    return [begin(node, now) for node in domain.waiting]
+
+
 def _go_on(
-    flying: Sequence[NodeState], now: datetime, began: datetime, hours: OpeningHours
+    flying: Sequence[NodeState], now: datetime, began: datetime, domains: Domains, hours: OpeningHours
 ) -> tuple[list[Action], dict[str, str]]:
     """Return what is done on nodes that are out of service, and what keeps them in their phases."""
     actions: list[Action] = []
@@ -92,7 +115,7 @@ def _go_on(
     for node in flying:
         if node.is_busy or node.record is None:
             continue
-        action, held = _move(node, node.record, now, began)
+        action, held = _move(node, node.record, now, began, domains.of(node))
         if not hours.is_open:
             action, held = outside_hours(node, node.record, action, held, hours.closed)
         if action is not None:
@@ -102,12 +125,12 @@ def _go_on(
     return actions, waiting
 
 
-def _move(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+def _move(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:
     if node.is_missing:
         return None, node.obstacle
     if node.obstacle and not record.is_returning:  # the way back needs no plan
         return give_up(node, record, now), ""
-    return advance(node, record, now, began)
+    return advance(node, record, now, began, domain)
 
 
 def _is_gone(node: NodeState, now: datetime) -> bool:

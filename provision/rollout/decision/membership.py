@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from provision.rollout.decision.policy import count_of
 from provision.rollout.model import Phase
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,8 @@ def with_waves(
     """Return the nodes, each with its wave; ``groups`` are the inventory's, by node.
 
     A wave by size takes nodes in the inventory's order, and none that cannot be changed now: a canary has to prove
-    something. Those are in the last wave, unless they are named.
+    something. Those are in the last wave, unless they are named. No wave parts a domain: one that selects a node takes
+    all of its domain, and one by size takes domains as long as they fit, but one at least.
     """
     if not waves:
         return list(states)
@@ -33,7 +34,7 @@ def with_waves(
     everyone = tuple(left.values())
     found: dict[str, int] = {}
     for index, wave in enumerate(waves[:-1]):
-        names = _chosen(wave, tuple(left.values()), everyone, groups)
+        names = _whole(_chosen(wave, tuple(left.values()), everyone, groups), left)
         found |= dict.fromkeys(names, index)
         for name in names:
             del left[name]
@@ -73,7 +74,28 @@ def _chosen(
     if wave.size is None:
         return [state.name for state in chosen]
     able = [state for state in everyone if _is_selected(wave, state, groups) and _is_able(state)]
-    return [state.name for state in chosen if _is_able(state)][: count_of(wave.size, len(able))]
+    return _fitting([state for state in chosen if _is_able(state)], count_of(wave.size, len(able)))
+
+
+def _fitting(nodes: Sequence[NodeState], size: int) -> list[str]:
+    """Return the first nodes that a wave of a size takes, in whole domains."""
+    units: dict[str, list[str]] = {}
+    for state in nodes:
+        units.setdefault(f"domain {state.domain}" if state.domain else f"node {state.name}", []).append(state.name)
+    found: list[str] = []
+    for names in units.values():
+        if found and len(found) + len(names) > size:
+            break
+        found += names
+    return found
+
+
+def _whole(names: Sequence[str], left: Mapping[str, NodeState]) -> list[str]:
+    """Return nodes together with what is left of their domains."""
+    domains = {left[name].domain for name in names} - {""}
+    if not domains:
+        return list(names)
+    return list(dict.fromkeys((*names, *(name for name, state in left.items() if state.domain in domains))))
 
 
 def _is_able(state: NodeState) -> bool:

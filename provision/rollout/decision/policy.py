@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.decision.calendar import calendar_of
 from provision.spec.model import Gate, Rollout
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.calendar import Calendar
     from provision.rollout.pause import Pause
     from provision.spec.model import Wave, Zones
-
-_WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +95,3 @@ def _wave(index: int, wave: Wave, rollout: Rollout) -> WavePolicy:
         soak=timedelta(minutes=wave.soak_minutes),
         is_held=wave.gate is Gate.HOLD,
     )
-
-
-def count_of(limit: int | str, nodes: int) -> int:
-    """Return a number, or a percentage of ``nodes``, rounded up."""
-    if isinstance(limit, int):
-        return limit
-    return -(-int(limit.removesuffix("%")) * nodes // _WHOLE)

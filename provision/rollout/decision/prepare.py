@@ -14,6 +14,7 @@ from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.decision.topology import with_places
 from provision.spec.model import Entitlement, Order, Rollout
 
@@ -71,15 +72,18 @@ def prepare(
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
-    shared = stacks[found[0].name].rollout if found else Rollout()  # its waves and zones are the same for all of them
-    states = _in_their_places(found, shared, groups)
+    shared = stacks[found[0].name].rollout if found else Rollout()  # what says where nodes belong is the same for all
+    grouped = with_domains(found, shared.domains, groups)
+    apart = why_apart(grouped, views, shared.domains, groups)
+    able = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in grouped]
+    states = in_their_places(able, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
     rollout = (*flying, *(state.name for state in in_order(states)))
     refusals = {
         name: Failure(Status.REFUSED, f"it has to be drained first, but cannot be: {view.message} ({view.hint})")
         for name, view in views.items()
         if isinstance(view, NodeProblem) and _needs_drain(answers[name])
-    }
+    } | {name: Failure(Status.REFUSED, reason) for name, reason in apart.items()}
     in_place = tuple(
         name for name, answer in answers.items() if name not in rollout and name not in refusals and _is_changed(answer)
     )
@@ -93,7 +97,7 @@ def prepare(
     )
 
 
-def _in_their_places(
+def in_their_places(
     found: Sequence[NodeState], shared: Rollout, groups: Mapping[str, Sequence[str]]
 ) -> list[NodeState]:
     """Return the nodes, each with its zone, rank and wave; a wave by size is spread over zones where the order is."""

@@ -10,7 +10,7 @@ from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from provision.rollout.gates import GateState
@@ -62,6 +62,7 @@ class NodeState:
     ``origin_change`` is the driver change that the node runs (`Record`). ``may_return``: a failure leads back to the
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
+    ``domain`` names the nodes that are changed together with it, empty for one that is on its own.
     """
 
     view: NodeView
@@ -86,6 +87,7 @@ class NodeState:
     lost_since: datetime | None = None
     lost_timeout: timedelta = LOST_TIMEOUT
     is_missing: bool = False
+    domain: str = ""
 
     @property
     def name(self) -> str:
@@ -149,7 +151,7 @@ class Snapshot:
 
     ``began`` is when this process began: what happened before it runs against no limit. ``still_since`` is since
     when nothing is under way although nodes wait, None while something is. ``pause`` is somebody's word that no further
-    node may begin.
+    node may begin. ``domains`` has the places of each domain's nodes in ``nodes``.
     """
 
     nodes: tuple[NodeState, ...]
@@ -157,6 +159,7 @@ class Snapshot:
     still_since: datetime | None = None
     pause: Pause | None = None
     passed: int = 0
+    domains: Mapping[str, Sequence[int]] = field(default_factory=dict)
     gates: tuple[GateState, ...] = ()
 
 
@@ -205,7 +208,7 @@ class Decision:
     """What to do now, why each node that does not move does not, and why no further node begins.
 
     ``is_over``: nothing is under way and nothing will be. ``passed`` is how many waves are left behind. ``given_up``
-    are nodes in flight that have been missing for too long.
+    are nodes in flight that have been missing for too long. ``is_closed``: nodes wait for a time, or for a gate.
     """
 
     actions: tuple[Action, ...] = ()
@@ -215,3 +218,4 @@ class Decision:
     is_still: bool = False
     passed: int = 0
     given_up: tuple[str, ...] = ()
+    is_closed: bool = False

@@ -164,7 +164,7 @@ class _WaveTurn:
     def why_held(self) -> _Found:
         if not self._wave.is_held:
             return None
-        hint = "look at its nodes, take `gate: hold` away from it, and apply again"
+        hint = "look at its nodes, take `gate: hold` away from it, and run the same command again"
         return f"{self._wave.title} is done and holds the others: {hint}", False, False
 
 

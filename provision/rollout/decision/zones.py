@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.rollout.decision.policy import count_of
+from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -56,13 +56,13 @@ class ZoneLimits:
         zone, name = next(iter(self._flying.items()), (turn, ""))
         return f"waits for zone {zone}: {name}" if name else f"waits for zone {zone}"
 
-    def why_full(self, node: NodeState) -> str:
-        """Return why no further node of its zone may be taken out of service."""
+    def why_full(self, node: NodeState, count: int = 1) -> str:
+        """Return why no further node of its zone, or no ``count`` of them, may be taken out of service."""
         zone = node.zone
-        limit = self._limits.get(zone)
-        if limit is None or self._out.get(zone, 0) < limit:
+        limit, out = self._limits.get(zone), self._out.get(zone, 0)
+        if limit is None or out + count <= limit:
             return ""
-        return f"{limit} of {self._totals[zone]} nodes of zone {zone} may be unavailable, and {self._out[zone]} are"
+        return f"{limit} of {self._totals[zone]} nodes of zone {zone} may be unavailable, and {out} are"
 
     @staticmethod
     def _whose_turn(waiting: Sequence[NodeState], last: int) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final
 from provision.rollout.model import Phase
 
 _GO_ON: Final = "run the same command again, such as `grapnel apply`: it begins where that one stopped"
+_AGAIN: Final = "correct what the reason names, then `grapnel apply`; or `grapnel retry NODE`, if an apply runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,13 @@ WAITING: Final = Situation(
     "it is in service and has yet to be upgraded",
     "its turn comes when the reason no longer holds",
 )
+SKIPPED: Final = Situation(
+    "skipped",
+    "skipped",
+    "somebody wants it left alone: no upgrade begins on it. Where it is cordoned as well, a person has it",
+    "nothing",
+    "`grapnel skip --undo NODE`, when upgrades may have it again",
+)
 NOT_BEGUN: Final = Situation(
     "not-begun",
     "not begun",
@@ -100,7 +108,7 @@ FAILED: Final = Situation(
     "failed",
     "its upgrade failed, and the record does not say where; it stays cordoned",
     "nothing, until the next run",
-    "correct what the reason names, then `grapnel apply`",
+    _AGAIN,
     needs_somebody=True,
 )
 
@@ -143,10 +151,10 @@ _LEFT_TODO: Final = {
     Phase.SWAP: f"{_GO_ON}; `grapnel-driver status` on the node shows the swap",
 }
 _FAILED: Final = {
-    Phase.CORDON: ("it could not be taken out of service", "correct what the reason names, then `grapnel apply`"),
+    Phase.CORDON: ("it could not be taken out of service", _AGAIN),
     Phase.JOBS: (
         "the wait for its jobs could not go on; it stays cordoned, its jobs and its GPUs are as before",
-        "correct what the reason names, then `grapnel apply`",
+        _AGAIN,
     ),
     Phase.DRAIN: (
         "pods did not leave in time; it stays cordoned, its GPUs are as before",
@@ -189,8 +197,8 @@ _FAILED: Final = {
     ),
 }
 GIVE_UP: Final = (
-    "To give up on a node: remove it from the inventory, then `kubectl annotate node NODE grapnel.dev/upgrade-`, "
-    "`grapnel-node resume` on the node, and `kubectl uncordon NODE`"
+    "To give up on a node and have it for yourself: `grapnel abandon NODE`; with `--uncordon` it is put back into "
+    "service as it stands"
 )
 
 WORKING: Final = {
@@ -232,6 +240,7 @@ SITUATIONS: Final = (
     NOT_READY,
     *WORKING.values(),
     WAITING,
+    SKIPPED,
     CORDONED,
     DONE,
     IDLE,

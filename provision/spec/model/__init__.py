@@ -19,9 +19,10 @@ from provision.spec.model.driver import (
     Signing,
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
-from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_domains import Domains
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, Processes, WaitFor
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
-from provision.spec.model.rollout_notify import USUAL, News, Notify
+from provision.spec.model.rollout_notify import USUAL, News, NodeConditions, Notify
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
@@ -55,6 +56,7 @@ __all__ = [
     "Compile",
     "DaemonSets",
     "Day",
+    "Domains",
     "Drain",
     "Driver",
     "DriverSource",
@@ -69,9 +71,11 @@ __all__ = [
     "Metadata",
     "News",
     "Node",
+    "NodeConditions",
     "Notify",
     "Order",
     "Plugin",
+    "Processes",
     "QueryGate",
     "Repository",
     "Rollout",

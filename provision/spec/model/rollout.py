@@ -7,9 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import Drain, WaitFor
 from provision.spec.model.rollout_gates import QueryGate
-from provision.spec.model.rollout_notify import Notify
+from provision.spec.model.rollout_notify import NodeConditions, Notify
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Count, Order, Tool, Window, Zones
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
@@ -80,6 +81,10 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Wave, ...],
         doc("Waves, one after the other: the first is the canary, the last takes all that are left; empty: no waves."),
     ] = ()
+    domains: Annotated[
+        Domains | None,
+        doc("Nodes that are changed together, so that no two drivers ever serve in one domain; null: each on its own."),
+    ] = None
     windows: Annotated[
         tuple[Window, ...],
         doc("When nodes may be taken out of service; empty: at any time. A node that has begun is brought to its end."),
@@ -111,6 +116,17 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Tool, ...],
         doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),
     ] = RESPECTED
+    node_events: Annotated[bool, doc("Whether each phase of a node's upgrade is written on its Node as an Event.")] = (
+        True
+    )
+    node_conditions: Annotated[
+        tuple[NodeConditions, ...],
+        doc(
+            "Conditions on a Node while it is upgraded; upgrade: GrapnelDriverUpgrade; lifecycle: those of KEP-5683 "
+            "(MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress).",
+            uniqueItems=True,
+        ),
+    ] = (NodeConditions.UPGRADE,)
     notify: Annotated[
         tuple[Notify, ...],
         doc("Who is told by webhook when a rollout begins, stops or ends, and when a node fails; all nodes share it."),

@@ -32,6 +32,13 @@ USUAL: Final = (
 )
 
 
+class NodeConditions(Enum):
+    """Conditions that may be written on a Node."""
+
+    UPGRADE = "upgrade"
+    LIFECYCLE = "lifecycle"
+
+
 class Notify(Section, frozen=True, kw_only=True):
     """A receiver of signed webhooks. Its files are on the machine that runs grapnel: no secret is in a declaration."""
 

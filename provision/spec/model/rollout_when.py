@@ -24,9 +24,11 @@ class Tool(Enum):
     KARPENTER = "karpenter"
     MEDIK8S = "medik8s"
     NODE_CONDITIONS = "nodeConditions"
+    MAINTENANCE_OPERATOR = "maintenanceOperator"
 
 
-RESPECTED: Final = tuple(Tool)
+# The maintenance operator is known by its own objects alone, which takes a permission.
+RESPECTED: Final = tuple(tool for tool in Tool if tool is not Tool.MAINTENANCE_OPERATOR)
 
 
 class Order(Enum):

@@ -58,7 +58,7 @@ export class Details {
     const state = this.store.states[node.state];
     this.body.replaceChildren(...[
       element("p", { class: "badge" }, mark(state), state.title),
-      element("p", {}, `${sentence(state.means)}.`),
+      element("p", {}, ...prose(`${sentence(state.means)}.`)),
       this.#todo(node, state),
       this.#facts(node, state),
       this.#timeline(node),
@@ -78,7 +78,7 @@ export class Details {
     const versions = [node.origin, node.target].filter(Boolean).join(" → ");
     const entries = [
       [state.tone === "bad" ? "reason" : "waits", node.reason],
-      ["next", state.follows],
+      ["next", element("span", {}, ...prose(state.follows))],
       ["driver", versions],
       ["wave", node.wave],
       ["domain", node.domain],

@@ -52,7 +52,7 @@ function chips() {
   const focused = document.activeElement?.dataset?.key;
   byId("chips").replaceChildren(...counts.map(([key, number]) => {
     const state = store.states[key];
-    return element("button", { "aria-pressed": String(picked.has(key)), "data-key": key, title: state.means, onclick: () => pick(key) },
+    return element("button", { "aria-pressed": String(picked.has(key)), "data-key": key, title: state.means.replaceAll("`", ""), onclick: () => pick(key) },
       mark(state), state.title, element("b", {}, number.toLocaleString("en")));
   }));
   if (focused) byId("chips").querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();

@@ -119,7 +119,7 @@ export class Overview {
     const named = nodes.length === 1 ? nodes[0].name : "NODE";
     return element("li", {}, mark(state),
       element("p", {}, this.#names(nodes), ` ${state.title}`),
-      element("p", { class: "why" }, nodes.length === 1 ? nodes[0].reason : reason || state.means),
+      element("p", { class: "why" }, ...(nodes.length === 1 && nodes[0].reason ? [nodes[0].reason] : reason ? [reason] : prose(state.means))),
       state.todo && element("p", { class: "why todo muted" }, ...prose(state.todo.replaceAll("NODE", named))));
   }
 

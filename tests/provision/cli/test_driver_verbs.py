@@ -12,7 +12,8 @@ import pytest
 
 from provision.cli import main
 from provision.cli.driver_verb import change_drivers
-from provision.rollout.driver_verbs import DriverVerb
+from provision.errors import GrapnelError
+from provision.rollout.driver_verbs import DriverVerb, Extent
 from provision.rollout.pause import Pause
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
@@ -120,7 +121,8 @@ def test_nobody_is_taken_out_of_service_without_consent(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        pytest.param(["rollback"], "the following arguments are required: NODE", id="rollback of no node"),
+        pytest.param(["rollback"], "hint: add --yes", id="rollback of the last upgrade without a terminal"),
+        pytest.param(["rollback", "--further"], "hint: grapnel rollback --further NODE...", id="--further of no node"),
         pytest.param(
             ["rollback", "n1", "--limit", "n1"], "rollback names its nodes without --limit", id="rollback with --limit"
         ),
@@ -147,3 +149,14 @@ def test_a_pause_that_was_there_before_is_told_and_does_not_hold_it_up(capsys: p
 
     assert nodes.changed == ["n1"]
     assert "paused by ada@laptop: looking into it; rollback is not held up by that" in said(capsys)
+
+
+def test_an_upgrade_that_changed_no_node_is_not_undone() -> None:
+    nodes = Nodes(FakeFleet({"n1": FakeNode()}))
+    scope = scope_of(cluster_of(nodes.fleet), driver={"version": NEW})
+
+    with pytest.raises(GrapnelError) as raised:
+        change_drivers(context(nodes), scope, DriverVerb.BACK, consent=True, extent=Extent(undoes_upgrade=True))  # type: ignore[arg-type] # a runner too
+
+    assert raised.value.message == f"no node was changed by an upgrade to the driver that is declared ({NEW})"
+    assert nodes.changed == []

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import socket
 import ssl
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+import urllib.request
+from pathlib import Path
 
 import pytest
 
-from provision.cli.serve import parse_address, read_token, settings_of
+from provision.cli.serve import parse_address, read_token, serve, settings_of
 from provision.cli.status import configure
-from provision.errors import UsageError
+from provision.errors import GrapnelError, UsageError
+from tests.provision.status_page.fleets import FakeReader, fleet
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[3]
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -144,3 +149,35 @@ def test_page_and_json_are_not_asked_for_at_once(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         options("--serve", "--json")
     assert "not allowed with" in capsys.readouterr().err
+
+
+@pytest.mark.functional
+def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text("all: {hosts: {n1: {}, n2: {}}}\n")
+    (tmp_path / "grapnel.yaml").write_text(
+        "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nspec: {driver: {version: '550.163.01'}}\n"
+    )
+    command = [sys.executable, "-P", "-c", "from provision.cli import main; raise SystemExit(main())"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        [*command, "status", "--no-cluster", "--serve", "127.0.0.1:0"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("serving ").strip()
+        with urllib.request.urlopen(f"{url}metrics", timeout=60) as answer:  # noqa: S310 - of this test
+            page = answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+    assert 'grapnel_rollout_nodes{state="idle"} 2' in page
+
+
+def test_an_address_that_somebody_else_has_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(GrapnelError, match=f"127.0.0.1:{port} cannot be served: Address already in use"):
+            serve(options("--serve", f"127.0.0.1:{port}"), FakeReader(fleet(10, 1, failed=0, flying=1)), print)

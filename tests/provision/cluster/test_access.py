@@ -16,6 +16,7 @@ from provision.cluster.errors import ForbiddenError, KubeconfigError
 from provision.cluster.permissions import (
     ASKING,
     GRANT,
+    HELPFUL,
     LEASE_NAME,
     LEASE_NAMESPACE,
     NEEDED,
@@ -58,7 +59,7 @@ def permissions(role: dict[str, Any]) -> set[Permission]:
 
 
 def test_the_file_grants_what_is_needed_and_nothing_else() -> None:
-    assert set.union(*map(permissions, GRANTED)) == set(NEEDED) | set(ASKING)
+    assert set.union(*map(permissions, GRANTED)) == set(NEEDED) | set(HELPFUL) | set(ASKING)
     assert [role["kind"] for role in GRANTED] == list(WHERE)
 
 

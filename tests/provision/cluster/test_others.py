@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from provision.cluster.others import (
     Kind,
     is_skipped,
     priority_of,
+    render_table,
     why_held,
 )
 from provision.cluster.pods import NodePods
@@ -66,7 +68,7 @@ def test_each_mark_holds_a_node_while_its_tool_is_respected(mark: Any) -> None: 
 
 
 def test_every_tool_that_can_be_respected_has_a_mark() -> None:
-    assert {mark.tool for mark in MARKS} | {Tool.MACHINE_CONFIG_OPERATOR} == set(Tool)
+    assert {mark.tool for mark in MARKS} | {Tool.MACHINE_CONFIG_OPERATOR} == set(RESPECTED)
     assert all(mark.source for mark in MARKS)
 
 
@@ -138,7 +140,7 @@ def test_the_reason_of_a_condition_is_repeated_only_where_it_is_a_word() -> None
     ("text", "priority"),
     [
         ("5", 5),
-        ("-5", -5),
+        ("-5", 0),
         ("0", 0),
         ("1000", 1000),
         ("1001", 0),
@@ -169,3 +171,9 @@ def test_a_view_has_what_was_asked_for_and_no_more() -> None:
     )
     assert isinstance(view, NodeView)
     assert (view.labels, view.held_by, view.is_skipped, view.priority) == ({"zone": "a"}, "", True, 0)
+
+
+def test_the_page_has_the_table() -> None:
+    """When this fails: python -c "from provision.cluster.others import *; print(render_table(), end='')"."""
+    page = Path(__file__).parents[3] / "docs/upgrade/when.md"
+    assert render_table() in page.read_text()

@@ -30,8 +30,8 @@ WORDS = {
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
-    "returning-is-a-word": "expected `bool`, got `str` - at `$.returning`",
     "retry-is-a-word": "expected `bool`, got `str` - at `$.retry`",
+    "returning-is-a-word": "expected `bool`, got `str` - at `$.returning`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
     "time-at-the-end-of-all-days": "9999-12-31 is not a plausible date of an upgrade",
     "time-is-a-number": "expected `datetime`, got `int` - at `$.since`",
@@ -60,6 +60,8 @@ records = st.builds(
     is_returning=st.booleans(),
     is_unrelated=st.booleans(),
     ailment=st.text(max_size=MAX_REASON),
+    because_of=st.text(),
+    is_touched=st.booleans(),
 ).map(lambda one: replace(one, is_returning=one.is_returning or one.phase is Phase.ROLLBACK))
 
 

@@ -15,7 +15,7 @@ from tests.provision.cluster.samples import container
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from provision.cluster.exchange import Answer
+    from provision.cluster.exchange import Answer, Stream
     from provision.cluster.transport import Transport
     from tests.provision.cluster.stage import Stage
 
@@ -38,6 +38,11 @@ class Counting:
         """Send it."""
         self.requests.append(request)
         return self._transport.send(request)
+
+    def stream(self, request: Request) -> Stream:
+        """Send it."""
+        self.requests.append(request)
+        return self._transport.stream(request)
 
 
 def make_fleet(transport: Transport) -> None:
@@ -76,4 +81,4 @@ def test_a_thousand_nodes_cost_eight_requests_and_one_costs_two(
 
     counting.requests.clear()
     cluster.observe(NAMES[:1])
-    assert [request.path for request in counting.requests] == ["/api/v1/nodes/fleet-0000", "/api/v1/pods"]
+    assert [request.path for request in counting.requests] == ["/api/v1/nodes", "/api/v1/pods"]

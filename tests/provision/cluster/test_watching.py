@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from provision.cluster.kubernetes_cluster import KubernetesCluster
 from provision.cluster.pod_rules import PodRules
 from provision.cluster.transport import Transport
 from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
-from provision.rollout.errors import ConflictError
+from provision.rollout.errors import ConflictError, UnreachableError
 from provision.rollout.model import NodeView, Phase
 from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import wait_until
@@ -240,6 +241,15 @@ def test_threads_and_connections_end_with_it_and_with_its_errors(served: Server)
     served.store.put("nodes", node("any"))
     watched.wait(lambda: (served.cut(), not served.watches)[1], "the connections are closed")
     assert len(watched.view().gpu_pods) == 2, "after it, every look asks"
+
+
+def test_watching_that_cannot_begin_says_why_and_leaves_nothing(served: Server) -> None:
+    watched = Watched(served, 5)
+    served.is_away = True
+    watched.cluster._api._clock = itertools.count(0, 1000).__next__  # no patience
+    with pytest.raises(UnreachableError), watched.watching():
+        pytest.fail("it began")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
 
 
 def test_many_nodes_are_written_and_emptied_with_one_request_each(served: Server) -> None:

@@ -20,6 +20,7 @@ from provision.fleet.facts import NodeFacts
 from provision.node_plan import NodePlan
 from provision.notify.news import Message
 from provision.payload.store import Manifest
+from provision.report.simulation import SimulationDocument
 from provision.report.status_document import StatusDocument
 
 CONTRACTS = Path(__file__).parents[3] / "docs" / "contracts"
@@ -33,6 +34,7 @@ TYPES: dict[str, type] = {
     "payload": Manifest,
     "rollout-notification": Message,
     "rollout-progress": ProgressDocument,
+    "simulation": SimulationDocument,
     "status": StatusDocument,
 }
 STRICT = {"driver-change"}  # every key is there, and no other: the name of a document is its digest

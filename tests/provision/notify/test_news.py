@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 WAVES = (Members("wave 1 of 2 (canary)", ("n1",)), Members("wave 2 of 2", ("n2", "n3")))
 
 
-def newsroom() -> Newsroom:
-    return Newsroom("cluster test", "rollout-1")
+def newsroom(*, begun: bool = True) -> Newsroom:
+    room = Newsroom("cluster test", "rollout-1")
+    if begun:
+        list(room.see(standing(), NOON))
+    return room
 
 
 def hear(room: Newsroom, *steps: tuple[str, Phase, str]) -> list[Message]:
@@ -61,7 +64,7 @@ def test_a_failure_says_where_and_why() -> None:
 
 
 def test_a_wave_begins_with_its_first_node() -> None:
-    room = newsroom()
+    room = newsroom(begun=False)
     list(room.see(replace(standing(n2="waits"), waves=WAVES), NOON))
     told = hear(room, ("n1", Phase.CORDON, ""), ("n2", Phase.CORDON, ""), ("n3", Phase.CORDON, ""))
 
@@ -69,7 +72,7 @@ def test_a_wave_begins_with_its_first_node() -> None:
 
 
 def test_a_rollout_begins_stops_and_ends_once() -> None:
-    room = newsroom()
+    room = newsroom(begun=False)
     told = [
         *room.see(standing(out=("n1",), n2="waits for n1"), NOON),
         *room.see(standing(out=("n1",), n2="waits"), NOON),
@@ -93,8 +96,16 @@ def test_a_rollout_begins_stops_and_ends_once() -> None:
     assert told[-1].data.reason == "n1 failed in swap"
 
 
+def test_the_beginning_comes_before_the_first_node_whatever_is_heard_first() -> None:
+    room = newsroom(begun=False)
+
+    assert hear(room, ("n1", Phase.CORDON, "")) == []
+    told = list(room.see(replace(standing(out=("n1",)), waves=WAVES), NOON))
+    assert [one.type for one in told] == ["rollout.started", "wave.started", "node.started"]
+
+
 def test_nothing_that_began_has_no_end() -> None:
-    assert list(newsroom().end(NOON)) == []
+    assert list(newsroom(begun=False).end(NOON)) == []
 
 
 def test_what_waits_and_what_a_task_does_is_no_news() -> None:
@@ -110,7 +121,7 @@ def test_what_a_node_says_is_one_short_line() -> None:
 
 
 def test_messages_follow_the_contract() -> None:
-    room = newsroom()
+    room = newsroom(begun=False)
     told = [
         *room.see(replace(standing(n2="waits"), waves=WAVES), NOON),
         *hear(

@@ -11,7 +11,8 @@ from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, N
 from provision.report import LiveView, PlainView, make_console, render_results, render_rollout, rollout_document, show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
-from provision.rollout.model import Phase
+from provision.rollout.gates import GateState
+from provision.rollout.model import Job, Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import TaskStarted
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
@@ -147,6 +148,9 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
 
 
+PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labelled")
+
+
 @pytest.mark.parametrize(
     ("node", "words"),
     [
@@ -156,6 +160,22 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
             "no pod has one of its GPUs",
             id="a DaemonSet's pod stays",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("web-1"),)), blocked={"uid-web-1": "would wait for budget web"}),
+            "evicts shop/web-1; shop/web-1: would wait for budget web",
+            id="a budget is in the way",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
+            "waits for shop/paper (kept), shop/train; evicts shop/web-1",
+            id="what is waited for",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(LEFT,))), "leaves shop/agent (it is labelled)", id="what is left"
+        ),
+        pytest.param(
+            state("n1", view("n1", work=(Job(id="job 7", user="ada"),))), "waits for job 7 of ada", id="jobs of Slurm"
         ),
         pytest.param(state("n1", view("n1", record(Phase.SWAP))), "continues from swap; ", id="unfinished"),
         pytest.param(
@@ -170,7 +190,7 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
 def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: str) -> None:
     prepared = Prepared(states=(node,), rollout=("n1",), policy=Policy(soak=5 * MINUTE))  # type: ignore[arg-type]
     stream = io.StringIO()
-    show(make_console(stream, width=120), render_rollout(prepared, "cluster test"))
+    show(make_console(stream, width=200), render_rollout(prepared, "cluster test"))
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())
@@ -196,3 +216,30 @@ def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:
     document = rollout_document(prepared, "cluster test")
     assert document["waves"][0] == {"title": "wave 1 of 3 (canary)", "soakSeconds": 3600, "holds": True}  # type: ignore[index]
     assert [node["wave"] for node in document["nodes"]] == [1, 3, 3]  # type: ignore[attr-defined]
+
+
+def test_a_plan_says_why_nodes_would_not_begin() -> None:
+    states = (
+        state("n1", view("n1", is_skipped=True), zone="east"),
+        state("n2", view("n2", held_by="kured is rebooting it: waits until it has")),
+    )
+    gates = (
+        GateState(name="alerts", is_open=False, reason="its query returns GpuLost: waits until it returns nothing"),
+        GateState(name="jobs", is_open=True),
+    )
+    closed = "waits for its window, which opens 2026-11-28 22:00 Europe/Berlin"
+    prepared = Prepared(states=states, rollout=("n1", "n2"), policy=Policy(), closed=closed, gates=gates)
+    stream = io.StringIO()
+    show(make_console(stream, width=160), render_rollout(prepared, "cluster test"))
+    _blank, _head, *lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines[:3] == [
+        f" no node begins now: {closed}",
+        " gate alerts is closed: its query returns GpuLost: waits until it returns nothing",
+        " gate jobs is open",
+    ]
+    assert "does not begin: is to be skipped: `grapnel skip --undo n1` ends that; " in lines[3]
+    assert "does not begin: kured is rebooting it: waits until it has; " in lines[4]
+    document = rollout_document(prepared, "cluster test")
+    assert document["closed"] == closed
+    assert [gate["open"] for gate in document["gates"]] == [False, True]  # type: ignore[attr-defined]
+    assert [node["zone"] for node in document["nodes"]] == ["east", None]  # type: ignore[attr-defined]

@@ -156,3 +156,11 @@ def test_a_node_that_is_withdrawn_is_as_before_and_begins_again_in_the_next_wind
 def test_a_rollout_that_does_not_wait_ends_with_the_reason() -> None:
     decision = decide(Snapshot(nodes=(state("n1"),), began=NOON), replace(policy(), waits=False), CLOSED)
     assert (decision.is_over, decision.stop) == (True, f"waits for its window, which opens {OPENS}")
+
+
+def test_nobody_is_told_how_long_a_rollout_takes_that_waits_for_its_window() -> None:
+    cluster = FakeCluster({"n1": FakeNode()})
+    clock = Clock(now=datetime(2026, 5, 4, 21, 59, tzinfo=UTC))
+    make_engine(cluster, FakeSteps(cluster), [state("n1")], policy(), clock).run()
+    assert cluster.published[0].is_held
+    assert not cluster.published[-1].is_held

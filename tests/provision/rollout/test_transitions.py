@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.rollout.decision.advance import advance, begin
+from provision.rollout.decision.domains import Domain
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[3] / "docs/upgrade.md"
 IN_TABLE = {(source, each.target) for each in TRANSITIONS for source in each.sources}
 EITHER = (False, True)
+FAILED = state("n2", view("n2", record(Phase.ROLLBACK)))
+DOMAINS = (None, Domain("rack-7"), Domain("rack-7", failed=FAILED), Domain("rack-7", failed=FAILED, has_done=True))
 WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
 GIVES_UP = DrainPolicy(waits=True, jobs=30 * MINUTE, gives_up=True)
 
@@ -57,10 +61,13 @@ def test_the_table_is_what_is_decided() -> None:
     for phase in OUT_OF_SERVICE:
         for node, now in itertools.product(nodes_in(phase), (NOON + MINUTE, NOON + 60 * MINUTE)):
             assert node.record is not None
-            action, _ = advance(node, node.record, now, NOON)
-            decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
-            outside, _ = outside_hours(node, record(phase), action, "", "the window is closed")
-            decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
+            again = EITHER if phase in (Phase.JOBS, Phase.DRAIN) else (False,)
+            for domain, is_touched in itertools.product(DOMAINS, again):
+                remembered = replace(node.record, is_touched=is_touched)
+                action, _ = advance(node, remembered, now, NOON, domain)
+                decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
+                outside, _ = outside_hours(node, remembered, action, "", "the window is closed")
+                decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
     begins = itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER, (EVICT_ALL, WAITS))
     for phase, is_declared, drain in begins:
         node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
@@ -81,9 +88,9 @@ def test_nothing_else_is_legal() -> None:
 
 
 def test_no_node_is_back_in_service_without_verification() -> None:
-    untouched = {Phase.JOBS}  # nothing was done to it yet
-    back = {before for before, after in IN_TABLE if after is not None and after.is_in_service}
-    assert back == {Phase.RESUME} | untouched
+    untouched = {Phase.CORDON, Phase.JOBS, Phase.DRAIN}  # nothing but its pods was
+    assert {before for before, after in IN_TABLE if after is Phase.DONE} == {Phase.RESUME}
+    assert {before for before, after in IN_TABLE if after is Phase.RETURNED} == {Phase.RESUME} | untouched
     assert {before for before, after in IN_TABLE if after is Phase.RESUME} == {Phase.VERIFY}
 
 

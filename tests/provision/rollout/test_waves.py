@@ -114,7 +114,7 @@ def test_a_node_that_falls_ill_after_its_wave_stops_nobody() -> None:
 def test_a_wave_that_holds_ends_the_run_and_says_how_to_go_on() -> None:
     decision = at(done("n1", 0), new("n2", 1), canary=replace(CANARY, is_held=True))
     assert decision.is_over
-    hint = "look at its nodes, take `gate: hold` away from it, and apply again"
+    hint = "look at its nodes, take `gate: hold` away from it, and run the same command again"
     assert decision.stop == f"wave 1 of 2 (canary) is done and holds the others: {hint}"
 
 

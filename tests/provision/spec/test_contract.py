@@ -53,6 +53,8 @@ BEYOND_SCHEMA = {
     "values-that-contradict",
     "scheduler-that-contradicts",
     "commands-are-missing",
+    "domains-of-nothing",
+    "domains-that-contradict",
     "version-and-branch",
     "version-is-missing",
     "waves-that-contradict",

@@ -76,6 +76,16 @@ def test_phases_that_not_every_node_has_are_told_of_those_that_do() -> None:
     assert set(waited) == {*usual, Phase.JOBS}
 
 
+def test_a_node_that_goes_back_tells_what_came_before() -> None:
+    kept = record(Phase.ROLLBACK, 99, 7, took={Phase.DRAIN: 3.0, Phase.SWAP: 40.0})
+
+    assert [(step["phase"], step["status"]) for step in timeline(kept, int(NOW.timestamp()))] == [
+        ("drain", "done"),
+        ("swap", "done"),
+        ("rollback", "now"),
+    ]
+
+
 def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
     kept = record(Phase.FAILED, 900, 60, failed_in=Phase.SWAP, reason="apt: broken", took={Phase.DRAIN: 3.0})
     node = NodeStatus(name="n1", situation=situations.FAILED_IN[Phase.SWAP], reason="apt: broken", record=kept)
@@ -88,7 +98,7 @@ def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
 
     assert [step["status"] for step in document["timeline"]] == ["done", "done", "done", "failed", "ahead", "ahead"]
     assert [line[0] for line in document["log"]] == [2, 1], "the last one first"
-    assert "grapnel.dev/upgrade-" in document["giveUp"]
+    assert "grapnel abandon n1" in document["giveUp"]
     assert "NODE" not in document["giveUp"] + document["todo"]
 
 

@@ -65,7 +65,7 @@ def reboot(host: Host) -> str:
             raise StoreError(f"the node was rebooted already: run `{again}`, which goes on from there")
         if node_daemon.is_installed(host) and not node_daemon.is_released(host):
             raise StoreError("not rebooted: the GPUs are in service; take them out of it first: grapnel-node release")
-        users = find_users(host, {*driver_services.running_services(host)}).processes
+        users = find_users(host, {*driver_services.running_own_services(host)}).processes
         if users:
             raise StoreError(f"not rebooted: the driver is in use: {'; '.join(users)}")
         done = host.run(["systemctl", "--no-block", "reboot"], _REBOOT_TIMEOUT_S)

@@ -263,7 +263,7 @@ def require_free(node: Node, target: Target, *, may_reboot: bool = False) -> Non
     if not must_unload(node.host, target):
         return
     released = {DAEMON_UNIT} if node.is_before_release else set()
-    users = find_users(node.host, {*driver_services.running_services(node.host), *released})
+    users = find_users(node.host, {*driver_services.running_own_services(node.host), *released})
     if not users.lines:
         return
     obstacle = "" if users.processes else reboot_obstacle(node.host, target, is_allowed=may_reboot)

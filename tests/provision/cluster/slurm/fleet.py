@@ -43,7 +43,7 @@ class Steps:
     slurm: SlurmMachine
     names: dict[str, str]
     done: list[tuple[str, Phase]] = field(default_factory=list)
-    broken: Phase | None = None
+    broken: tuple[Phase, ...] = ()
     also: Callable[[str, Phase], None] = lambda _node, _phase: None
 
     def run(
@@ -55,7 +55,7 @@ class Steps:
             assert self.slurm.states(self.names[node]) >= {"IDLE", "DRAIN"}, "a job may be on it"
         self.done.append((node, phase))
         self.also(node, phase)
-        if phase is self.broken:
+        if phase in self.broken:
             return StepOutcome(failure=Failure(Status.FAILED, f"{phase} is broken"))
         return StepOutcome(swapped=NodeResult(node, Status.CONVERGED) if phase is Phase.SWAP else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.slurm import SlurmMachine
+from provision.cli import main
+from provision.cluster import state_file_path
+from provision.fleet.sources import inventory_key
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView, Phase
@@ -114,13 +118,21 @@ def test_a_drain_that_an_administrator_adds_meanwhile_stays_too(slurm: SlurmMach
 
 
 def test_a_node_that_fails_stays_drained_and_slurm_says_why(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
-    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=Phase.VERIFY), ("gpu01",))
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP, Phase.ROLLBACK)), ("gpu01",))
 
-    assert rollout.end().stop == "gpu01 failed in verify"
+    assert rollout.end().stop == "gpu01 failed in rollback"
     assert slurm.states("gpu01") == {"IDLE", "DRAIN"}
-    assert slurm.reason("gpu01").startswith("grapnel:failed-in-verify [root@")
+    assert slurm.reason("gpu01").startswith("grapnel:failed-in-rollback [root@")
     Rollout(cluster, Steps(slurm, NAMES), ("gpu01",)).end()
     assert "DRAIN" not in slurm.states("gpu01")
+
+
+def test_a_node_that_goes_back_takes_jobs_again(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP,)), ("gpu01",))
+
+    assert rollout.end().stop
+    assert rollout.phases("gpu01")[-1] is Phase.RETURNED
+    slurm.wait_until(lambda: slurm.states("gpu01") == {"IDLE"}, "it takes jobs again")
 
 
 def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
@@ -196,7 +208,7 @@ def test_a_killed_engine_leaves_what_the_next_one_finishes(
 def test_a_drain_by_grapnel_of_another_machine_is_left_alone(
     slurm: SlurmMachine, cluster: ScheduledCluster, tmp_path: Path
 ) -> None:
-    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=Phase.SWAP), ("gpu01",))
+    rollout = Rollout(cluster, Steps(slurm, NAMES, broken=(Phase.SWAP, Phase.ROLLBACK)), ("gpu01",))
     rollout.end()
 
     seen = connect(slurm, tmp_path / "node-state-of-another.json").observe(["gpu01"])["gpu01"]
@@ -230,3 +242,42 @@ def test_a_machine_that_slurm_does_not_know_is_told_of(cluster: ScheduledCluster
 
 def test_what_has_not_changed_is_the_same_object(cluster: ScheduledCluster) -> None:
     assert view(cluster, "gpu01") is view(cluster, "gpu01")
+
+
+def test_status_shows_a_fleet_as_its_declaration_says(
+    slurm: SlurmMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same commands as an operator's: declaration, inventory, state file, scontrol."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    declaration = {
+        "apiVersion": "grapnel.dev/v1alpha1",
+        "kind": "GpuStack",
+        "spec": {
+            "driver": {"version": "550.163.01"},
+            "runtime": {"enabled": False},
+            "plugin": {"enabled": False},
+            "scheduler": {"kind": "slurm", "slurm": {"command": list(slurm.prefix)}},
+        },
+    }
+    (tmp_path / "grapnel.yaml").write_text(json.dumps(declaration))
+    (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu01: {}, n2: {}, gpu09: {}}}")
+    state_file = state_file_path(inventory_key(("inventory.yaml",), tmp_path), os.environ)
+    drain(slurm, "gpu02", "bad fan")
+    Rollout(connect(slurm, state_file), Steps(slurm, NAMES, broken=(Phase.SWAP, Phase.ROLLBACK)), ("gpu01",)).end()
+
+    assert main(["status", "--json"]) == 1
+
+    shown = json.loads(capfd.readouterr().out)
+    nodes = {node["name"]: node for node in shown["nodes"]}
+    assert nodes["gpu01"]["reason"].startswith("swap failed: swap is broken")
+    assert "has no node of that name or address" in nodes["gpu09"]["reason"]
+    assert set(nodes) == {"gpu01", "n2", "gpu09"}
+    slurm.stop_controller()
+    try:
+        main(["status"])
+        assert "nodes are shown as the state file has them" in " ".join(capfd.readouterr().out.split())
+    finally:
+        slurm.start_controller()

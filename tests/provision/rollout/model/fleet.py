@@ -12,7 +12,7 @@ from provision.simulate.clock import VirtualTime
 from provision.simulate.cluster import SimulatedLease
 from provision.simulate.machine import Machine, Pod
 from provision.simulate.world import Budget, PlannedStep, World
-from provision.spec.model import Rollout, Wave
+from provision.spec.model import Rollout, Wave, Window, Zones
 from tests.provision.rollout.model.invariants import hold
 from tests.provision.rollout.model.process import Declared, KilledError, Process, begin
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 OLD, NEW, NEWER = "535.261.03", "550.163.01", "570.195.03"
 NAMES = ("n1", "n2", "n3", "n4")
 HOLDERS = ("ada", "bob")
-STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME)
-STEP_S = {Phase.RELEASE: 3.0, Phase.SWAP: 60.0, Phase.VERIFY: 20.0, Phase.RESUME: 5.0}
+STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
+STEP_S = {Phase.RELEASE: 3.0, Phase.SWAP: 60.0, Phase.VERIFY: 20.0, Phase.RESUME: 5.0, Phase.ROLLBACK: 45.0}
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 LEASE_S = 50.0
+APPLIES = 2
 TURNS = 400  # in which a rollout of so few nodes must have come to an end
+ZONE = "topology.kubernetes.io/zone"
+WINDOWS = (Window(start="12:00", end="12:10"), Window(start="12:25", end="12:35"))
 
 POLICIES = (
     Rollout(max_parallel=1, max_unavailable=1),
@@ -34,14 +37,16 @@ POLICIES = (
     Rollout(max_parallel=4, max_unavailable=3, max_failures=2, soak_minutes=1),
     Rollout(max_parallel=2, max_unavailable=2, waves=(Wave(size=1, soak_minutes=1), Wave())),
     Rollout(max_parallel=2, max_unavailable=4, max_failures=1, waves=(Wave(size=1), Wave(size="50%"), Wave())),
+    Rollout(max_parallel=4, max_unavailable=4, max_failures=1, zones=Zones(node_label=ZONE, max_unavailable=1)),
+    Rollout(max_parallel=2, max_unavailable=2, windows=WINDOWS, node_minutes=4, max_failures=4),
 )
 
 
 class Steady:
     """Every step takes as long as the last one, and fails only where its machine is broken."""
 
-    def step(self, node: str, phase: Phase, attempt: int) -> PlannedStep:
-        del node, attempt
+    def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
+        del node, attempt, is_back
         return PlannedStep(STEP_S[phase])
 
 
@@ -65,7 +70,10 @@ class Fleet:
     placed: int = 0
 
     def __post_init__(self) -> None:
-        machines = {name: Machine(name=name, driver=OLD) for name in self.names}
+        machines = {
+            name: Machine(name=name, driver=OLD, labels={ZONE: f"z{index % 2}"})
+            for index, name in enumerate(self.names)
+        }
         budgets = {"web": Budget("web", allowed=1, restart_s=5.0)}
         self.world = World(VirtualTime(NOON), machines, Steady(), budgets)
         self.tenancy = SimulatedLease()
@@ -239,14 +247,18 @@ class Fleet:
         self.declared = Declared(
             self.declared.target, Rollout(max_parallel=rollout.max_parallel, max_unavailable=out + 1)
         )
+        stop = "".join(self.finish_once() for _ in range(APPLIES))  # what returned or failed is tried by the next one
+        hold(not self.finish_once(), f"it stops although nothing is wrong: {stop}")
+        self.hold_ended()
+
+    def finish_once(self) -> str:
+        """Apply once more; return why it stopped."""
         self.apply("ada")
         hold("ada" in self.processes, "nobody is at work, and the lease is not to be had")
         process = self.processes["ada"]
         self.turns("ada", TURNS)
         hold("ada" not in self.processes, "it does not end")
-        stop = process.engine._stop or process.engine._decision.stop
-        hold(not stop, f"it stops although nothing is wrong: {stop}")
-        self.hold_ended()
+        return process.engine._stop or process.engine._decision.stop or ""
 
     def hold_ended(self) -> None:
         """Hold that every node has what is declared, and that no cordon of a rollout is left."""

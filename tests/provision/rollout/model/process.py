@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import strictest
+from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import HeldError, UnreachableError
@@ -46,7 +46,7 @@ class CheckedExecutor(VirtualExecutor):
     invariants: Invariants
 
     def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
-        self.invariants.step(node, phase)
+        self.invariants.step(node, phase, back)
         super().start(node, phase, back)
 
 
@@ -149,4 +149,4 @@ def states_of(world: World, cluster: SimulatedCluster, declared: Declared) -> li
                 obstacle="" if machine.is_up else f"{name} cannot be reached",
             )
         )
-    return with_waves(states, declared.rollout.waves, {})
+    return in_their_places(states, declared.rollout, {})

@@ -18,7 +18,7 @@ def test_whatever_happens_nothing_is_violated_and_nothing_is_forgotten() -> None
     run_state_machine_as_test(
         RolloutMachine,
         settings=settings(
-            max_examples=250,
+            max_examples=150,
             stateful_step_count=STEPS_OF_A_RUN,
             deadline=None,
             derandomize=True,

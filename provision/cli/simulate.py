@@ -1,0 +1,118 @@
+"""`grapnel simulate`: plays a roll-out in virtual time with the real engine; touches nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from provision.cli.cluster import cluster_arguments
+from provision.cli.options import common_arguments, load_fleet
+from provision.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from provision.simulate.scenario import Faults, Scenario
+
+SUMMARY: Final = "play a roll-out in virtual time and show how long it takes and what may happen"
+SEEDS: Final = 10
+MANY: Final = 1000  # nodes from which one seed is played unless more are asked for
+RATES: Final = {
+    "swap": "swap",
+    "verify": "verify",
+    "lost": "lost",
+    "pods": "pods",
+    "hardware": "ill_per_day",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the fleet, what goes wrong, and the seeds."""
+    parser.add_argument(
+        "fleet", nargs="?", type=Path, metavar="FLEET.yaml", help="the fleet (docs/contracts/simulation-fleet)"
+    )
+    parser.add_argument(
+        "--from-cluster",
+        action="store_true",
+        help="simulate the nodes of the inventory, with the pods, records and policy that they have now",
+    )
+    common_arguments(parser)
+    cluster_arguments(parser)
+    parser.add_argument(
+        "--failures",
+        metavar="RATES",
+        help=f"what goes wrong instead, such as swap=1%%,hardware=0.5%%; of {', '.join(RATES)}; hardware is per day",
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed, which is shown (default: 1)")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help=f"how many seeds are compared (default: {SEEDS}; 1 from {MANY} nodes on)"
+    )
+    parser.add_argument("--start", type=_moment, metavar="TIME", help="when it begins, such as 2026-11-24T22:00+01:00")
+    parser.add_argument("--json", action="store_true", help="print it as JSON (docs/contracts/simulation)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, and print what happened; 1 when the roll-out does not come to its end with some seed."""
+    from provision.report import make_console, render_simulation, show, simulation_document  # noqa: PLC0415 - start-up time
+    from provision.simulate.many import play_many  # noqa: PLC0415 - start-up time
+
+    if args.seeds is not None and args.seeds < 1:
+        raise UsageError("--seeds is less than 1", hint="one is played at least")
+    start = args.start or datetime.now(UTC).replace(microsecond=0)
+    scenario = _scenario(args, start)
+    if args.failures is not None:
+        scenario = replace(scenario, faults=read_failures(args.failures, scenario.faults))
+    seeds = args.seeds or (SEEDS if len(scenario.nodes) < MANY else 1)
+    first, outcomes = play_many(scenario, range(args.seed, args.seed + seeds))
+    if args.json:
+        print(simulation_document(scenario, first, outcomes))
+    else:
+        show(make_console(sys.stdout), render_simulation(scenario, first, outcomes))
+    return ExitCode.FAILED if any(one.stop for one in outcomes) else ExitCode.DONE
+
+
+def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
+    from provision.simulate.fleet_file import load_scenario  # noqa: PLC0415 - start-up time
+
+    if (args.fleet is None) != args.from_cluster:
+        hint = "`grapnel simulate FLEET.yaml`, or `grapnel simulate --from-cluster -i INVENTORY`"
+        raise UsageError("either a FLEET.yaml or --from-cluster is needed", hint=hint)
+    return load_scenario(args.fleet, start) if args.fleet is not None else _from_cluster(args, start)
+
+
+def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
+    """Return the fleet as its Nodes are now. No machine is asked: a driver is what its node's last record says."""
+    from provision.cli.cluster import open_scope  # noqa: PLC0415 - start-up time
+    from provision.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
+
+    fleet = load_fleet(args)
+    stacks = {node.name: node.stack for node in fleet.nodes}
+    scope = open_scope(args, fleet, stacks)
+    return scenario_of(scope.cluster.observe(tuple(stacks)), stacks, scope.groups, start)
+
+
+def read_failures(text: str, before: Faults) -> Faults:
+    """Return the faults with the rates that are written; raises UsageError."""
+    from provision.simulate.fleet_file import share_of  # noqa: PLC0415 - start-up time
+
+    found = before
+    for part in text.split(","):
+        kind, _, rate = part.strip().partition("=")
+        try:
+            share = share_of(rate) if rate.endswith("%") else -1.0
+        except ValueError:
+            share = -1.0
+        if kind not in RATES or not 0 <= share <= 1:
+            hint = f"a list such as swap=1%,hardware=0.5%; of {', '.join(RATES)}"
+            raise UsageError(f"'{part.strip()}' is not a rate of failures", hint=hint)
+        found = replace(found, **{RATES[kind]: share})
+    return found
+
+
+def _moment(text: str) -> datetime:
+    """Read a time; one without a zone is of this machine's."""
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)

@@ -1,0 +1,151 @@
+"""Writes Events and conditions of a rollout on Nodes, on a thread of its own: slowly, and never in the way.
+
+Whoever upgrades does not depend on it. A permission that is missing is told once, an API server that does not answer
+costs some Events, and more than the queue holds is dropped and counted, older notices of the same node first: the last
+one is what its conditions are about.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.errors import ForbiddenError
+from provision.cluster.exchange import Request, StatusError
+from provision.cluster.notices import NAMESPACE, Notice, conditions, event, event_name
+from provision.rollout.errors import ClusterError
+from provision.rollout.progress import PhaseEntered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from provision.cluster.api import Api
+    from provision.cluster.objects import Node
+    from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.progress import RolloutProgress
+    from provision.rollout.standing import Standing
+
+MAX_WAITING: Final = 2000
+PAUSE_S: Final = 0.1  # between two nodes: ten a second, of the hundreds that an API server takes
+CLOSE_S: Final = 15.0
+TIMEOUT_S: Final = 5.0
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
+
+
+class NodeReporter:
+    """Reports what nodes enter. ``find`` returns the Node of a name of the inventory, as it was last seen."""
+
+    def __init__(  # noqa: PLR0913 - what to write, and the world's ways; all but two by keyword
+        self,
+        api: Api,
+        find: Callable[[str], Node | None],
+        *,
+        events: bool,
+        kinds: Collection[str],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._api, self._find, self._clock, self._pause_s = api, find, clock, pause_s
+        self._writes_events, self._kinds = events, tuple(kinds)
+        self._waiting: deque[Notice] = deque()
+        self._news = threading.Condition()
+        self._is_closing = False
+        self._told: dict[tuple[str, str, str], tuple[int, Notice]] = {}
+        self._conditions: dict[str, dict[str, tuple[str, str]]] = {}
+        self._dropped = 0
+        self._troubles: dict[str, str] = {}
+        self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
+        self._thread.start()
+
+    def hear(self, progress: RolloutProgress) -> None:
+        """Take note of a phase that a node entered."""
+        if not isinstance(progress, PhaseEntered) or (node := self._find(progress.node)) is None:
+            return
+        meta = node.metadata
+        notice = Notice(node=meta.name, uid=meta.uid, phase=progress.phase, reason=progress.reason, time=self._clock())
+        with self._news:
+            if len(self._waiting) >= MAX_WAITING:
+                self._drop(notice.node)
+            self._waiting.append(notice)
+            self._news.notify()
+
+    def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:
+        """Do nothing: phases are heard of."""
+
+    def close(self) -> str:
+        """Write what is left, for a while, and return what could not be written."""
+        with self._news:
+            self._is_closing = True
+            self._news.notify()
+        self._thread.join(CLOSE_S)
+        lost = self._dropped + len(self._waiting)
+        return "; ".join([*self._troubles.values(), *([f"{lost} Events were not written"] if lost else [])])
+
+    def _drop(self, node: str) -> None:
+        """Make room: for a notice of the same node, which says less than the new one, else for the oldest."""
+        victim = next((one for one in self._waiting if one.node == node), self._waiting[0])
+        self._waiting.remove(victim)
+        self._dropped += 1
+
+    def _work(self) -> None:
+        while (notice := self._next()) is not None:
+            if self._writes_events:
+                self._try("Events", lambda one=notice: self._tell(one))  # type: ignore[misc]  # bound at once
+            if self._kinds:
+                self._try("conditions", lambda one=notice: self._mark(one))  # type: ignore[misc]  # bound at once
+            if not self._is_closing:
+                time.sleep(self._pause_s)
+
+    def _next(self) -> Notice | None:
+        with self._news:
+            while not self._waiting and not self._is_closing:
+                self._news.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _try(self, what: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except ForbiddenError as error:
+            self._troubles[what] = f"{what} of nodes are not written: {error.message} ({error.hint})"
+            if what == "Events":
+                self._writes_events = False
+            else:
+                self._kinds = ()
+        except ClusterError as error:
+            self._dropped += 1
+            self._troubles[what] = f"some {what} of nodes were not written: {error.message}"
+        except StatusError:  # the node is gone, or an Event has been forgotten
+            self._dropped += 1
+
+    def _tell(self, notice: Notice) -> None:
+        """Create an Event, or count another one like it."""
+        key = (notice.node, notice.phase.value, notice.reason)
+        count, first = self._told.get(key, (0, notice))
+        if count:
+            body = {"count": count + 1, "lastTimestamp": event(notice, count=1, first=notice.time)["lastTimestamp"]}
+            path = f"{_EVENTS}/{event_name(first)}"
+            request = Request(method="PATCH", path=path, body=body, content_type=STRATEGIC_PATCH, timeout_s=TIMEOUT_S)
+        else:
+            body = event(notice, count=1, first=notice.time)
+            request = Request(method="POST", path=_EVENTS, body=body, timeout_s=TIMEOUT_S)
+        self._api.call(request, msgspec.Raw, expected=(CONFLICT, NOT_FOUND), patience_s=0)
+        self._told[key] = (count + 1, first)
+
+    def _mark(self, notice: Notice) -> None:
+        """Set the conditions that have changed."""
+        before = self._conditions.setdefault(notice.node, {})
+        changed = conditions(notice, kinds=self._kinds, before=before)
+        if not changed:
+            return
+        path = f"/api/v1/nodes/{notice.node}/status"
+        body = {"metadata": {"uid": notice.uid}, "status": {"conditions": changed}}  # not of a node of the same name
+        request = Request(method="PATCH", path=path, body=body, content_type=STRATEGIC_PATCH, timeout_s=TIMEOUT_S)
+        self._api.call(request, msgspec.Raw, expected=(CONFLICT, NOT_FOUND), patience_s=0)
+        before.update({each["type"]: (each["status"], each["reason"]) for each in changed})

@@ -1,0 +1,49 @@
+"""Says what a node has to do with undoing the last upgrade: the one to the driver that is declared. Pure.
+
+The declaration says which upgrade is meant, not the dates of records: a node may write its own, and could choose for
+the others with one date. What its record says of itself decides about that node alone.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from provision.rollout.model import Phase
+
+if TYPE_CHECKING:
+    from provision.rollout.model import Record
+    from provision.spec.model import Driver
+
+
+class Part(Enum):
+    """What a node has to do with it."""
+
+    NONE = auto()  # it was not changed by that upgrade
+    TO_RETURN = auto()  # it was changed, or is on its way, or failed
+    RETURNED = auto()  # it has its former driver again
+
+
+def part_of(driver: Driver, record: Record | None) -> Part:
+    """Return what a node has to do with undoing the upgrade to its declared ``driver``.
+
+    An upgrade that kept the version is not told from none: its record says nothing of what changed.
+    """
+    if record is None:
+        return Part.NONE
+    if record.phase is Phase.RETURNED:
+        return Part.RETURNED if _is_declared(driver, record.target) else Part.NONE
+    if not record.phase.is_in_service:
+        return Part.TO_RETURN
+    is_there, was_there = _is_declared(driver, record.target), _is_declared(driver, record.origin)
+    if is_there and record.target != record.origin:
+        return Part.TO_RETURN
+    return Part.RETURNED if was_there and not is_there else Part.NONE
+
+
+def _is_declared(driver: Driver, version: str) -> bool:
+    if not driver.enabled or not version:
+        return False
+    if driver.version is not None:
+        return version == driver.version
+    return driver.branch is not None and version.startswith(f"{driver.branch}.")

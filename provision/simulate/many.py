@@ -1,0 +1,107 @@
+"""Plays a scenario with many seeds, and says what the best, the usual and the worst of them are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Final
+
+from provision.rollout.model import Phase
+from provision.simulate.play import play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from provision.simulate.playback import NodePlay, Playback
+    from provision.simulate.scenario import Scenario
+
+_ENDINGS: Final = (Phase.DONE, Phase.RETURNED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One seed in figures: how many nodes came to which end, and how long each was out of service in the middle."""
+
+    seed: int
+    took_s: float
+    done: int
+    returned: int
+    failed: int
+    untouched: int
+    out_median_s: float
+    out_longest_s: float
+    most_out: int
+    stop: str
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        """What makes one worse than another: nodes that were not changed, then time."""
+        return (self.returned + self.failed + self.untouched, self.took_s)
+
+
+def outcome_of(one: Playback) -> Outcome:
+    """Return a playback in figures."""
+    ends = [node.ending for node in one.nodes]
+    out = [node.was_out_s for node in one.nodes if node.was_out_s is not None]
+    counted = {ending: ends.count(ending) for ending in _ENDINGS}
+    return Outcome(
+        seed=one.seed,
+        took_s=one.took_s,
+        done=counted[Phase.DONE],
+        returned=counted[Phase.RETURNED],
+        failed=counted[Phase.FAILED],
+        untouched=len(ends) - sum(counted.values()),
+        out_median_s=median(out) if out else 0.0,
+        out_longest_s=max(out, default=0.0),
+        most_out=one.most_out,
+        stop=one.stop,
+    )
+
+
+def play_many(scenario: Scenario, seeds: Iterable[int]) -> tuple[Playback, tuple[Outcome, ...]]:
+    """Return what happened with the first seed, and all of them in figures."""
+    numbers = list(seeds)
+    first = play(scenario, numbers[0])
+    return first, (outcome_of(first), *(outcome_of(play(scenario, seed)) for seed in numbers[1:]))
+
+
+def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the worst case."""
+    return max(outcomes, key=lambda one: one.badness)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WavePlay:
+    """One wave of a playback."""
+
+    title: str
+    nodes: int
+    began_s: float | None
+    ended_s: float | None
+    done: int
+    failed: int
+    out_median_s: float
+    out_p95_s: float
+
+
+def waves_of(one: Playback) -> tuple[WavePlay, ...]:
+    """Return the waves in their order; without any, the roll-out as one."""
+    groups: list[tuple[str, list[NodePlay]]] = [
+        (title, [node for node in one.nodes if node.wave == index]) for index, title in enumerate(one.waves)
+    ] or [("all nodes", list(one.nodes))]
+    return tuple(_wave(title, nodes) for title, nodes in groups)
+
+
+def _wave(title: str, nodes: Sequence[NodePlay]) -> WavePlay:
+    out = [node.was_out_s for node in nodes if node.was_out_s is not None]
+    ends = [node.back_s for node in nodes if node.back_s is not None]
+    return WavePlay(
+        title=title,
+        nodes=len(nodes),
+        began_s=min((node.out_s for node in nodes if node.out_s is not None), default=None),
+        ended_s=max(ends, default=None),
+        done=sum(node.ending is Phase.DONE for node in nodes),
+        failed=sum(node.ending in (Phase.FAILED, Phase.RETURNED) for node in nodes),
+        out_median_s=median(out) if out else 0.0,
+        out_p95_s=quantiles(out, n=20)[-1] if len(out) > 1 else sum(out),
+    )

@@ -1,0 +1,67 @@
+"""`grapnel simulate` from its command line to what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from provision.cli import main
+from provision.cli.simulate import read_failures
+from provision.errors import UsageError
+from provision.simulate.scenario import Faults
+
+SAMPLES = Path(__file__).parents[3] / "docs" / "contracts" / "simulation-fleet" / "good"
+START = ("--start", "2026-11-24T22:00+01:00")
+
+
+def test_the_waves_the_nodes_and_the_worst_case_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--seeds", "3", *START]) == 0
+    shown = capsys.readouterr().out
+    assert "simulated roll-out of 3 nodes, 535.261.03 → 550.163.01, seed 1" in shown
+    for word in ("all nodes", "n1", "n2", "n3", "what nodes waited for", "3 seeds", "worst: seed"):
+        assert word in shown
+
+
+def test_json_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", str(SAMPLES / "smallest.yaml"), "--json", "--seeds", "2", *START]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == first
+    document = json.loads(first)
+    assert [node["ending"] for node in document["nodes"]] == ["done"] * 3
+    assert document["start"] == "2026-11-24T21:00:00Z"
+
+
+def test_a_roll_out_that_stops_ends_with_1_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--failures", "verify=100%", "--seeds", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "stopped: " in shown
+    assert "not touched" in shown
+
+
+def test_a_large_fleet_stays_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(SAMPLES / "two-racks.yaml"), "--seeds", "1"]) in {0, 1}
+    shown = capsys.readouterr().out
+    assert "other nodes: --json has all" in shown
+    assert len(shown.splitlines()) < 70
+
+
+@pytest.mark.parametrize("arguments", [[], ["f.yaml", "--from-cluster"]], ids=["neither", "both"])
+def test_a_fleet_is_named_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", *arguments]) == 2
+    assert "either a FLEET.yaml or --from-cluster" in capsys.readouterr().err
+
+
+def test_rates_replace_those_of_the_file() -> None:
+    assert read_failures("swap=1%, hardware=0.5%", Faults(verify=0.2)) == Faults(
+        swap=0.01, verify=0.2, ill_per_day=0.005
+    )
+
+
+@pytest.mark.parametrize("text", ["swap=1", "swap", "gremlins=1%", "swap=200%", "swap=x%"])
+def test_a_rate_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_failures(text, Faults())

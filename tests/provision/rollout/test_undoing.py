@@ -1,0 +1,235 @@
+"""`rollback` without nodes undoes the last upgrade: which nodes it is about, in which waves, and after a kill."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.apply.model import Failure, Status
+from provision.fleet.driver_facts import DriverRun, DriverState
+from provision.rollout.decision.undoing import Part, part_of
+from provision.rollout.driver_verbs import DriverVerb, Extent, VerbPlan, execute_verb, plan_verb, verb_steps
+from provision.rollout.engine import Adapters
+from provision.rollout.model import Phase
+from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
+from tests.provision.apply.fakes import FakeFleet, FakeNode, context
+from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record
+from tests.provision.rollout.fakes import FakeNode as ClusterNode
+from tests.provision.samples import make_facts, make_module, make_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.fleet.facts import NodeFacts
+    from provision.rollout.model import Record
+    from provision.runner import Event, RunRequest
+
+OLDER = "525.147.05"
+BACK = DriverVerb.BACK
+FORWARD, BEFORE = "0123456789ab", "ba9876543210"  # driver changes
+CHANGED = record(Phase.DONE, origin_change=BEFORE)
+RETURNED = record(Phase.DONE, target=OLD, origin=NEW)
+
+
+@pytest.mark.parametrize(
+    ("remembered", "part"),
+    [
+        (None, Part.NONE),
+        (CHANGED, Part.TO_RETURN),
+        (record(Phase.DONE, target=OLD, origin=OLDER), Part.NONE),
+        (record(Phase.DONE, target=NEW, origin=NEW), Part.NONE),
+        (record(Phase.SWAP), Part.TO_RETURN),
+        (record(Phase.FAILED), Part.TO_RETURN),
+        (record(Phase.SWAP, target=OLD, origin=NEW), Part.TO_RETURN),
+        (RETURNED, Part.RETURNED),
+        (record(Phase.RETURNED, is_returning=True), Part.RETURNED),
+        (record(Phase.RETURNED, target=OLD, origin=OLDER, is_returning=True), Part.NONE),
+    ],
+)
+def test_a_record_and_the_declaration_tell_what_a_node_has_to_do_with_it(remembered: Record | None, part: Part) -> None:
+    assert part_of(make_stack(driver={"version": NEW}).driver, remembered) is part
+
+
+@pytest.mark.parametrize(
+    ("target", "origin", "part"),
+    [("550.163.01", OLD, Part.TO_RETURN), (OLD, "550.163.01", Part.RETURNED), (NEW, OLD, Part.NONE)],
+)
+def test_of_a_branch_it_is_any_version(target: str, origin: str, part: Part) -> None:
+    driver = make_stack(driver={"version": None, "branch": "550"}).driver
+
+    assert part_of(driver, record(Phase.DONE, target=target, origin=origin)) is part
+
+
+@pytest.mark.parametrize("driver", [{"enabled": False}, {"version": None}])
+def test_a_declaration_without_a_version_names_no_upgrade(driver: dict[str, object]) -> None:
+    assert part_of(make_stack(driver=driver).driver, CHANGED) is Part.NONE
+
+
+@dataclass
+class Machines:
+    """Nodes whose driver program goes back one change, and whose record is in the cluster."""
+
+    cluster: FakeCluster
+    fleet: FakeFleet
+    loaded: dict[str, str]
+    returned: list[str] = field(default_factory=list)
+    dies_at: str = ""
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
+        (name,) = request.nodes
+        if request.playbook.stem != "driver":
+            yield from self.fleet.run(request, cancel)
+            return
+        if name == self.dies_at:
+            self.cancel.set()
+            yield RunFinished(RunStatus.CANCELED)
+            return
+        assert request.extra_vars["grapnel_driver_verb"] == "back"
+        assert self.loaded[name] == NEW, "it went further back than to the driver before"
+        self.loaded[name] = OLD
+        self.returned.append(name)
+        yield TaskDone(name, "Change the driver", Outcome.CHANGED)
+        yield RunFinished(RunStatus.SUCCESSFUL)
+
+    def facts(self, name: str) -> NodeFacts | Failure:
+        loaded = self.loaded[name]
+        if not loaded:
+            return Failure(Status.UNREACHABLE, "no route to host")
+        run = DriverRun(state="done", verb="back" if name in self.returned else "swap", change=FORWARD)
+        is_new = loaded == NEW
+        state = DriverState(current=FORWARD if is_new else BEFORE, back=OLD if is_new else OLDER, run=run, managed=True)
+        return make_facts(module=make_module(loaded, loaded), driver=state)
+
+
+def machines(**records: Record | None) -> Machines:
+    """Return nodes that run what their records say."""
+    cluster = FakeCluster(
+        {
+            name: ClusterNode(record=each, is_cordoned=each is not None and not each.phase.is_in_service)
+            for name, each in records.items()
+        }
+    )
+    loaded = {name: each.target if each is not None else OLD for name, each in records.items()}
+    return Machines(cluster, FakeFleet({name: FakeNode() for name in records}), loaded)
+
+
+def plan(found: Machines, *, named: bool = False, **rollout: object) -> VerbPlan:
+    stacks = {name: make_stack(driver={"version": NEW}, rollout=rollout) for name in found.loaded}
+    answers = {name: found.facts(name) for name in found.loaded}
+    extent = Extent(undoes_upgrade=not named, groups=dict.fromkeys(found.loaded, ()))
+    return plan_verb(BACK, answers, stacks, found.cluster.observe(list(found.loaded)), extent)
+
+
+def go_back(found: Machines, **options: object) -> dict[str, str]:
+    planned = plan(found, **options)  # type: ignore[arg-type]  # of the rollout, by name
+    found.cancel = threading.Event()
+    stacks = {name: make_stack(driver={"version": NEW}) for name in found.loaded}
+    steps = verb_steps(context(found), stacks, planned)  # type: ignore[arg-type] # a runner as well
+    adapters = Adapters(cluster=found.cluster, steps=steps, clock=Clock(), poll_s=0.001)
+    results = execute_verb(planned, adapters, lambda _seen: None, cancel=found.cancel, holder="me")
+    return {result.node: result.status.value for result in results}
+
+
+def test_it_is_about_the_nodes_of_the_last_upgrade_and_the_others_stay_as_they_are() -> None:
+    found = machines(
+        n1=CHANGED,
+        n2=None,
+        n3=record(Phase.DONE, target=OLD, origin=OLDER),
+        n4=record(Phase.FAILED, failed_in=Phase.VERIFY, origin_change=BEFORE),
+        n5=CHANGED,
+    )
+
+    assert go_back(found) == {
+        "n1": "returned",
+        "n2": "unchanged",
+        "n3": "unchanged",
+        "n4": "returned",
+        "n5": "returned",
+    }
+    assert found.returned == ["n4", "n1", "n5"], "what failed is out of service already, and comes first"
+    assert not any(node.is_cordoned for node in found.cluster.nodes.values())
+    assert found.cluster.most_out == 1
+
+
+def test_the_canary_goes_first_again_and_a_held_wave_holds() -> None:
+    waves = [{"hosts": ["n3"], "gate": "hold"}, {}]
+    found = machines(n1=CHANGED, n2=CHANGED, n3=CHANGED)
+
+    first = go_back(found, waves=waves)
+
+    assert found.returned == ["n3"]
+    assert first == {"n1": "waiting", "n2": "waiting", "n3": "returned"}
+    waves[0]["gate"] = "healthy"
+    assert set(go_back(found, waves=waves).values()) == {"returned"}
+    assert found.returned == ["n3", "n1", "n2"]
+
+
+def test_after_a_kill_it_goes_on_and_takes_no_node_further_back() -> None:
+    found = machines(**{f"n{number}": CHANGED for number in range(1, 5)})
+    found.dies_at = "n3"
+    assert go_back(found)["n3"] == "canceled"
+    assert found.returned == ["n1", "n2"]
+    found.dies_at = ""
+
+    planned = plan(found, waves=[{"size": 1}, {}])
+    assert {state.name: state.wave for state in planned.prepared.states} == {"n1": 0, "n2": 1, "n3": 1, "n4": 1}
+    assert {name: result.note for name, result in planned.settled.items()} == dict.fromkeys(
+        ("n1", "n2"), f"had {OLD} again before"
+    )
+    assert set(go_back(found).values()) == {"returned"}
+    assert found.returned == ["n1", "n2", "n3", "n4"]
+    assert set(go_back(found).values()) == {"returned"}, "once more is not one further"
+    assert found.returned == ["n1", "n2", "n3", "n4"]
+
+
+def test_named_nodes_that_have_returned_go_no_further_by_themselves() -> None:
+    found = machines(n1=CHANGED, n2=CHANGED)
+    go_back(found)
+
+    assert set(go_back(found, named=True).values()) == {"returned"}
+    assert found.returned == ["n1", "n2"]
+
+
+def test_further_is_a_word_of_its_own() -> None:
+    found = machines(n1=RETURNED)
+    stacks, views = {"n1": make_stack(driver={"version": NEW})}, found.cluster.observe(["n1"])
+
+    planned = plan_verb(BACK, {"n1": found.facts("n1")}, stacks, views, Extent(further=True))
+
+    assert planned.prepared.rollout == ("n1",)
+    assert planned.targets == {"n1": OLDER}
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN, Phase.RELEASE, Phase.FAILED])
+def test_a_node_that_an_upgrade_has_not_changed_yet_is_put_back_as_it_is(phase: Phase) -> None:
+    """A `back` would have undone the upgrade before."""
+    found = machines(n1=record(phase, origin_change=BEFORE, failed_in=Phase.DRAIN if phase is Phase.FAILED else None))
+    found.loaded["n1"] = OLD
+
+    assert go_back(found) == {"n1": "returned"}
+
+    assert found.returned == []
+    assert found.fleet.nodes["n1"].verbs == ["verify", "resume"]
+    node = found.cluster.nodes["n1"]
+    assert node.record is not None
+    assert (node.record.phase, node.record.target, node.is_cordoned) == (Phase.DONE, OLD, False)
+
+
+def test_a_node_that_does_not_answer_is_told_if_it_was_changed() -> None:
+    found = machines(n1=CHANGED, n2=None, n3=CHANGED)
+    found.loaded["n1"] = found.loaded["n2"] = ""
+
+    assert go_back(found) == {"n1": "unreachable", "n2": "unchanged", "n3": "returned"}
+
+
+def test_percentages_are_of_all_nodes() -> None:
+    found = machines(n1=CHANGED, n2=None, n3=None, n4=None)
+
+    planned = plan(found, maxUnavailable="50%")
+
+    assert planned.prepared.policy.max_unavailable == 2
+    assert [state.name for state in planned.prepared.states] == ["n1", "n2", "n3", "n4"]

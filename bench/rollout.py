@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.decide import decide
+from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.policy import Policy, WavePolicy, ZonePolicy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult
 from provision.rollout.model import GpuPod, NodeView, Phase, Record
@@ -151,8 +152,18 @@ def situations(nodes: int) -> Iterator[Situation]:
         replace(wide, waves=waves, soak=timedelta(0)),
     )
     yield from calendars_and_zones(nodes, wide)
+    yield from in_domains(nodes, quarter, wide)
     yield Situation("stopped by a failure", fleet(nodes, 1, failed, waiting), wide)
     yield Situation("nothing to do", fleet(nodes, nodes, fine, waiting), wide)
+
+
+def in_domains(nodes: int, quarter: int, wide: Policy) -> Iterator[Situation]:
+    """Yield what domains of 18 nodes come to: those in flight wait for each other, the others for their turn."""
+    for title, make in (("swapping", busy), ("released", ended)):
+        snapshot = fleet(nodes, quarter, make, waiting)
+        placed = tuple(replace(node, domain=f"rack {place // 18}") for place, node in enumerate(snapshot.nodes))
+        snapshot = replace(snapshot, nodes=placed, domains=members_of(placed))
+        yield Situation(f"domains of 18, {quarter} {title}", snapshot, wide)
 
 
 def calendars_and_zones(nodes: int, wide: Policy) -> Iterator[Situation]:

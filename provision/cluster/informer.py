@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
     from provision.cluster.machine import Machine
     from provision.cluster.pod_rules import PodRules
-    from provision.cluster.pods import NodePods
+    from provision.cluster.pods import Claims, NodePods
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/pods"
@@ -49,6 +49,7 @@ class Informer:
         only: Collection[str],
         see: Callable[[Node], NodeView | NodeProblem],
         rules: PodRules,
+        claims: Claims,
         machines: Mapping[str, Machine],
         seen: dict[str, Node],
         views: dict[str, NodeView | NodeProblem],
@@ -57,7 +58,7 @@ class Informer:
         self._api, self._machines, self._seen = api, machines, seen
         mutex = threading.RLock()
         self._nodes = NodeMirror(see, wake, mutex)
-        self._pods = PodMirror(lambda pod: pod_use(pod, rules), wake, self._is_in_flight, mutex)
+        self._pods = PodMirror(lambda pod: pod_use(pod, rules, claims), wake, self._is_in_flight, mutex)
         self._watchers: list[Watcher[Any]] = [watcher for name in only or [""] for watcher in self._watchers_of(name)]
         self._called: dict[str, str] = {}  # names of the inventory by those of Nodes
         self._names: tuple[str, ...] = ()

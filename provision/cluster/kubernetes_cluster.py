@@ -11,6 +11,7 @@ from provision.cluster.access import require_access
 from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.budgets import refusals
+from provision.cluster.claims import ClaimReader
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
@@ -66,6 +67,7 @@ class KubernetesCluster:
         self._api = api
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
+        self._claims = ClaimReader(api)
         self._machines = machines
         self._asked, self._locks = asked, locks
         self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
@@ -228,6 +230,7 @@ class KubernetesCluster:
             only=known if len(known) == len(nodes) <= FEW else (),
             see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
             rules=self._rules,
+            claims=self._claims.drivers_of,
             machines=self._machines,
             seen=self._seen,
             views=self._views,

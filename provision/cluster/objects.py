@@ -228,6 +228,55 @@ class DisruptionBudget(_Object, frozen=True, kw_only=True):
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
 
+class Allocated(_Object, frozen=True, kw_only=True):
+    """One device of a claim."""
+
+    driver: str = ""
+
+
+class AllocatedDevices(_Object, frozen=True, kw_only=True):
+    """The devices of a claim."""
+
+    results: tuple[Allocated, ...] = ()
+
+
+class Allocation(_Object, frozen=True, kw_only=True):
+    """What a claim was given."""
+
+    devices: AllocatedDevices = AllocatedDevices()
+
+
+class ResourceClaimState(_Object, frozen=True, kw_only=True):
+    """``allocation`` is None until it was given something."""
+
+    allocation: Allocation | None = None
+
+
+class ResourceClaim(_Object, frozen=True, kw_only=True):
+    """A ResourceClaim of resource.k8s.io; what is read is the same in its versions since v1beta1."""
+
+    metadata: Metadata
+    status: ResourceClaimState = ResourceClaimState()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """The drivers of its devices."""
+        found = self.status.allocation
+        return frozenset() if found is None else frozenset(each.driver for each in found.devices.results)
+
+
+class GroupVersion(_Object, frozen=True, kw_only=True):
+    """A version of an API group, such as ``resource.k8s.io/v1``."""
+
+    group_version: str
+
+
+class ApiGroup(_Object, frozen=True, kw_only=True):
+    """What the API server says of a group of its API."""
+
+    preferred_version: GroupVersion
+
+
 class RuntimeClass(_Object, frozen=True, kw_only=True):
     """A RuntimeClass; ``handler`` is a name in the engine's configuration."""
 

@@ -23,7 +23,7 @@ SKIP: Final = "nvidia.com/gpu-driver-upgrade.skip"  # a label of NVIDIA's k8s-op
 PRIORITY: Final = "grapnel.dev/upgrade-priority"  # label: a number; the higher, the earlier within a wave
 MOST_PRIORITY: Final = 1000
 OWN_REASON: Final = "Grapnel"
-_NUMBER: Final = re.compile(r"[0-9]{1,4}|-[0-9]{1,4}")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")  # the value of a label cannot begin with a sign
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -190,9 +190,9 @@ def is_skipped(node: Node) -> bool:
 
 
 def priority_of(node: Node) -> int:
-    """Return a Node's priority: 0 where it has none, or something else than a number from -1000 to 1000."""
+    """Return a Node's priority: 0 where it has none, or something else than a number up to 1000."""
     text = node.metadata.labels.get(PRIORITY)
-    if text is None or _NUMBER.fullmatch(text) is None or abs(int(text)) > MOST_PRIORITY:
+    if text is None or _NUMBER.fullmatch(text) is None or int(text) > MOST_PRIORITY:
         return 0
     return int(text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +22,13 @@ _MIRROR: Final = "kubernetes.io/config.mirror"  # a static pod of the kubelet: e
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 _NONE: Final = re.compile(r"\+?0*(\.0*)?([A-Za-z]*|[eE][+-]?[0-9]+)")  # a quantity of nothing, such as "0" or "0k"
 
-# The DRA drivers that allocated a claim, by its namespace and name.
-Claims = Mapping[tuple[str, str], frozenset[str]]
+# Tells the DRA drivers that allocated a claim, by its namespace and name; None where that cannot be known.
+Claims = Callable[[str, str], "frozenset[str] | None"]
+
+
+def unknown(_namespace: str, _name: str) -> frozenset[str] | None:
+    """Know no claim: a pod with any counts as one with a GPU."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,7 @@ class NodePods:
 NO_PODS: Final = NodePods()
 
 
-def pods_of_nodes(pods: Iterable[Pod], rules: PodRules, claims: Claims | None = None) -> dict[str, NodePods]:
+def pods_of_nodes(pods: Iterable[Pod], rules: PodRules, claims: Claims = unknown) -> dict[str, NodePods]:
     """Return the pods that matter, by node. ``claims``: see `pod_use`."""
     found: dict[str, list[PodUse]] = {}
     for pod in pods:
@@ -64,10 +69,10 @@ def node_pods(uses: Iterable[PodUse]) -> NodePods:
     )
 
 
-def pod_use(pod: Pod, rules: PodRules, claims: Claims | None = None) -> PodUse | None:
+def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | None:
     """Return what a pod means for the node that it is bound to; None where it is neither in the way nor waited for.
 
-    ``claims`` None: nobody may read them, so that a pod with any claim counts as one with a GPU.
+    Where ``claims`` does not know one, its pod counts as one with a GPU.
     """
     if not pod.spec.node_name or pod.status.phase in _FINISHED:
         return None
@@ -81,7 +86,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims | None = None) -> PodUse |
     return PodUse(node=pod.spec.node_name, pod=found, has_gpu=has_gpu, is_job=is_job) if has_gpu or is_job else None
 
 
-def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims | None) -> bool:
+def has_gpu_of(pod: Pod, rules: PodRules, claims: Claims) -> bool:
     """Return whether a pod asks for a GPU, or can get one without asking.
 
     A sidecar keeps its GPU as long as the pod is there. What an init container had is free when it has ended.
@@ -163,11 +168,9 @@ def _claim_names(pod: Pod) -> list[str]:
     return [each.resource_claim_name or made.get(each.name) or NOTHING for each in pod.spec.resource_claims]
 
 
-def _is_gpu_claim(name: str, pod: Pod, claims: Claims | None) -> bool:
-    if claims is None:
-        return True
-    drivers = claims.get((pod.metadata.namespace, name), frozenset())
-    return any(driver == NVIDIA or driver.endswith(f".{NVIDIA}") for driver in drivers)
+def _is_gpu_claim(name: str, pod: Pod, claims: Claims) -> bool:
+    drivers = claims(pod.metadata.namespace, name) if name else frozenset()
+    return drivers is None or any(driver == NVIDIA or driver.endswith(f".{NVIDIA}") for driver in drivers)
 
 
 def _controller(pod: Pod) -> OwnerReference | None:

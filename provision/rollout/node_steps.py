@@ -18,7 +18,7 @@ from provision.rollout.decision.snapshot import Holder
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
 from provision.rollout.way_back import WayBack
-from provision.spec.model import Capability
+from provision.spec.model import Capability, Processes
 
 if TYPE_CHECKING:
     import threading
@@ -75,7 +75,8 @@ class NodeSteps:
         return StepOutcome(failure=self._daemon(phase, node, variables, observe, cancel).failure)
 
     def _release(self, node: str, observe: Observer, cancel: threading.Event) -> StepOutcome:
-        followed = self._daemon(Phase.RELEASE, node, {}, observe, cancel)
+        terminates = self.stacks[node].rollout.drain.processes is Processes.TERMINATE
+        followed = self._daemon(Phase.RELEASE, node, {"grapnel_terminate": True} if terminates else {}, observe, cancel)
         if followed.failure is not None:
             return StepOutcome(failure=followed.failure)
         try:

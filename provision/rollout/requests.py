@@ -81,6 +81,8 @@ def retry(found: Found, engine: str) -> Answer:
         return Answer(words=(f"cannot be tried again: {found.unread}",), is_refused=True)
     if record is None or record.phase is Phase.DONE or not record.phase.is_over:
         state = "no upgrade of it is recorded" if record is None else f"its upgrade is in {record.phase}"
+        if record is not None and record.phase is Phase.DONE:
+            state = "its upgrade is done"
         return Answer(words=(f"has not failed: {state}",), is_refused=True)
     if view.is_skipped:
         hint = f"`grapnel skip --undo {view.name}` first"

@@ -34,6 +34,16 @@ options:
     description: How long in seconds O(verb=release) waits for processes that hold a GPU.
     type: int
     default: 0
+  terminate:
+    description:
+      - Whether O(verb=release) ends processes that hold a GPU and run in somebody's login session. They are asked to
+        end (SIGTERM), and killed after O(grace_s). Services, containers, pods and everything else are never ended.
+    type: bool
+    default: false
+  grace_s:
+    description: How long in seconds O(terminate) gives processes to end.
+    type: int
+    default: 20
   optional:
     description:
       - Whether a node without the daemon is accepted. It offers nothing, so a release only reports who holds a GPU,
@@ -83,6 +93,11 @@ taken:
   description: Whether this release took the GPUs out of service; they were in service before.
   returned: success
   type: bool
+ended:
+  description: Processes that were ended for O(terminate), one line each.
+  returned: success
+  type: list
+  elements: str
 installed:
   description: Whether the node has the daemon.
   returned: always
@@ -91,6 +106,8 @@ installed:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.grapnel.node.plugins.module_utils.device_holders import read_device_holders
+from ansible_collections.grapnel.node.plugins.module_utils.end_processes import end_processes
 from ansible_collections.grapnel.node.plugins.module_utils.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.module_use import describe_holder
 from ansible_collections.grapnel.node.plugins.module_utils.node_daemon import (
@@ -112,6 +129,8 @@ def main() -> None:
             "expect": {"type": "dict", "default": {}},
             "timeout_s": {"type": "int", "default": 90},
             "wait_s": {"type": "int", "default": 0},
+            "terminate": {"type": "bool", "default": False},
+            "grace_s": {"type": "int", "default": 20},
             "optional": {"type": "bool", "default": False},
             "marked": {"type": "bool", "default": False},
         },
@@ -131,6 +150,12 @@ def main() -> None:
     only_inspect = not installed or (module.check_mode and call.verb != "verify")
     try:
         result = inspect(host, call) if only_inspect else call_daemon(host, call, Clock())
+        ended = []
+        if call.verb == "release" and module.params["terminate"] and not module.check_mode:
+            grace_s = module.params["grace_s"]
+            ended = end_processes(result.get("holders", []), lambda: read_device_holders(host), Clock(), grace_s)
+            if ended:
+                result = inspect(host, call) if only_inspect else call_daemon(host, call, Clock())
     except (OSError, DaemonError) as error:
         module.fail_json(msg=str(error), installed=installed, daemon={})
     held_by = [describe_holder(holder) for holder in result.get("holders", [])]
@@ -139,7 +164,9 @@ def main() -> None:
         msg = f"the driver is not as expected: {'; '.join(failed)}"
         module.fail_json(msg=msg, installed=installed, daemon=result)
     taken = changed and call.verb == "release"
-    module.exit_json(changed=changed, installed=installed, taken=taken, daemon=result, held_by=held_by)
+    module.exit_json(
+        changed=changed or bool(ended), installed=installed, taken=taken, daemon=result, held_by=held_by, ended=ended
+    )
 
 
 if __name__ == "__main__":

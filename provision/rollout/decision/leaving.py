@@ -67,7 +67,7 @@ def again(
     if node.view.work and not pods:  # jobs have a time limit of their own, and end by themselves
         return None
     if pods:
-        staying = tuple(pod for pod in pods if not pod.is_terminating and not pod.only_waited)
+        staying = tuple([pod for pod in pods if not pod.is_terminating and not pod.only_waited])
         return Evict(node.name, staying) if staying else None
     return (
         RunStep(node.name, record.phase, record.way_back) if step is not None and now - step.ended >= _RETRY else None

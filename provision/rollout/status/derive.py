@@ -122,6 +122,9 @@ def _stage(record: Record) -> Phase:
 def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus:
     record = view.record
     since = None if record is None else record.since
+    if view.is_skipped and view.is_ready and (waits or record is None):
+        reason = "; ".join(filter(None, (waits, "it is cordoned" if view.is_cordoned else "")))
+        return NodeStatus(name=name, situation=situations.SKIPPED, reason=reason, record=record)
     if waits:
         situation = situations.WAITING if _is_at_work(seen) else situations.NOT_BEGUN
         return NodeStatus(name=name, situation=situation, reason=waits, record=record)

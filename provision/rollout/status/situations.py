@@ -62,6 +62,13 @@ WAITING: Final = Situation(
     "it is in service and has yet to be upgraded",
     "its turn comes when the reason no longer holds",
 )
+SKIPPED: Final = Situation(
+    "skipped",
+    "skipped",
+    "somebody wants it left alone: no upgrade begins on it. Where it is cordoned as well, a person has it",
+    "nothing",
+    "`grapnel skip --undo NODE`, when upgrades may have it again",
+)
 NOT_BEGUN: Final = Situation(
     "not-begun",
     "not begun",
@@ -233,6 +240,7 @@ SITUATIONS: Final = (
     NOT_READY,
     *WORKING.values(),
     WAITING,
+    SKIPPED,
     CORDONED,
     DONE,
     IDLE,

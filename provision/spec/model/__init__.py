@@ -20,7 +20,7 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_domains import Domains
-from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, WaitFor
+from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, Processes, WaitFor
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_notify import USUAL, News, NodeConditions, Notify
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
@@ -75,6 +75,7 @@ __all__ = [
     "Notify",
     "Order",
     "Plugin",
+    "Processes",
     "QueryGate",
     "Repository",
     "Rollout",

@@ -33,6 +33,13 @@ class DaemonSets(Enum):
     EVICT = "evict"
 
 
+class Processes(Enum):
+    """What is done about processes outside of pods that hold a GPU."""
+
+    WAIT = "wait"
+    TERMINATE = "terminate"
+
+
 class WaitFor(Section, frozen=True, kw_only=True):
     """Pods that are to end by themselves before anything is evicted from a node."""
 
@@ -81,6 +88,14 @@ class Drain(Section, frozen=True, kw_only=True):
             "taint keeps them off the node until it is back in service."
         ),
     ] = DaemonSets.IGNORE
+
+    processes: Annotated[
+        Processes,
+        doc(
+            "Processes of login sessions that hold a GPU; wait: until they end; terminate: they are asked to end and "
+            "killed 20 seconds later. Services and containers are waited for in any case."
+        ),
+    ] = Processes.WAIT
 
     @property
     def spares_pods(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 from typing import TYPE_CHECKING
 
@@ -116,3 +117,21 @@ def test_check_mode_asks_nobody(fleet: FakeFleet) -> None:
     cluster.pause = PAUSE
 
     assert apply(fleet, cluster, check=True) == 0
+
+
+def test_status_shows_it_on_top_and_in_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "grapnel.yaml").write_text(
+        "apiVersion: grapnel.dev/v1alpha1\nkind: GpuStack\nmetadata: {name: a}\nspec: {driver: {version: 535.309.01}}\n"
+    )
+    main(["pause", "--reason", "disk alarms"])
+    paused = cluster_at(home).paused()
+    assert paused is not None
+    assert paused.since is not None
+    capsys.readouterr()
+
+    assert main(["status"]) == 0, "no node waits for it"
+    output = "".join(capsys.readouterr().out.split())
+    assert "".join(f"nobody is at work paused {paused}; `grapnel resume` ends it 2 nodes:".split()) in output
+    assert main(["status", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["pause"]
+    assert (told["by"], told["reason"]) == (paused.by, "disk alarms")

@@ -150,3 +150,54 @@ def test_two_budgets_for_one_pod_are_named_as_what_blocks_it(stage: Stage) -> No
     assert answer.outcome is EvictionOutcome.BLOCKED
     assert answer.reason == ("several disruption budgets select it, and no such pod can be evicted: remove all but one")
     assert json.loads(stage.kubectl("get", "pod", name, "-o", "json"))["metadata"].get("deletionTimestamp") is None
+
+
+def test_a_pod_has_a_gpu_if_a_gpu_driver_allocated_its_claim(stage: Stage) -> None:
+    node, cluster = stage.make_node(), stage.connect()
+    for name, driver in ((f"gpu-{node}", "gpu.nvidia.com"), (f"nic-{node}", "dra.example.com")):
+        request = {"name": "one", "exactly": {"deviceClassName": "any"}}
+        claim = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        stage.kubectl("create", "-f", "-", data=claim)
+        result = {"request": "one", "driver": driver, "pool": node, "device": "d0"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        patch = json.dumps({"status": status})
+        stage.kubectl("patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", patch)
+        spec = {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": "a"}]}}],
+            "resourceClaims": [{"name": "a", "resourceClaimName": name}],
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"with-{name}"}, "spec": spec}
+        stage.kubectl("create", "-f", "-", data=pod)
+
+    assert [pod.name for pod in view(cluster, node).gpu_pods] == [f"with-gpu-{node}"]
+
+
+def test_a_plan_knows_which_budget_would_refuse(stage: Stage) -> None:
+    node, cluster = stage.make_node(), stage.connect()
+    name = stage.make_pod(node, labels={"app": f"kept-{node}"})
+    stage.run_pod(name)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"kept-{node}"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": f"kept-{node}"}}},
+    }
+    stage.kubectl("create", "-f", "-", data=budget)
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = stage.get("pdb", f"kept-{node}").get("status", {})
+        return found
+
+    wait_until(lambda: status().get("currentHealthy") == 1, "the budget is counted")
+    (pod,) = view(cluster, node).gpu_pods
+
+    wanted = f"would wait for budget kept-{node}: "
+    reason = cluster.refusals([pod])[pod.uid]
+    assert reason.startswith((wanted, f"budget kept-{node} never allows an eviction")), reason
+    assert cluster.evict(pod).outcome is EvictionOutcome.BLOCKED

@@ -140,7 +140,7 @@ def test_the_reason_of_a_condition_is_repeated_only_where_it_is_a_word() -> None
     ("text", "priority"),
     [
         ("5", 5),
-        ("-5", -5),
+        ("-5", 0),
         ("0", 0),
         ("1000", 1000),
         ("1001", 0),

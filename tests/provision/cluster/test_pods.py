@@ -9,7 +9,7 @@ import pytest
 
 from provision.cluster.objects import PodResourceClaim, Toleration
 from provision.cluster.pod_rules import PodRules, tolerates
-from provision.cluster.pods import NodePods, has_gpu_of, pods_of_nodes
+from provision.cluster.pods import Claims, NodePods, has_gpu_of, pods_of_nodes, unknown
 from provision.rollout.model import GpuPod
 from provision.spec.label_selector import parse_selector
 from provision.spec.model import DaemonSets
@@ -18,6 +18,11 @@ from tests.provision.cluster.samples import container, pod
 RULES = PodRules(resources=frozenset({"example.com/gpu"}))
 GPU = {"nvidia.com/gpu": "1"}
 OWNER = {"apiVersion": "apps/v1", "uid": "u", "blockOwnerDeletion": True}
+
+
+def told(claims: dict[tuple[str, str], frozenset[str]]) -> Claims:
+    """Know these claims, and that no other is allocated."""
+    return lambda namespace, name: claims.get((namespace, name), frozenset())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ OWNER = {"apiVersion": "apps/v1", "uid": "u", "blockOwnerDeletion": True}
 def test_a_pod_has_a_gpu_with(spec: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - a column of the table
     rules = replace(RULES, giving_classes=frozenset({"env"}))
     claims = {("default", "gpu"): frozenset({"gpu.nvidia.com"}), ("default", "nic"): frozenset({"nic.example.com"})}
-    assert has_gpu_of(pod(spec=spec), rules, claims) is expected
+    assert has_gpu_of(pod(spec=spec), rules, told(claims)) is expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_an_init_container_keeps_a_gpu_unless_it(more: dict[str, Any], state: di
     init = container(limits=GPU) | {"name": "set-up"} | more
     status = {"phase": "Running", "initContainerStatuses": [{"name": "set-up", "state": state}]}
 
-    assert has_gpu_of(pod(spec={"initContainers": [init]}, status=status), RULES, None) is expected
+    assert has_gpu_of(pod(spec={"initContainers": [init]}, status=status), RULES, unknown) is expected
 
 
 def test_a_claim_that_was_made_for_a_pod_is_found_by_the_pods_status() -> None:
@@ -73,15 +78,15 @@ def test_a_claim_that_was_made_for_a_pod_is_found_by_the_pods_status() -> None:
     status = {"phase": "Running", "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "web-a-x1"}]}
     claims = {("default", "web-a-x1"): frozenset({"gpu.nvidia.com"})}
 
-    assert has_gpu_of(pod(spec=spec, status=status), RULES, claims)
-    assert not has_gpu_of(pod(spec=spec, status=status), RULES, {})
+    assert has_gpu_of(pod(spec=spec, status=status), RULES, told(claims))
+    assert not has_gpu_of(pod(spec=spec, status=status), RULES, told({}))
 
 
 def test_where_claims_may_not_be_read_every_claim_counts() -> None:
     one = pod(spec={"resourceClaims": [{"name": "a", "resourceClaimName": "nic"}]})
 
     assert one.spec.resource_claims == (PodResourceClaim(name="a", resource_claim_name="nic"),)
-    assert has_gpu_of(one, RULES, None)
+    assert has_gpu_of(one, RULES, unknown)
 
 
 @pytest.mark.parametrize(

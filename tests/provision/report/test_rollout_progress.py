@@ -148,7 +148,7 @@ def test_results_tell_the_way_and_the_time_out_of_service() -> None:
     assert "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) == RESULTS
 
 
-PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="it is labelled")
+PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labelled")
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,12 @@ PAPER, LEFT = pod("paper", only_waited="only waited for"), pod("agent", stays="i
             id="a budget is in the way",
         ),
         pytest.param(
-            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1"), LEFT), jobs=(PAPER, pod("train")))),
-            "waits for shop/paper (only waited for), shop/train; evicts shop/web-1; leaves shop/agent (it is labelled)",
-            id="what is waited for and what is left",
+            state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
+            "waits for shop/paper (kept), shop/train; evicts shop/web-1",
+            id="what is waited for",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(LEFT,))), "leaves shop/agent (it is labelled)", id="what is left"
         ),
         pytest.param(
             state("n1", view("n1", work=(Job(id="job 7", user="ada"),))), "waits for job 7 of ada", id="jobs of Slurm"

@@ -44,6 +44,16 @@ def test_release_tells_who_holds_a_gpu() -> None:
     assert node.verbs == ["release", "release"]
 
 
+@pytest.mark.parametrize(("processes", "terminates"), [("wait", None), ("terminate", True)])
+def test_processes_are_ended_where_that_is_declared_only(processes: str, terminates: bool | None) -> None:  # noqa: FBT001 - a column
+    node, fleet = FakeNode(), FakeFleet({})
+    fleet.nodes["n1"] = node
+    stack = make_stack(driver={"version": NEW}, rollout={"drain": {"processes": processes}})
+    NodeSteps(context(fleet, plan_drain), {"n1": stack}).run("n1", Phase.RELEASE, Watcher(), threading.Event())
+
+    assert [request.extra_vars.get("grapnel_terminate") for request in fleet.requests] == [terminates]
+
+
 def test_a_daemon_that_is_no_longer_declared_is_asked_as_well() -> None:
     node = FakeNode()
     for phase in (Phase.RELEASE, Phase.VERIFY, Phase.RESUME):

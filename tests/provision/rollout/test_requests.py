@@ -110,7 +110,7 @@ def test_a_node_is_changed_and_the_person_told_what_that_means(
     [
         (retry(found(), "ada"), "has not failed: no upgrade of it is recorded"),
         (retry(found(record(Phase.DRAIN)), "ada"), "has not failed: its upgrade is in drain"),
-        (retry(found(record(Phase.DONE)), ""), "has not failed: its upgrade is in done"),
+        (retry(found(record(Phase.DONE)), ""), "has not failed: its upgrade is done"),
         (retry(found(FAILED, is_skipped=True), "ada"), "`grapnel skip --undo n1` first"),
         (retry(found(unread="it is no JSON"), "ada"), "cannot be tried again: it is no JSON"),
         (abandon(found()), "has no upgrade to be taken out of: `grapnel skip n1`"),

@@ -98,7 +98,7 @@ def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
 
     assert [step["status"] for step in document["timeline"]] == ["done", "done", "done", "failed", "ahead", "ahead"]
     assert [line[0] for line in document["log"]] == [2, 1], "the last one first"
-    assert "grapnel.dev/upgrade-" in document["giveUp"]
+    assert "grapnel abandon n1" in document["giveUp"]
     assert "NODE" not in document["giveUp"] + document["todo"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
+from provision.rollout.pause import Pause
 from provision.rollout.standing import Members, Standing
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
@@ -259,3 +260,30 @@ def test_a_node_that_was_changed_before_and_waits_again_is_not_done() -> None:
     found = status(view("n1", record(Phase.DONE)), tenant=ADA, standing=published)
 
     assert found.waves == (WaveStatus(title="wave 1 of 1", total=1),)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (view("n1", is_skipped=True), ""),
+        (view("n1", is_skipped=True, is_cordoned=True), "it is cordoned"),
+        (view("n2", is_skipped=True), "is to be skipped"),
+    ],
+)
+def test_a_node_that_people_want_left_alone_waits_for_nothing(seen: NodeView, reason: str) -> None:
+    (node,) = status(seen, tenant=ADA, standing=standing(n2="is to be skipped")).nodes
+
+    assert (node.situation, node.reason) == (situations.SKIPPED, reason)
+
+
+def test_what_waits_for_the_end_of_a_pause_needs_somebody_and_has_no_time() -> None:
+    pause = Pause(by="ada@laptop", since=NOON, reason="disk alarms")
+    done = record(Phase.DONE, since=NOON + MINUTE, took=TOOK)
+    told = standing(n2=pause.as_reason)
+
+    running = status(view("n1", done), view("n2"), tenant=ADA, standing=told)
+    paused = status(view("n1", done), view("n2"), tenant=ADA, standing=told, pause=pause)
+
+    assert (running.needs_somebody, running.left_s is None) == (False, False)
+    assert (paused.needs_somebody, paused.left_s) == (True, None)
+    assert not status(view("n1", done), tenant=ADA, standing=standing(), pause=pause).needs_somebody

@@ -12,7 +12,7 @@ from provision.simulate.clock import VirtualTime
 from provision.simulate.cluster import SimulatedLease
 from provision.simulate.machine import Machine, Pod
 from provision.simulate.world import Budget, PlannedStep, World
-from provision.spec.model import Rollout, Wave, Window, Zones
+from provision.spec.model import Domains, Rollout, Wave, Window, Zones
 from tests.provision.rollout.model.invariants import hold
 from tests.provision.rollout.model.process import Declared, KilledError, Process, begin
 
@@ -38,6 +38,7 @@ POLICIES = (
     Rollout(max_parallel=2, max_unavailable=2, waves=(Wave(size=1, soak_minutes=1), Wave())),
     Rollout(max_parallel=2, max_unavailable=4, max_failures=1, waves=(Wave(size=1), Wave(size="50%"), Wave())),
     Rollout(max_parallel=4, max_unavailable=4, max_failures=1, zones=Zones(node_label=ZONE, max_unavailable=1)),
+    Rollout(max_parallel=4, max_unavailable=2, max_failures=2, domains=Domains(node_label=ZONE)),
     Rollout(max_parallel=2, max_unavailable=2, windows=WINDOWS, node_minutes=4, max_failures=4),
 )
 

@@ -80,6 +80,7 @@ class Invariants:
         hold(not is_done or record.target == self.target, f"{name} is done with a target that is not declared")
         hold(machine.driver == wanted, f"{name} is {record.phase} with driver {machine.driver}")
         hold(machine.verified == wanted, f"{name} is {record.phase} and was not verified")
+        self.hold_domain(machine)
         hold(not machine.is_released, f"{name} is done and does not offer its GPUs")
         hold(
             cordoned is None or not machine.cordoned_by, f"{name} is uncordoned, which {machine.cordoned_by} wants not"
@@ -98,6 +99,16 @@ class Invariants:
             out = [name for name, view in views if name not in self.failed and is_out(view)]
             hold(len(out) < self.policy.max_unavailable, f"{node} begins, and {out} are out")
             self.hold_zone(node, out)
+
+    def hold_domain(self, machine: Machine) -> None:
+        """Hold that no member of its domain is in service with another driver, unless people put it there."""
+        assert self.engine is not None
+        nodes = self.engine._nodes
+        domain = nodes[machine.name].domain
+        for name, node in nodes.items():
+            other = self.world.machines[name]
+            if domain and node.domain == domain and not (other.is_cordoned or node.is_in_flight or node.has_failed):
+                hold(other.driver == machine.driver, f"{machine.name} is back beside {name} with {other.driver}")
 
     def hold_open(self, what: str) -> None:
         assert self.engine is not None

@@ -11,6 +11,7 @@ from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import HeldError, UnreachableError
 from provision.simulate.cluster import SimulatedCluster, SimulatedLease
@@ -149,4 +150,4 @@ def states_of(world: World, cluster: SimulatedCluster, declared: Declared) -> li
                 obstacle="" if machine.is_up else f"{name} cannot be reached",
             )
         )
-    return in_their_places(states, declared.rollout, {})
+    return in_their_places(with_domains(states, declared.rollout.domains, {}), declared.rollout, {})

@@ -22,8 +22,9 @@ from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, render_rollout, show
-from provision.rollout.driver_verbs import EVERY_NODE, DriverVerb, Extent, execute_verb, plan_verb, verb_steps
+from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.engine import Adapters
+from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
     from provision.fleet.facts import NodeFacts
-    from provision.rollout.driver_verbs import VerbPlan
+    from provision.rollout.verb_plan import VerbPlan
 
 
 def verb_arguments(parser: argparse.ArgumentParser) -> None:

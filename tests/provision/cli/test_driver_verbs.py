@@ -13,8 +13,8 @@ import pytest
 from provision.cli import main
 from provision.cli.driver_verb import change_drivers
 from provision.errors import GrapnelError
-from provision.rollout.driver_verbs import DriverVerb, Extent
 from provision.rollout.pause import Pause
+from provision.rollout.verb_plan import DriverVerb, Extent
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD

@@ -11,9 +11,10 @@ import pytest
 from provision.apply.model import Failure, Status
 from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.rollout.decision.undoing import Part, part_of
-from provision.rollout.driver_verbs import DriverVerb, Extent, VerbPlan, execute_verb, plan_verb, verb_steps
+from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.engine import Adapters
 from provision.rollout.model import Phase
+from provision.rollout.verb_plan import DriverVerb, Extent, VerbPlan, plan_verb
 from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record

@@ -15,21 +15,24 @@ from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import NodeState
+from provision.rollout.decision.together import Member, Refusal, domains_of, refusals, why_unlabelled, with_domains
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import Origin, Phase
 from provision.rollout.way_back import is_back, loaded_version
+from provision.spec.model import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from provision.fleet.facts import NodeFacts
     from provision.rollout.model import NodeView, Record
-    from provision.spec.model import StackSpec
+    from provision.spec.model import Domains, StackSpec
 
 NO_DRIVER: Final = ""  # as a target
 _NO_WAY_BACK: Final = (
     "there is nothing to go back to: no driver change was swapped in on it, or what leads back is no longer whole"
 )
+_OTHERWISE: Final = "declare the driver that all of its domain shall have, and `grapnel apply`"
 _ENDED: Final = ("done", "returned")
 
 
@@ -54,13 +57,16 @@ class DriverVerb(StrEnum):
 class Extent:
     """How far a verb goes. ``undoes_upgrade``: no nodes were named, it is those of the last upgrade.
 
-    ``groups`` are the inventory's, by node; None: without waves. ``further``: nodes that have returned already go one
-    driver further back.
+    ``groups`` are the inventory's, by node. ``further``: nodes that have returned already go one driver further back.
+    ``unnamed`` are the nodes of the fleet that were left out, of which some may be in the domains of those that were
+    not.
     """
 
     undoes_upgrade: bool = False
-    groups: Mapping[str, Sequence[str]] | None = None
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    in_waves: bool = False
     further: bool = False
+    unnamed: Mapping[str, NodeView | NodeProblem] = field(default_factory=dict)
 
 
 EVERY_NODE: Final = Extent()
@@ -100,12 +106,15 @@ def plan_verb(
             states.append(state)
             if state.obstacle:
                 settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
+    shared = next((stack.rollout for stack in stacks.values()), Rollout())  # what says where nodes belong
+    states = with_domains(states, shared.domains, extent.groups)
+    states = _as_one(verb, states, settled, shared.domains, answers, views, extent)
     declared = strictest([stacks[state.name].rollout for state in states], len(states))
     policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
-    if extent.groups is None or not states:
-        policy = replace(policy, waves=())
+    if extent.in_waves:
+        states = with_waves(states, shared.waves, extent.groups)
     else:
-        states = with_waves(states, stacks[states[0].name].rollout.waves, extent.groups)
+        policy = replace(policy, waves=())
     flying = [state.name for state in states if state.is_in_flight]
     rollout = tuple(dict.fromkeys((*flying, *(state.name for state in in_order(states)))))
     prepared = Prepared(
@@ -116,6 +125,82 @@ def plan_verb(
     return VerbPlan(
         verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled
     )
+
+
+def _as_one(  # noqa: PLR0913, PLR0917 - what `plan_verb` knows
+    verb: DriverVerb,
+    states: list[NodeState],
+    settled: dict[str, NodeResult],
+    domains: Domains | None,
+    answers: Mapping[str, NodeFacts | Failure],
+    views: Mapping[str, NodeView | NodeProblem],
+    extent: Extent,
+) -> list[NodeState]:
+    """Return the nodes after those were refused whose domain cannot be changed as one; they are ``settled`` as well.
+
+    Where a part of a domain cannot be reached, what is on its way already goes on as far as its domain lets it.
+    """
+    if domains is None:
+        return states
+    members = [_member(state, answers[state.name], settled) for state in states]
+    members += _strangers(views, domains, extent, is_named=True) + _strangers(
+        extent.unnamed, domains, extent, is_named=False
+    )
+    found = refusals(members, verb.command)
+    if unlabelled := why_unlabelled(domains, [member.domain for member in members]):
+        found = {"": Refusal(unlabelled, is_mix=False)}
+    after: list[NodeState] = []
+    for state in states:
+        refusal = found.get(state.domain)
+        goes_on = state.is_in_flight and (refusal is None or not refusal.is_mix or _goes_back_already(state))
+        if refusal is None or state.name in settled or goes_on:
+            after.append(state)
+            continue
+        settled[state.name] = NodeResult(state.name, Status.REFUSED, failure=Failure(Status.REFUSED, refusal.reason))
+        after.append(replace(state, obstacle=refusal.reason))
+    return after
+
+
+def _member(state: NodeState, answer: NodeFacts | Failure, settled: Mapping[str, NodeResult]) -> Member:
+    """Return what a node is to its domain; one that stays has the driver that runs, or that it was left with."""
+    result = settled.get(state.name)
+    if result is not None and not state.obstacle:
+        loaded = "" if isinstance(answer, Failure) else loaded_version(answer)
+        is_unknown = isinstance(answer, Failure) and state.record is None
+        obstacle = answer.message if is_unknown and isinstance(answer, Failure) else ""
+        return Member(name=state.name, domain=state.domain, after=loaded or state.target, obstacle=obstacle)
+    obstacle = f"{state.obstacle}; {_OTHERWISE}" if state.obstacle == _NO_WAY_BACK else state.obstacle
+    return Member(
+        name=state.name, domain=state.domain, after=_version_after(state), goes=not state.obstacle, obstacle=obstacle
+    )
+
+
+def _strangers(
+    views: Mapping[str, NodeView | NodeProblem], domains: Domains, extent: Extent, *, is_named: bool
+) -> list[Member]:
+    """Return nodes of which only their place is known: not in the cluster, or not named."""
+    seen = [view for view in views.values() if isinstance(view, NodeProblem) or not is_named]
+    return [
+        Member(
+            name=view.name,
+            domain=domain,
+            after=None if isinstance(view, NodeProblem) else _has(view.record),
+            obstacle=view.message if isinstance(view, NodeProblem) else "",
+            is_named=is_named,
+        )
+        for view, domain in zip(seen, domains_of(seen, domains, extent.groups), strict=True)
+    ]
+
+
+def _has(record: Record | None) -> str | None:
+    """Return the driver with which a node was left in service, None where its record does not say."""
+    if record is None or not record.phase.is_in_service:
+        return None
+    return record.origin if record.phase is Phase.RETURNED else record.target
+
+
+def _goes_back_already(state: NodeState) -> bool:
+    return state.record is not None and state.record.is_returning
 
 
 def _version_after(state: NodeState) -> str:

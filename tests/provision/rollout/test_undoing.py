@@ -121,7 +121,7 @@ def machines(**records: Record | None) -> Machines:
 def plan(found: Machines, *, named: bool = False, **rollout: object) -> VerbPlan:
     stacks = {name: make_stack(driver={"version": NEW}, rollout=rollout) for name in found.loaded}
     answers = {name: found.facts(name) for name in found.loaded}
-    extent = Extent(undoes_upgrade=not named, groups=dict.fromkeys(found.loaded, ()))
+    extent = Extent(undoes_upgrade=not named, groups=dict.fromkeys(found.loaded, ()), in_waves=True)
     return plan_verb(BACK, answers, stacks, found.cluster.observe(list(found.loaded)), extent)
 
 

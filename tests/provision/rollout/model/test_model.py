@@ -70,6 +70,16 @@ def test_two_drivers_in_a_domain_are_seen(monkeypatch: pytest.MonkeyPatch) -> No
         fleet.turns("ada", 20)
 
 
+def test_what_drains_beside_a_node_that_fails_is_put_back_as_it_was() -> None:
+    fleet = Fleet()
+    fleet.declare(NEW, next(index for index, each in enumerate(POLICIES) if each.domains is not None))
+    fleet.break_step("n1", Phase.RELEASE)
+    fleet.apply("ada")
+    until(fleet, "n3", Phase.RETURNED)
+    assert fleet.world.machines["n3"].driver == OLD
+    fleet.finish()
+
+
 def test_a_node_too_many_is_seen() -> None:
     fleet = begun()
     fleet.processes["ada"].invariants.policy = Policy(max_unavailable=0)

@@ -83,18 +83,17 @@ def _played(prepared: Prepared, measures: Measures, now: datetime) -> tuple[Wave
     cluster = SimulatedCluster(build(scenario, chance))
     views = cluster.observe([state.name for state in prepared.states])
     states = [
-        replace(state, view=replace(view, is_skipped=bool(state.kept_out)), is_disruptive=_is_changed(state, prepared))
+        replace(state, view=view, is_disruptive=_is_changed(state, prepared))
         for state in prepared.states
         if not isinstance(view := views[state.name], NodeProblem)
     ]
-    for state in states:
-        cluster.world.machines[state.name].is_skipped = state.view.is_skipped
-        cluster.world.changed(state.name)
     policy = _unattended(prepared.policy)
     played = roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario), is_enough=_spent())
-    if played.stop or played.is_cut_off:
+    kept = {state.name for state in prepared.states if state.kept_out}
+    going = set(prepared.rollout) - kept
+    if any(node.ending is not Phase.DONE for node in played.nodes if node.name in going):  # or it was cut off
         return None
-    return _waves(played, policy, set(prepared.rollout))
+    return _waves(played, policy, going)
 
 
 def _spent() -> Callable[[], bool]:
@@ -149,4 +148,5 @@ def _node(state: NodeState) -> NodeModel:
         labels=view.labels,
         is_cordoned=record.was_cordoned if record is not None and is_out else view.is_cordoned,
         is_ready=view.is_ready or state.is_in_flight,
+        is_skipped=bool(state.kept_out),
     )

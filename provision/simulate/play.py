@@ -83,7 +83,6 @@ def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how lo
         stop=result.stop,
         most_out=recorder.most_out,
         turns=recorder.turns,
-        is_cut_off=cancel.is_set(),
     )
 
 
@@ -160,6 +159,7 @@ def _machine(node: NodeModel, chance: Chance) -> Machine:
         is_cordoned=node.is_cordoned,
         cordoned_by="somebody" if node.is_cordoned else "",
         is_up=node.is_ready,
+        is_skipped=node.is_skipped,
     )
 
 

@@ -55,8 +55,7 @@ class NodePlay:
 class Playback:
     """One simulated roll-out. ``waits`` are node-seconds by what was waited for, ``stop`` why it did not go on.
 
-    ``most_out`` nodes were worked at together, at most; ``turns`` is how often the engine decided. ``is_cut_off``: it
-    was ended by what played it, and not by itself.
+    ``most_out`` nodes were worked at together, at most; ``turns`` is how often the engine decided.
     """
 
     seed: int
@@ -68,7 +67,6 @@ class Playback:
     stop: str = ""
     most_out: int = 0
     turns: int = 0
-    is_cut_off: bool = False
 
 
 class Recorder:

@@ -168,6 +168,8 @@ def test_what_is_waited_for_besides_is_named() -> None:
         "gate errors, which is closed now",
         "a node that does not begin",
     )
+    assert found.is_played
+    assert [wave.nodes for wave in found.waves] == [1, 2]
     assert found.seconds == pytest.approx(3 * NODE_S, rel=0.1)
 
 

@@ -21,7 +21,7 @@ from provision.report.status import age
 from provision.rollout.model import NodeView
 from provision.simulate.play import play
 from provision.simulate.scenario import Faults, NodeModel, PodModel, Scenario
-from provision.spec.model import Rollout, Wave, Zones
+from provision.spec.model import Domains, Rollout, Wave
 
 LIMIT_S: Final = 20.0
 LIMIT_MIB: Final = 200
@@ -45,7 +45,7 @@ def scenario(nodes: int, racks: int) -> Scenario:
         max_unavailable="10%",
         max_failures=tenth,
         waves=(Wave(name="canary", size=1, soak_minutes=10), Wave(size="10%", soak_minutes=10), Wave()),
-        zones=Zones(node_label=DOMAIN),
+        domains=Domains(node_label=DOMAIN),
     )
     return Scenario(
         nodes=models,

@@ -243,10 +243,8 @@ class Engine:
 
         It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
         """
-        for name, node in self._nodes.items():
-            if not node.has_failed:
-                continue
-            record = node.record
+        for node in [node for node in self._nodes.values() if node.has_failed]:
+            name, record = node.name, node.record
             if record is None or not record.retry or self._retries[name] >= RETRIES:
                 continue
             self._retries[name] += 1
@@ -281,11 +279,10 @@ class Engine:
         """Tell which nodes wait for another reason than they did, in the inventory's order."""
         waiting, told = decision.waiting, self._told
         self._told = waiting
-        if waiting != told:
-            for name, node in self._nodes.items():
-                reason = waiting.get(name, "")
-                if reason != told.get(name, ""):
-                    self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
+        changed = {name for name, reason in waiting.items() if told.get(name, "") != reason}
+        changed.update(name for name in told.keys() - waiting.keys() if told[name])
+        for name in [name for name in self._nodes if name in changed] if changed else ():
+            self._observe(NodeWaits(name, waiting.get(name, ""), is_out=self._nodes[name].is_in_flight))
 
     def _publish(self) -> None:
         ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
@@ -296,7 +293,7 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
-            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
+            out=frozenset([node.name for node in self._nodes.values() if node.is_in_flight or node.is_busy]),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.patience import A_MINUTE, AT_ONCE, FOR_EVER, LONG
-from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.census import Census
     from provision.rollout.decision.policy import Policy, WavePolicy
     from provision.rollout.decision.snapshot import NodeState, Snapshot
     from provision.rollout.gates import GateState
@@ -52,22 +52,23 @@ def patience_of(gate: GateState) -> int:
     return FOR_EVER if gate.is_answered else LONG
 
 
-def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
+def whose_turn(census: Census, snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
     """Return the wave that may be changed now."""
     if not policy.waves:
         return Turn()
-    members = _members(snapshot.nodes, len(policy.waves))
-    filled = [index for index, nodes in enumerate(members) if nodes]
+    filled = sorted({node.wave for node in snapshot.nodes if node.wave is not None})
     canary = filled[0] if len(filled) > 1 else None
-    failures = sum(node.is_blamed for node in snapshot.nodes if node.has_failed)
+    failures = sum(node.is_blamed for node in (*census.failed, *census.returned))
+    pending = {node.wave for node in (*census.flying, *census.waiting) if _is_pending(node)}
     for index in filled:
-        if index < snapshot.passed and not any(_is_pending(node) for node in members[index]):
+        if index < snapshot.passed and index not in pending:
             continue
+        members = [node for node in snapshot.nodes if node.wave == index]
         gate = next((each for each in snapshot.gates if not each.is_open and not each.holds_nodes), None)
-        if gate is not None and not any(node.is_in_flight or _is_changed(node) for node in members[index]):
+        if gate is not None and not any(node.is_in_flight or node.is_changed for node in members):
             return Turn(wave=index - 1, reason=gate.as_reason, canary=canary, gate=gate)
         wave, allowed = policy.waves[index], 0 if index == canary else policy.max_failures - failures
-        turn = _WaveTurn(wave, index, members[index], snapshot, now)
+        turn = _WaveTurn(wave, index, members, snapshot, now)
         found = turn.why_not_over() or turn.why_not_proven(canary) or turn.why_not_healthy(allowed) or turn.why_held()
         if found is not None:
             reason, may_end, is_soaking = found
@@ -75,14 +76,6 @@ def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
                 wave=index, reason=reason, may_end=may_end, is_soaking=is_soaking, canary=canary, gate=turn.gate
             )
     return Turn(wave=len(policy.waves), canary=canary)
-
-
-def _members(nodes: Sequence[NodeState], waves: int) -> list[list[NodeState]]:
-    members: list[list[NodeState]] = [[] for _ in range(waves)]
-    for node in nodes:
-        if node.wave is not None:
-            members[node.wave].append(node)
-    return members
 
 
 def _is_pending(node: NodeState) -> bool:
@@ -108,7 +101,7 @@ class _WaveTurn:
         self._wave, self._index, self._members, self._now = wave, index, members, now
         self._began, self._gates = snapshot.began, snapshot.gates
         self.gate: GateState | None = None  # the closed one that is waited for
-        self._changed = [node for node in members if _is_changed(node)]
+        self._changed = [node for node in members if node.is_changed]
 
     def why_not_over(self) -> _Found:
         pending = [node for node in self._members if _is_pending(node)]
@@ -166,11 +159,6 @@ class _WaveTurn:
             return None
         hint = "look at its nodes, take `gate: hold` away from it, and run the same command again"
         return f"{self._wave.title} is done and holds the others: {hint}", False, False
-
-
-def _is_changed(node: NodeState) -> bool:
-    record = node.record
-    return record is not None and record.phase is Phase.DONE and record.target == node.target
 
 
 def _is_taken_out(node: NodeState) -> bool:

@@ -28,7 +28,7 @@ class Census:
     ``phases`` are those of nodes in flight. ``soaking`` are nodes that were changed so short a time ago that they
     have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process and
     are out of service, ``returned`` those that are back in service then, ``unable`` those that failed before and cannot
-    be tried again.
+    be tried again. ``waves`` are those that have a node.
     """
 
     total: int
@@ -42,31 +42,37 @@ class Census:
     soaking: list[tuple[NodeState, datetime]] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
     not_ready: set[str] = field(default_factory=set)
+    waves: set[int] = field(default_factory=set)
 
 
 def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     """Return the count of a fleet in which a changed node has to stay healthy for ``soak``."""
     census = Census(len(snapshot.nodes), snapshot.nodes)
     for node in snapshot.nodes:
-        view = node.view
-        if view.is_cordoned:
-            census.cordoned.add(view.name)
-        if not view.is_ready:
-            census.not_ready.add(view.name)
+        if not node.is_serving:
+            if node.view.is_cordoned:
+                census.cordoned.add(node.name)
+            if not node.view.is_ready:
+                census.not_ready.add(node.name)
+        if node.wave is not None:
+            census.waves.add(node.wave)
         if node.wants_to_begin:
             census.waiting.append(node)
         if node.is_in_flight:
             census.flying.append(node)
         elif node.is_changed:
-            if soak and node.record is not None:
-                until = node.record.believed_since(now, snapshot.began) + soak
-                if now < until:
-                    census.soaking.append((node, until))
+            if soak:
+                _count_soaking(census, node, soak, now, snapshot.began)
         elif node.record is not None:
             _count_failed(census, node, node.record)
     census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
     return census
+
+
+def _count_soaking(census: Census, node: NodeState, soak: timedelta, now: datetime, began: datetime) -> None:
+    if node.record is not None and now < (until := node.record.believed_since(now, began) + soak):
+        census.soaking.append((node, until))
 
 
 def _count_failed(census: Census, node: NodeState, record: Record) -> None:

@@ -126,7 +126,9 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
     domain = Domain(title)
     for node in nodes:
         record = node.record
-        if node.has_failed or (node.is_in_flight and record is not None and record.is_returning):
+        if node.wants_to_begin and not node.is_changed:
+            domain.waiting.append(node)
+        elif node.has_failed or (node.is_in_flight and record is not None and record.is_returning):
             _count_failed(domain, node)
         elif node.is_in_flight and record is not None:
             _count_flying(domain, node, record)

@@ -68,7 +68,8 @@ class NodeState:
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
     there. ``wants_to_begin``: it has to be taken out of service, or is still out of it since it failed.
     ``has_failed_before``: an earlier apply left it failed. ``is_changed``: it is in service with the target since its
-    upgrade. ``is_blamed``: it failed in this process, and the change may be the cause. ``turn`` orders those that wait.
+    upgrade. ``is_blamed``: it failed in this process, and the change may be the cause. ``is_serving``: it is ready and
+    takes pods. ``is_fit``: it is ready, and nobody wants it left alone. ``turn`` orders those that wait.
     """
 
     view: NodeView
@@ -102,6 +103,8 @@ class NodeState:
     has_failed_before: bool = field(init=False, repr=False, compare=False)
     is_changed: bool = field(init=False, repr=False, compare=False)
     is_blamed: bool = field(init=False, repr=False, compare=False)
+    is_serving: bool = field(init=False, repr=False, compare=False)
+    is_fit: bool = field(init=False, repr=False, compare=False)
     turn: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +122,8 @@ class NodeState:
         is_same = record is not None and record.target == self.target
         derive(self, "is_changed", is_same and phase is Phase.DONE)
         derive(self, "is_blamed", is_same and self._may_be_blamed())
+        derive(self, "is_serving", view.is_ready and not view.is_cordoned)
+        derive(self, "is_fit", view.is_ready and not view.is_skipped and not view.held_by)
         derive(self, "turn", (self.wave or 0, self.zone_turn, -view.priority, self.rank))
 
     def _may_be_blamed(self) -> bool:

@@ -239,11 +239,13 @@ class Failure:
     """NVML's `function` (without _v2; `*` for every one) fails with `code`, for one GPU index or (-1) always.
 
     CUDA functions fail with CUDA's codes; -1 is a call that never returns, -2 a copy that returns other data.
+    A failure of one `driver` version is not there with another; empty: it is there with every one.
     """
 
     function: str = "*"
     gpu: int = -1
     code: int = 999
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -283,9 +285,13 @@ class Machine:
         events = (*self.events, Event(last + 1, gpu, xid))
         return replace(self, events=events[-MAX_EVENTS:])
 
-    def with_failure(self, function: str, code: int, gpu: int = -1) -> Machine:
+    def with_failure(self, function: str, code: int, gpu: int = -1, driver: str = "") -> Machine:
         """Return the machine in which a function fails."""
-        return replace(self, failures=(*self.failures, Failure(function, gpu, code)))
+        return replace(self, failures=(*self.failures, Failure(function, gpu, code, driver)))
+
+    def without_failures(self) -> Machine:
+        """Return the machine in which nothing fails that was made to."""
+        return replace(self, failures=())
 
     def with_gpu_lost(self, gpu: int) -> Machine:
         """Return the machine in which every call about this GPU fails with GPU_IS_LOST."""

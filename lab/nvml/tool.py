@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     fail.add_argument("function", help="without _v2, or * for all")
     fail.add_argument("code", type=int)
     fail.add_argument("--gpu", type=int, default=-1, help="only for the GPU with this index")
+    fail.add_argument("--driver", default="", help="only with this version of the driver")
     lose = verbs.add_parser("lose", help="make a GPU fall off the bus")
     lose.add_argument("gpu", type=int)
     verbs.add_parser("heal", help="end all failures (past XID errors stay)")
@@ -53,11 +53,11 @@ def _change(machine: Machine, chosen: argparse.Namespace) -> Machine:
         case "xid":
             return machine.with_xid(chosen.gpu, chosen.xid)
         case "fail":
-            return machine.with_failure(chosen.function, chosen.code, chosen.gpu)
+            return machine.with_failure(chosen.function, chosen.code, chosen.gpu, chosen.driver)
         case "lose":
             return machine.with_gpu_lost(chosen.gpu)
         case _:
-            return replace(machine, failures=())
+            return machine.without_failures()
 
 
 def _set(machine: Machine, changes: Sequence[str]) -> Machine:

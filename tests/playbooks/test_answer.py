@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
     MAX_CHARACTERS,
     MAX_DEPTH,
@@ -16,6 +19,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.answer import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+ROOT = Path(__file__).parents[2]
 RETURNS = {"paths": list, "previous": str}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -146,3 +150,16 @@ def test_whatever_is_answered_either_passes_as_plain_json_or_is_refused(
     known = {"changed", "failed", "skipped", "msg", "rc", "diff", "stdout", "stderr", "module_stdout", "module_stderr"}
     assert set(found) <= known | {"ansible_facts"} | set(returns or ())
     json.dumps(found, allow_nan=False).encode()
+
+
+def actions() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "playbooks/plugins/action").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", actions())
+def test_an_action_lets_pass_what_its_module_documents(name: str) -> None:
+    plugins = "ansible_collections.grapnel.node.plugins"
+    documented = yaml.safe_load(getattr(import_module(f"{plugins}.modules.{name}"), "RETURN", "") or "{}") or {}
+    returns = getattr(import_module(f"{plugins}.action.{name}").ActionModule, "RETURNS", None)
+    if returns is not None:  # else it runs here, and returns nothing of a node's
+        assert set(documented) <= set(returns)

@@ -35,7 +35,8 @@ static cu_result failure(const char *function, int gpu)
     const struct machine *machine = state_machine();
     for (size_t i = 0; machine && i < machine->failure_count; i++) {
         const struct failure *found = &machine->failures[i];
-        if (strcmp(found->function, function) == 0 && (found->gpu < 0 || found->gpu == gpu)) {
+        bool is_here = found->gpu < 0 || found->gpu == gpu;
+        if (strcmp(found->function, function) == 0 && is_here && driver_fails(machine, found)) {
             while (found->code == CODE_HANGS)
                 pause();
             return found->code;
@@ -47,7 +48,8 @@ static cu_result failure(const char *function, int gpu)
 static bool is_lost(const struct machine *machine, unsigned gpu)
 {
     for (size_t i = 0; i < machine->failure_count; i++)
-        if (strcmp(machine->failures[i].function, "*") == 0 && machine->failures[i].gpu == (int)gpu)
+        if (strcmp(machine->failures[i].function, "*") == 0 && machine->failures[i].gpu == (int)gpu &&
+            driver_fails(machine, &machine->failures[i]))
             return true;
     return false;
 }

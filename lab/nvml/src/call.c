@@ -56,7 +56,7 @@ nvml_return call_failure(const struct machine *machine, const char *function, co
         bool is_meant = strcmp(failure->function, "*") == 0 ||
                         (strlen(failure->function) == length && strncmp(failure->function, function, length) == 0);
         bool is_here = failure->gpu < 0 ? !gpu : gpu && gpu - machine->gpus == failure->gpu;
-        if (is_meant && is_here)
+        if (is_meant && is_here && driver_fails(machine, failure))
             return failure->code;
     }
     return NVML_SUCCESS;

@@ -22,6 +22,11 @@ const char *driver_version(const struct machine *machine)
     return file + 1 + strlen(library_name);
 }
 
+bool driver_fails(const struct machine *machine, const struct failure *failure)
+{
+    return !failure->driver[0] || strcmp(failure->driver, driver_version(machine)) == 0;
+}
+
 unsigned driver_cuda_version(const struct machine *machine)
 {
     static const struct {

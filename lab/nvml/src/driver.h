@@ -5,8 +5,13 @@
 #include "api.h"
 #include "machine.h"
 
+#include <stdbool.h>
+
 /* The driver version: what the machine says, else the suffix of the library's own file name. */
 const char *driver_version(const struct machine *machine);
+
+/* Whether the driver in use is one that the failure is of. */
+bool driver_fails(const struct machine *machine, const struct failure *failure);
 
 /* CUDA version as NVML counts it (12040 = 12.4): what the machine says, else by driver branch. */
 unsigned driver_cuda_version(const struct machine *machine);

@@ -87,7 +87,7 @@ static const struct field event_fields[] = {
     F(event, LARGE, sequence), F(event, UNSIGNED, gpu), F(event, UNSIGNED, xid), END_OF_TABLE};
 
 static const struct field failure_fields[] = {
-    S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), END_OF_TABLE};
+    S(failure, function), F(failure, SIGNED, gpu), F(failure, SIGNED, code), S(failure, driver), END_OF_TABLE};
 
 static const struct field machine_fields[] = {
     S(machine, driver_version), F(machine, UNSIGNED, cuda_version), S(machine, module),

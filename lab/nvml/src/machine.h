@@ -91,6 +91,7 @@ struct failure {
     char function[TEXT_SIZE]; /* without _v2 and the like, or "*" */
     int gpu;                  /* index, or -1 for every call */
     int code;
+    char driver[TEXT_SIZE]; /* the only version that fails so, or "" for every one */
 };
 
 struct machine {

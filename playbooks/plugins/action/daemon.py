@@ -9,7 +9,7 @@ from ansible_collections.grapnel.node.plugins.plugin_utils.checked import Checke
 
 
 class ActionModule(CheckedAction):
-    RETURNS: ClassVar = {"daemon": dict, "held_by": list, "taken": bool, "installed": bool}
+    RETURNS: ClassVar = {"daemon": dict, "held_by": list, "taken": bool, "installed": bool, "ended": list}
 
     def tell(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a warning for each holder."""

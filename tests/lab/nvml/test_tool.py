@@ -57,6 +57,11 @@ def test_failures_end_by_heal_and_events_stay(file: Path) -> None:
     assert len(state.read(file).events) == 1
 
 
+def test_a_failure_may_be_of_one_driver(file: Path) -> None:
+    tool.run([str(file), "fail", "cuMemAlloc", "2", "--gpu", "1", "--driver", "550.163.01"])
+    assert state.read(file).failures == (Failure("cuMemAlloc", 1, 2, "550.163.01"),)
+
+
 def test_what_is_not_a_change_is_refused(file: Path) -> None:
     with pytest.raises(NvmlError, match="not path=value: gpu0"):
         tool.run([str(file), "set", "gpu0"])

@@ -50,10 +50,7 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     census = Census(len(snapshot.nodes), snapshot.nodes)
     for node in snapshot.nodes:
         if not node.is_serving:
-            if node.view.is_cordoned:
-                census.cordoned.add(node.name)
-            if not node.view.is_ready:
-                census.not_ready.add(node.name)
+            _count_out(census, node)
         if node.wave is not None:
             census.waves.add(node.wave)
         if node.wants_to_begin:
@@ -61,13 +58,20 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
         if node.is_in_flight:
             census.flying.append(node)
         elif node.is_changed:
-            if soak:
+            if soak:  # else thousands that are done would be asked for nothing
                 _count_soaking(census, node, soak, now, snapshot.began)
         elif node.record is not None:
             _count_failed(census, node, node.record)
     census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
     return census
+
+
+def _count_out(census: Census, node: NodeState) -> None:
+    if node.view.is_cordoned:
+        census.cordoned.add(node.name)
+    if not node.view.is_ready:
+        census.not_ready.add(node.name)
 
 
 def _count_soaking(census: Census, node: NodeState, soak: timedelta, now: datetime, began: datetime) -> None:

@@ -1,7 +1,8 @@
 """Measures the CPU time of one decision about a whole fleet, in each situation in which a rollout may be.
 
 The floor is one look at every node, which no decision can do without. Both alternate in each round; the least is
-printed, as other processes only ever add to a figure, beside that of a fixed piece of work: compare machines by it. Run: python3 bench/rollout.py [--nodes 5000] [--rounds 15]
+printed, as other processes only ever add to a figure, beside that of a fixed piece of work: compare machines by it.
+Run: python3 bench/rollout.py [--nodes 5000] [--rounds 15]
 """
 
 from __future__ import annotations

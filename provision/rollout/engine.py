@@ -12,32 +12,33 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.apply.model import Failure, Note, Status
-from provision.rollout.cluster import Change, EvictionOutcome, NodeProblem
+from provision.apply.model import Failure, Note
+from provision.rollout.cluster import Change
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import domains_of, waves_of
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, StepResult, Withdraw, Write
+from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, Withdraw, Write
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
+from provision.rollout.evictions import Evictions
 from provision.rollout.executor import StepEnded, ThreadExecutor
 from provision.rollout.gates import NO_GATES
-from provision.rollout.model import Phase
 from provision.rollout.pace import Pace, pauses
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.rollout.standing import Standing
+from provision.rollout.states import entered, seen, stepped
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
     from provision.apply.model import NodeResult
-    from provision.rollout.cluster import Cluster
+    from provision.rollout.cluster import Cluster, NodeProblem
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.executor import Executor
     from provision.rollout.gates import Gates
-    from provision.rollout.model import GpuPod, NodeView
+    from provision.rollout.model import NodeView
     from provision.rollout.pause import Pause
     from provision.rollout.progress import RolloutObserver
     from provision.rollout.step import Steps
@@ -46,8 +47,6 @@ GIVE_UP: Final = timedelta(seconds=60)  # without an answer of the cluster
 POLL_S: Final = 2.0
 RETRIES: Final = 10  # of one node in one process
 LOOK_AGAIN: Final = timedelta(seconds=2)  # between two searches for the pods of processes on one node
-ASK_AGAIN: Final = timedelta(seconds=5)  # between two evictions of the same pod
-ASKED_AT_ONCE: Final = 256  # pods; the others are asked in the turns that follow, so that none takes long
 
 
 def utc_now() -> datetime:
@@ -93,7 +92,7 @@ class Engine:
         self._pauses, self._pace = pauses(adapters.poll_s), Pace(self._began, adapters.poll_s)
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._told: Mapping[str, str] = {}
-        self._asked: dict[str, datetime] = {}  # when pods were last asked to leave, by UID
+        self._evictions = Evictions(adapters.cluster)
         self._still_since: datetime | None = None
         self._paused: Pause | None = None
         self._retries: Counter[str] = Counter()
@@ -149,10 +148,10 @@ class Engine:
         if self._cancel.is_set() or self._stop:  # a step that was ended must not be taken for one that failed
             return self._wind_down()
         try:
-            self._observe_nodes()
+            changed = self._observe_nodes()
             self._find_holding()
             self._observe_pause()
-            self._observe_retries()
+            self._observe_retries(changed)
             decision = self._decide()
             self._act(decision)
             self._tell(decision)
@@ -197,33 +196,14 @@ class Engine:
         else:
             self._pause(self._adapters.poll_s)
 
-    def _observe_nodes(self) -> None:
-        """Take over what has changed: what has not is the same object."""
-        for name, view in self._cluster.observe(tuple(self._nodes)).items():
-            if view is self._views.get(name):
-                continue
-            self._views[name] = view
-            node, obstacle = self._nodes[name], self._obstacles[name]
-            if isinstance(view, NodeProblem):
-                self._nodes[name] = replace(
-                    node,
-                    view=replace(node.view, is_ready=False, gpu_pods=()),
-                    obstacle=obstacle or view.message,
-                    is_missing=True,
-                    lost_since=node.lost_since or self._clock(),
-                )
-            elif node.is_missing:  # it is there again: what was given up meanwhile goes on
-                is_over = view.record is not None and view.record.phase.is_over
-                self._nodes[name] = replace(
-                    node,
-                    view=view,
-                    obstacle=obstacle,
-                    is_missing=False,
-                    lost_since=None,
-                    has_failed=node.has_failed and is_over,
-                )
-            else:
-                self._nodes[name] = replace(node, view=view, obstacle=obstacle)
+    def _observe_nodes(self) -> list[str]:
+        """Take over what has changed, and return which nodes have: what has not is the same object."""
+        views, known, now = self._cluster.observe(tuple(self._nodes)), self._views, self._clock()
+        changed = [name for name, view in views.items() if view is not known.get(name)]
+        for name in changed:
+            known[name] = views[name]
+            self._nodes[name] = seen(self._nodes[name], views[name], self._obstacles[name], now)
+        return changed
 
     def _find_holding(self) -> None:
         """Look up the pods of which a process holds a GPU that they did not ask for; few nodes have any."""
@@ -238,16 +218,15 @@ class Engine:
                 self._held[name] = now
                 self._nodes[name] = replace(node, holding=self._cluster.find_pods(name, uids))
 
-    def _observe_retries(self) -> None:
+    def _observe_retries(self, changed: Sequence[str]) -> None:
         """Let nodes begin again that failed here and that somebody has asked to be tried again.
 
         It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
         """
-        for name, node in self._nodes.items():
-            if not node.has_failed:
-                continue
+        for name in changed:
+            node = self._nodes[name]
             record = node.record
-            if record is None or not record.retry or self._retries[name] >= RETRIES:
+            if record is None or not node.has_failed or not record.retry or self._retries[name] >= RETRIES:
                 continue
             self._retries[name] += 1
             self._nodes[name] = replace(node, has_failed=False, step=None)
@@ -281,11 +260,10 @@ class Engine:
         """Tell which nodes wait for another reason than they did, in the inventory's order."""
         waiting, told = decision.waiting, self._told
         self._told = waiting
-        if waiting != told:
-            for name, node in self._nodes.items():
-                reason = waiting.get(name, "")
-                if reason != told.get(name, ""):
-                    self._observe(NodeWaits(name, reason, is_out=node.is_in_flight))
+        changed = {name for name, reason in waiting.items() if told.get(name, "") != reason}
+        changed.update(name for name in told.keys() - waiting.keys() if told[name])
+        for name in [name for name in self._nodes if name in changed] if changed else ():
+            self._observe(NodeWaits(name, waiting.get(name, ""), is_out=self._nodes[name].is_in_flight))
 
     def _publish(self) -> None:
         ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
@@ -296,7 +274,7 @@ class Engine:
             soak=self._policy.soak,
             wave_soak=sum((wave.soak for wave in ahead), start=timedelta(0)),
             is_held=self._decision.is_closed or any(wave.is_held for wave in ahead),
-            out=frozenset(name for name, node in self._nodes.items() if node.is_in_flight or node.is_busy),
+            out=frozenset([node.name for node in self._nodes.values() if node.is_in_flight or node.is_busy]),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             waves=self._waves,
@@ -336,15 +314,8 @@ class Engine:
             )
 
     def _enter(self, change: Change) -> None:
-        node, record = self._nodes[change.node], change.record
-        self._nodes[change.node] = replace(
-            node,
-            view=replace(node.view, record=record),
-            has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
-            is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
-            step=None,
-            blocked={},
-        )
+        record = change.record
+        self._nodes[change.node] = entered(self._nodes[change.node], record)
         self._moved.add(change.node)
         self._observe(PhaseEntered(change.node, record.phase, record.complaint))
 
@@ -356,26 +327,8 @@ class Engine:
         self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
-        """Ask pods to leave, those whose turn it is: one that was refused is not asked again at once."""
-        now = self._decided
-        self._asked = {uid: when for uid, when in self._asked.items() if abs(now - when) < ASK_AGAIN}
-        pods: list[GpuPod] = [pod for action in actions for pod in action.pods if pod.uid not in self._asked]
-        if not pods:
-            return
-        if len(pods) > ASKED_AT_ONCE:
+        if actions and self._evictions.ask(actions, self._nodes, self._decided):
             self._pauses = pauses(self._adapters.poll_s)
-        answers = self._cluster.evict_all(pods[:ASKED_AT_ONCE])
-        self._asked |= dict.fromkeys(answers, now)
-        for action in actions:
-            node = self._nodes[action.node]
-            blocked = {pod.uid: node.blocked[pod.uid] for pod in action.pods if pod.uid in node.blocked}
-            for pod in action.pods:
-                if (answer := answers.get(pod.uid)) is not None:
-                    blocked.pop(pod.uid, None)
-                    if answer.outcome is EvictionOutcome.BLOCKED:
-                        blocked[pod.uid] = answer.reason or "its eviction is refused"
-            if blocked != node.blocked:
-                self._nodes[action.node] = replace(node, blocked=blocked)
 
     def _begin_step(self, action: RunStep) -> None:
         self._cluster.check_lease()  # a machine that slept must not touch nodes that another one is at by now
@@ -396,26 +349,8 @@ class Engine:
                 self._observe(event)
 
     def _end_step(self, event: StepEnded) -> None:
-        outcome, node = event.outcome, self._nodes[event.node]
-        failure = outcome.failure
-        step = StepResult(
-            phase=event.phase,
-            ended=self._clock(),
-            is_done=failure is None and not outcome.holders,
-            failure="" if failure is None else failure.message,
-            is_unreachable=failure is not None and failure.status is Status.UNREACHABLE,
-            holders=outcome.holders,
-        )
-        is_swapped = step.is_done and step.phase is Phase.SWAP
-        is_back = step.is_done and step.phase is Phase.ROLLBACK
-        self._nodes[event.node] = replace(
-            node,
-            is_busy=False,
-            step=step,
-            is_disruptive=(node.is_disruptive and not is_swapped) or is_back,
-            is_as_declared=(node.is_as_declared or is_swapped) and not is_back,
-            lost_since=(node.lost_since or step.ended) if step.is_unreachable or node.is_missing else None,
-        )
+        outcome, failure = event.outcome, event.outcome.failure
+        self._nodes[event.node] = stepped(self._nodes[event.node], event.phase, outcome, self._clock())
         if outcome.holders:
             self._held[event.node] = None
         if outcome.swapped is not None:

@@ -114,6 +114,7 @@ class SimulatedCluster(OneByOne):
         self.world.changed(node)
         self._is_writing = False
         self._look(node)
+        self._changed.discard(node)
 
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for a pod to leave."""

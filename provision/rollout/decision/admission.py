@@ -90,8 +90,8 @@ class Admission:
         if self._closed[0]:
             return self._tell(first, self._closed)
         for node in domain.waiting:
-            reason, patience = self._why_unfit(node)
-            if reason:
+            if not node.is_fit:
+                reason, patience = self._why_unfit(node)
                 who = "" if reason.startswith(node.name) else f"{node.name} "
                 return self._tell(node, (f"its domain {domain.title} waits: {who}{reason}", patience))
         found = NOTHING if domain.flying else self._ahead if self._ahead[0] else self._why_not(first)
@@ -126,11 +126,11 @@ class Admission:
 
     def _why_unfit(self, node: NodeState) -> _Reason:
         view = node.view
+        if node.is_fit:
+            return NOTHING
         if not view.is_ready:
             return f"{node.name} is not ready: {view.why_not_ready or 'bring its kubelet back first'}", A_MINUTE
-        if view.is_skipped or view.held_by:
-            return node.kept_out, AT_ONCE if view.is_skipped else LONG
-        return NOTHING
+        return node.kept_out, AT_ONCE if view.is_skipped else LONG
 
     def _why_no_room_together(self, domain: Domain) -> _Reason:
         """Return why a whole domain may not be out of service; what it waits for is then kept free for it."""

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState, Snapshot
     from provision.rollout.model import Record
 
-_RANK: Final = attrgetter("rank")
-_ZONE_TURN: Final = attrgetter("zone_turn")
-_PRIORITY: Final = attrgetter("view.priority")
+_TURN: Final = attrgetter("turn")
 
 
 @dataclass(slots=True)
@@ -30,7 +28,7 @@ class Census:
     ``phases`` are those of nodes in flight. ``soaking`` are nodes that were changed so short a time ago that they
     have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process and
     are out of service, ``returned`` those that are back in service then, ``unable`` those that failed before and cannot
-    be tried again.
+    be tried again. ``waves`` are those that have a node.
     """
 
     total: int
@@ -44,42 +42,50 @@ class Census:
     soaking: list[tuple[NodeState, datetime]] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
     not_ready: set[str] = field(default_factory=set)
+    waves: set[int] = field(default_factory=set)
 
 
 def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     """Return the count of a fleet in which a changed node has to stay healthy for ``soak``."""
     census = Census(len(snapshot.nodes), snapshot.nodes)
     for node in snapshot.nodes:
-        view = node.view
-        if view.is_cordoned:
-            census.cordoned.add(view.name)
-        if not view.is_ready:
-            census.not_ready.add(view.name)
+        if not node.is_serving:
+            _count_out(census, node)
+        if node.wave is not None:
+            census.waves.add(node.wave)
         if node.wants_to_begin:
             census.waiting.append(node)
-        if view.record is not None:
-            _count(census, node, view.record, now, snapshot.began, soak)
+        if node.is_in_flight:
+            census.flying.append(node)
+        elif node.is_changed:
+            if soak:  # else thousands that are done would be asked for nothing
+                _count_soaking(census, node, soak, now, snapshot.began)
+        elif node.record is not None:
+            _count_failed(census, node, node.record)
+    census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
     return census
 
 
-def _count(  # noqa: PLR0913, PLR0917 - called for each node that was ever changed: names cost time
-    census: Census, node: NodeState, record: Record, now: datetime, began: datetime, soak: timedelta
-) -> None:
-    phase = record.phase
-    if phase is Phase.DONE:
-        until = record.believed_since(now, began) + soak
-        if now < until and record.target == node.target:
-            census.soaking.append((node, until))
-    elif phase is Phase.RETURNED:
-        if node.has_failed:
+def _count_out(census: Census, node: NodeState) -> None:
+    if node.view.is_cordoned:
+        census.cordoned.add(node.name)
+    if not node.view.is_ready:
+        census.not_ready.add(node.name)
+
+
+def _count_soaking(census: Census, node: NodeState, soak: timedelta, now: datetime, began: datetime) -> None:
+    if node.record is not None and now < (until := node.record.believed_since(now, began) + soak):
+        census.soaking.append((node, until))
+
+
+def _count_failed(census: Census, node: NodeState, record: Record) -> None:
+    if node.has_failed:
+        if record.phase is Phase.RETURNED:
             census.returned.append(node)
-    elif node.has_failed:
-        census.failed.append(node)
-    elif phase is not Phase.FAILED:
-        census.flying.append(node)
-        census.phases[node.view.name] = phase
-    elif node.obstacle:
+        elif record.phase is not Phase.DONE:
+            census.failed.append(node)
+    elif record.phase is Phase.FAILED and node.obstacle:
         census.unable.append(node)
 
 
@@ -95,16 +101,5 @@ def in_order(nodes: Sequence[NodeState]) -> list[NodeState]:
 def _sort(waiting: list[NodeState]) -> list[NodeState]:
     again = [node for node in waiting if node.has_failed_before]
     fresh = [node for node in waiting if not node.has_failed_before] if again else waiting
-    if any(map(_RANK, fresh)):  # sorts are stable: what counts most comes last
-        fresh = sorted(fresh, key=_RANK)
-    if any(map(_PRIORITY, fresh)):
-        fresh = sorted(fresh, key=_PRIORITY, reverse=True)
-    if any(map(_ZONE_TURN, fresh)):
-        fresh = sorted(fresh, key=_ZONE_TURN)
-    if fresh and fresh[0].wave is not None:
-        fresh = sorted(fresh, key=_wave)
+    fresh = sorted(fresh, key=_TURN)
     return again + fresh if again else fresh
-
-
-def _wave(node: NodeState) -> int:
-    return node.wave or 0

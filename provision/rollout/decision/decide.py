@@ -38,7 +38,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
     waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
-    turn = whose_turn(snapshot, policy, now)
+    turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
     closed = _why_closed(hours, snapshot, policy)
     admission = Admission(census, policy, now, turn, closed)
@@ -80,9 +80,10 @@ def _begin(
     """Return what begins; the others get their reason in ``waiting``."""
     actions: list[Action] = []
     for node in nodes:
-        domain = domains.of(node)
+        domain = domains.of(node) if node.domain else None
         if domain is not None:
-            actions += _begin_domain(domain, node, admission, now, waiting)
+            if node is domain.waiting[0]:
+                actions += _begin_domain(domain, admission, now, waiting)
         elif reason := admission.why_not(node):
             waiting[node.name] = reason
         else:
@@ -91,12 +92,8 @@ def _begin(
     return actions
 
 
-def _begin_domain(
-    domain: Domain, first: NodeState, admission: Admission, now: datetime, waiting: dict[str, str]
-) -> list[Action]:
+def _begin_domain(domain: Domain, admission: Admission, now: datetime, waiting: dict[str, str]) -> list[Action]:
     """Return what begins of a domain when the turn of its first node has come: all of it or nothing."""
-    if first is not domain.waiting[0]:
-        return []
     reason = admission.why_not_together(domain)
     if reason:
         waiting.update(dict.fromkeys((node.name for node in domain.waiting), reason))

@@ -106,10 +106,8 @@ class Domains:
     def of(self, node: NodeState) -> Domain | None:
         """Return the domain of a node, None for one that is on its own."""
         title = node.domain
-        if not title or title not in self._members:
-            return None
         found = self._seen.get(title)
-        if found is None:
+        if found is None and title in self._members:
             found = self._seen[title] = look(title, [self._nodes[place] for place in self._members[title]])
         return found
 
@@ -128,11 +126,13 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
     domain = Domain(title)
     for node in nodes:
         record = node.record
-        if node.has_failed or (record is not None and record.is_returning and not record.phase.is_over):
+        if node.wants_to_begin and not node.is_changed:
+            domain.waiting.append(node)
+        elif node.has_failed or (node.is_in_flight and record is not None and record.is_returning):
             _count_failed(domain, node)
-        elif record is not None and not record.phase.is_over:
+        elif node.is_in_flight and record is not None:
             _count_flying(domain, node, record)
-        elif record is not None and record.phase is Phase.DONE and record.target == node.target:
+        elif node.is_changed:
             domain.has_done = True
         elif node.obstacle and not node.is_as_declared:
             domain.absent = domain.absent or node

@@ -63,6 +63,13 @@ class NodeState:
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
     ``domain`` names the nodes that are changed together with it, empty for one that is on its own.
+
+    Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
+    remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
+    there. ``wants_to_begin``: it has to be taken out of service, or is still out of it since it failed.
+    ``has_failed_before``: an earlier apply left it failed. ``is_changed``: it is in service with the target since its
+    upgrade. ``is_blamed``: it failed in this process, and the change may be the cause. ``is_serving``: it is ready and
+    takes pods. ``is_fit``: it is ready, and nobody wants it left alone. ``turn`` orders those that wait.
     """
 
     view: NodeView
@@ -89,26 +96,39 @@ class NodeState:
     is_missing: bool = False
     domain: str = ""
 
-    @property
-    def name(self) -> str:
-        """The inventory's name of the node."""
-        return self.view.name
+    name: str = field(init=False, repr=False, compare=False)
+    record: Record | None = field(init=False, repr=False, compare=False)
+    is_in_flight: bool = field(init=False, repr=False, compare=False)
+    wants_to_begin: bool = field(init=False, repr=False, compare=False)
+    has_failed_before: bool = field(init=False, repr=False, compare=False)
+    is_changed: bool = field(init=False, repr=False, compare=False)
+    is_blamed: bool = field(init=False, repr=False, compare=False)
+    is_serving: bool = field(init=False, repr=False, compare=False)
+    is_fit: bool = field(init=False, repr=False, compare=False)
+    turn: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
 
-    @property
-    def record(self) -> Record | None:
-        """What is remembered of the node's upgrade."""
-        return self.view.record
+    def __post_init__(self) -> None:
+        """Work out, once for all decisions, what each of them asks of every node."""
+        view, record = self.view, self.view.record
+        phase = None if record is None else record.phase
+        is_in_service = phase is None or phase.is_in_service
+        derive = object.__setattr__
+        derive(self, "name", view.name)
+        derive(self, "record", record)
+        derive(self, "is_in_flight", phase is not None and not phase.is_over and not self.has_failed)
+        is_wanted = self.is_disruptive if is_in_service else phase is Phase.FAILED
+        derive(self, "wants_to_begin", is_wanted and not self.has_failed and not self.obstacle)
+        derive(self, "has_failed_before", phase is Phase.FAILED and not self.has_failed)
+        is_same = record is not None and record.target == self.target
+        derive(self, "is_changed", is_same and phase is Phase.DONE)
+        derive(self, "is_blamed", is_same and self._may_be_blamed())
+        derive(self, "is_serving", view.is_ready and not view.is_cordoned)
+        derive(self, "is_fit", view.is_ready and not view.is_skipped and not view.held_by)
+        derive(self, "turn", (self.wave or 0, self.zone_turn, -view.priority, self.rank))
 
-    @property
-    def is_in_flight(self) -> bool:
-        """Whether the node is between its beginning and its end, and was not given up there."""
-        return self.record is not None and not self.record.phase.is_over and not self.has_failed
-
-    @property
-    def is_blamed(self) -> bool:
-        """Whether the node failed in this process, and the change may be the cause."""
+    def _may_be_blamed(self) -> bool:
         record = self.view.record
-        if record is None or record.target != self.target or not (self.has_failed or record.is_returning):
+        if record is None or not (self.has_failed or record.is_returning):
             return False
         return record.is_blamed or (self.is_missing and record.phase.may_be_undone)
 
@@ -121,28 +141,12 @@ class NodeState:
         return frozenset(one.pod_uid for one in self.step.holders if one.pod_uid and one.pod_uid not in known)
 
     @property
-    def wants_to_begin(self) -> bool:
-        """Whether the node has to be taken out of service, or is still out of it since it failed."""
-        if self.has_failed or self.obstacle:
-            return False
-        record = self.view.record
-        if record is None or record.phase.is_in_service:
-            return self.is_disruptive
-        return record.phase is Phase.FAILED
-
-    @property
     def kept_out(self) -> str:
         """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
         view = self.view
         if view.is_skipped:
             return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
         return view.held_by
-
-    @property
-    def has_failed_before(self) -> bool:
-        """Whether an earlier apply left the node failed."""
-        record = self.view.record
-        return record is not None and record.phase is Phase.FAILED and not self.has_failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,17 @@ process looks at the gates again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.patience import A_MINUTE, AT_ONCE, FOR_EVER, LONG
-from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.census import Census
     from provision.rollout.decision.policy import Policy, WavePolicy
     from provision.rollout.decision.snapshot import NodeState, Snapshot
     from provision.rollout.gates import GateState
@@ -52,22 +54,25 @@ def patience_of(gate: GateState) -> int:
     return FOR_EVER if gate.is_answered else LONG
 
 
-def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
+def whose_turn(census: Census, snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
     """Return the wave that may be changed now."""
     if not policy.waves:
         return Turn()
-    members = _members(snapshot.nodes, len(policy.waves))
-    filled = [index for index, nodes in enumerate(members) if nodes]
+    filled = sorted(census.waves)
     canary = filled[0] if len(filled) > 1 else None
-    failures = sum(node.is_blamed for node in snapshot.nodes if node.has_failed)
+    failures = sum(node.is_blamed for node in (*census.failed, *census.returned))
+    pending: dict[int, list[NodeState]] = {}
+    for node in chain(census.flying, census.waiting):
+        if node.wave is not None and (node.is_in_flight or not _is_left_alone(node)):
+            pending.setdefault(node.wave, []).append(node)
     for index in filled:
-        if index < snapshot.passed and not any(_is_pending(node) for node in members[index]):
+        if index < snapshot.passed and index not in pending:
             continue
-        gate = next((each for each in snapshot.gates if not each.is_open and not each.holds_nodes), None)
-        if gate is not None and not any(node.is_in_flight or _is_changed(node) for node in members[index]):
-            return Turn(wave=index - 1, reason=gate.as_reason, canary=canary, gate=gate)
         wave, allowed = policy.waves[index], 0 if index == canary else policy.max_failures - failures
-        turn = _WaveTurn(wave, index, members[index], snapshot, now)
+        turn = _WaveTurn(wave, index, pending.get(index, ()), snapshot, now)
+        gate = next((each for each in snapshot.gates if not each.is_open and not each.holds_nodes), None)
+        if gate is not None and not turn.has_begun:
+            return Turn(wave=index - 1, reason=gate.as_reason, canary=canary, gate=gate)
         found = turn.why_not_over() or turn.why_not_proven(canary) or turn.why_not_healthy(allowed) or turn.why_held()
         if found is not None:
             reason, may_end, is_soaking = found
@@ -77,19 +82,9 @@ def whose_turn(snapshot: Snapshot, policy: Policy, now: datetime) -> Turn:
     return Turn(wave=len(policy.waves), canary=canary)
 
 
-def _members(nodes: Sequence[NodeState], waves: int) -> list[list[NodeState]]:
-    members: list[list[NodeState]] = [[] for _ in range(waves)]
-    for node in nodes:
-        if node.wave is not None:
-            members[node.wave].append(node)
-    return members
-
-
-def _is_pending(node: NodeState) -> bool:
-    """Tell whether a wave has to wait for a node; not for one that people or other tools want left alone."""
-    if node.is_in_flight:
-        return True
-    return node.wants_to_begin and not node.view.is_skipped and not node.view.held_by
+def _is_left_alone(node: NodeState) -> bool:
+    """Tell whether people or other tools want a node left alone, so that its wave does not wait for it."""
+    return not node.is_fit and bool(node.kept_out)
 
 
 def _in_the_way(node: NodeState) -> str:
@@ -100,21 +95,37 @@ _Found = tuple[str, bool, bool] | None  # the reason, whether it may end by itse
 
 
 class _WaveTurn:
-    """One wave at one moment: each method says why the next wave has to wait, None where it does not."""
+    """One wave at one moment: each method says why the next wave has to wait, None where it does not.
+
+    ``pending`` are the nodes that are still to be changed, those in flight first.
+    """
 
     def __init__(
-        self, wave: WavePolicy, index: int, members: Sequence[NodeState], snapshot: Snapshot, now: datetime
+        self, wave: WavePolicy, index: int, pending: Sequence[NodeState], snapshot: Snapshot, now: datetime
     ) -> None:
-        self._wave, self._index, self._members, self._now = wave, index, members, now
+        self._wave, self._index, self._pending, self._now = wave, index, pending, now
+        self._nodes = snapshot.nodes
         self._began, self._gates = snapshot.began, snapshot.gates
         self.gate: GateState | None = None  # the closed one that is waited for
-        self._changed = [node for node in members if _is_changed(node)]
+
+    @cached_property
+    def _members(self) -> list[NodeState]:
+        return [node for node in self._nodes if node.wave == self._index]
+
+    @cached_property
+    def _changed(self) -> list[NodeState]:
+        return [node for node in self._members if node.is_changed]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether one of its nodes is in flight, or was changed."""
+        return any(node.is_in_flight for node in self._pending) or bool(self._changed)
 
     def why_not_over(self) -> _Found:
-        pending = [node for node in self._members if _is_pending(node)]
+        pending = self._pending
         if not pending:
             return None
-        first = next((node for node in pending if node.is_in_flight), pending[0])
+        first = pending[0]
         phase = f": {first.record.phase}" if first.record is not None and first.is_in_flight else ""
         more = f" and {len(pending) - 1} more" if len(pending) > 1 else ""
         return f"waits for {self._wave.title}: {first.name}{phase}{more}", False, False
@@ -166,11 +177,6 @@ class _WaveTurn:
             return None
         hint = "look at its nodes, take `gate: hold` away from it, and run the same command again"
         return f"{self._wave.title} is done and holds the others: {hint}", False, False
-
-
-def _is_changed(node: NodeState) -> bool:
-    record = node.record
-    return record is not None and record.phase is Phase.DONE and record.target == node.target
 
 
 def _is_taken_out(node: NodeState) -> bool:

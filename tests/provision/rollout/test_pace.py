@@ -12,8 +12,9 @@ import pytest
 from provision.cluster.errors import ForbiddenError
 from provision.rollout.cluster import Eviction, EvictionOutcome
 from provision.rollout.decision.policy import Policy
-from provision.rollout.engine import ASK_AGAIN, ASKED_AT_ONCE, Adapters, Engine
+from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import ConflictError
+from provision.rollout.evictions import ASK_AGAIN, ASKED_AT_ONCE
 from provision.rollout.model import Phase
 from provision.rollout.pace import BURST, SOON_S, Pace
 from provision.rollout.progress import NodeWaits, RolloutProgress

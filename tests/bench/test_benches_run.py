@@ -26,6 +26,7 @@ ONE_ROUND = {
     "preference": ("--rounds", "1"),
     "planning": ("--nodes", "2", "--rounds", "1"),
     "rollout": ("--nodes", "40", "--rounds", "1"),
+    "simulation": ("--nodes", "60", "--domains", "6"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
 VERDICTS = {
@@ -34,6 +35,7 @@ VERDICTS = {
     "preference": ("tangle   64 GPUs",),
     "planning": ("in a process with limits",),
     "rollout": ("10 drained of 8 pods each", "slowest: "),
+    "simulation": ("60 nodes in 6 domains", "of CPU"),
     "fleet": ("an empty node is released", "80 evictions, 70 writes", "within 200 MiB"),
 }
 

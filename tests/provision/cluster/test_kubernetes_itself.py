@@ -248,7 +248,7 @@ def test_a_pod_with_two_budgets_is_blocked_with_that_reason(stage: Stage, cluste
     answer = cluster.evict(pod_of(cluster, node, name))
 
     assert answer.outcome is EvictionOutcome.BLOCKED
-    assert "more than one PodDisruptionBudget" in answer.reason
+    assert "several disruption budgets select it" in answer.reason
 
 
 def test_the_runtime_class_is_created_once_and_never_taken_from_others(

@@ -95,7 +95,7 @@ class _NoSteps:
     """Steps are the executor's own."""
 
     def run(self, *_: object) -> StepOutcome:
-        raise NotImplementedError
+        raise NotImplementedError  # nobody runs one
 
 
 class _LosingExecutor(VirtualExecutor):

@@ -61,7 +61,7 @@ def test_a_domain_of_which_one_node_fails_goes_back_as_one_and_the_canary_stays(
         RIGHT: "returned",
     }, said
     assert "CUDA_ERROR_OUT_OF_MEMORY" in records[RIGHT]["reason"]
-    assert RIGHT in records[LEFT]["reason"]
+    assert records[LEFT]["becauseOf"] == RIGHT
     assert records[CANARY]["since"] < min(records[LEFT]["began"], records[RIGHT]["began"])
     assert_have(fleet, VERSION, OLD_VERSION, OLD_VERSION)
 

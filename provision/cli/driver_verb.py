@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
@@ -15,15 +16,17 @@ from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope
 from provision.cli.listening import open_listeners
-from provision.cli.options import common_arguments, load_fleet
+from provision.cli.options import common_arguments, inventories_of, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
+from provision.fleet.load import load
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, render_rollout, show
-from provision.rollout.driver_verbs import EVERY_NODE, DriverVerb, Extent, execute_verb, plan_verb, verb_steps
+from provision.rollout.driver_verbs import execute_verb, verb_steps
 from provision.rollout.engine import Adapters
+from provision.rollout.verb_plan import EVERY_NODE, DriverVerb, Extent, plan_verb
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
     from provision.fleet.facts import NodeFacts
-    from provision.rollout.driver_verbs import VerbPlan
+    from provision.fleet.model import Fleet
+    from provision.rollout.verb_plan import VerbPlan
 
 
 def verb_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +69,20 @@ def run_verb(
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups if in_waves else None, further=further)
+        extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups, in_waves=in_waves, further=further)
+        extent = _with_unnamed(args, fleet, extent)
         return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
+
+
+def _with_unnamed(args: argparse.Namespace, fleet: Fleet, extent: Extent) -> Extent:
+    """Return the extent with the nodes that are not named, where they may be in a domain with one that is."""
+    if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
+        return extent
+    named = {node.name for node in fleet.nodes}
+    whole = load(args.file, inventories_of(args), limit="", directory=Path.cwd(), environ=os.environ)
+    stacks = {node.name: node.stack for node in whole.nodes if node.name not in named}
+    scope = open_scope(args, whole, stacks, resolve_nodes(whole.nodes))
+    return replace(extent, groups=scope.groups, unnamed=scope.cluster.observe(tuple(stacks)) if stacks else {})
 
 
 def change_drivers(

@@ -48,6 +48,7 @@ from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.runfile.store import RunfileStore
 from provision.runner import AnsibleRunner, find_collection
+from provision.simulate.foresee import foresee
 
 if TYPE_CHECKING:
     import argparse
@@ -157,7 +158,8 @@ def assess_fleet(
     builds = foresee_builds(context, answers, prepared.todo)
     closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
     gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
-    return answers, replace(prepared, runtime_classes=missing, builds=builds, closed=closed, gates=gates)
+    known = replace(prepared, runtime_classes=missing, builds=builds, closed=closed, gates=gates)
+    return answers, replace(known, forecast=foresee(known, scope.clock()))
 
 
 def foresee_refusals(prepared: Prepared, cluster: Cluster) -> Prepared:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.errors import UsageError
-from provision.rollout.driver_verbs import DriverVerb
+from provision.rollout.verb_plan import DriverVerb
 
 if TYPE_CHECKING:
     import argparse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cli.cluster import cluster_arguments
 from provision.cli.options import common_arguments, load_fleet
-from provision.errors import ExitCode, UsageError
+from provision.errors import ExitCode, GrapnelError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -86,12 +86,20 @@ def _scenario(args: argparse.Namespace, start: datetime) -> Scenario:
 def _from_cluster(args: argparse.Namespace, start: datetime) -> Scenario:
     """Return the fleet as its Nodes are now. No machine is asked: a driver is what its node's last record says."""
     from provision.cli.cluster import open_scope  # noqa: PLC0415 - start-up time
+    from provision.cli.terminal import say  # noqa: PLC0415 - start-up time
+    from provision.rollout.cluster import NodeProblem  # noqa: PLC0415 - start-up time
     from provision.simulate.observed import scenario_of  # noqa: PLC0415 - start-up time
 
     fleet = load_fleet(args)
     stacks = {node.name: node.stack for node in fleet.nodes}
     scope = open_scope(args, fleet, stacks)
-    return scenario_of(scope.cluster.observe(tuple(stacks)), stacks, scope.groups, start)
+    views = scope.cluster.observe(tuple(stacks))
+    problems = [each for each in views.values() if isinstance(each, NodeProblem)]
+    if len(problems) == len(views):
+        raise GrapnelError(f"there is no node to simulate: {problems[0].message}", hint=problems[0].hint)
+    for problem in problems:
+        say(f"· not simulated: {problem.message}", sys.stderr)
+    return scenario_of(views, stacks, scope.groups, start)
 
 
 def read_failures(text: str, before: Faults) -> Faults:

@@ -16,7 +16,16 @@ from rich.table import Table
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging, Status
 from provision.report.console import Text
 from provision.report.plain import PlainView
-from provision.report.terminal import STATUS_STYLES, count, duration, hanging, names, phase_words, task_name
+from provision.report.terminal import (
+    STATUS_STYLES,
+    count,
+    duration,
+    hanging,
+    names,
+    phase_words,
+    task_name,
+    waiting_words,
+)
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
@@ -61,7 +70,7 @@ class _Line:
     def words(self) -> Text:
         """Return the middle of the line."""
         if self.phase:
-            about = f"waits: {self.waits}" if self.waits else self.task
+            about = waiting_words(self.waits) if self.waits else self.task
             return Text.assemble((self.phase, "bold"), "  ", about)
         again = f"  pass {self.number}" if self.number > 1 else ""
         return Text.assemble(self.task or "starting", (again, "dim"))

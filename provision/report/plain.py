@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
-from provision.report.terminal import count, phase_words, task_name
+from provision.report.terminal import count, phase_words, task_name, waiting_words
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from provision.runner import Outcome, TaskDone
 
@@ -68,7 +68,7 @@ class PlainView:
         told = waits.reason if waits.is_out else waits.reason.partition(":")[0]
         if told and told != self._waits.get(waits.node):
             self._waits[waits.node] = told
-            self._line(waits.node, f"waits: {waits.reason}" if waits.is_out else waits.reason)
+            self._line(waits.node, waiting_words(waits.reason) if waits.is_out else waits.reason)
 
     def _task(self, done: TaskDone, *, gathering: bool) -> None:
         quiet = (Outcome.SKIPPED, Outcome.OK) if gathering or not done.is_step else (Outcome.SKIPPED,)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from provision.report.console import Text
+from provision.report.status import age
 from provision.report.terminal import CELL_WIDTH, count, names
 from provision.rollout.decision.leaving import evictable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.forecast import Forecast
     from provision.rollout.model import GpuPod
 
 
@@ -44,6 +46,8 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     states = {state.name: state for state in prepared.states}
     for index, wave in enumerate(policy.waves):
         yield Text(f" {_describe_wave(wave, [states[name] for name in prepared.rollout], index)}")
+    if prepared.forecast is not None:
+        yield from _render_forecast(prepared.forecast)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", min_width=3)
     grid.add_column(style="bold cyan", no_wrap=True)
@@ -52,6 +56,39 @@ def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     for place, name in enumerate(prepared.rollout, 1):
         grid.add_row(f"{place}.", name, _versions(states[name]), _about(states[name]))
     yield grid
+
+
+def _render_forecast(forecast: Forecast) -> Iterator[Text]:
+    """Yield how long it takes, and each wave where there are several."""
+    if forecast.seconds is None:
+        yield Text(" expected to take: not measured yet")
+        return
+    how = "played with" if forecast.is_played else "estimated from"
+    basis = f"{how} what steps took on {count(forecast.measured, 'node')}"
+    less = f"; not counted: {', '.join(forecast.uncounted)}" if forecast.uncounted else ""
+    yield Text(f" expected to take {age(forecast.seconds)} ({basis}{less})")
+    if len(forecast.waves) > 1:
+        for wave in forecast.waves:
+            yield Text(f"   {wave.title}: {age(wave.ends_s - wave.begins_s)}, from +{age(wave.begins_s)} on")
+
+
+def _forecast_document(forecast: Forecast) -> dict[str, object]:
+    return {
+        "seconds": None if forecast.seconds is None else round(forecast.seconds),
+        "by": None if forecast.seconds is None else "simulation" if forecast.is_played else "estimate",
+        "measuredNodes": forecast.measured,
+        "waves": [
+            {
+                "title": wave.title,
+                "nodes": wave.nodes,
+                "beginsAfterSeconds": round(wave.begins_s),
+                "endsAfterSeconds": round(wave.ends_s),
+                "soakSeconds": round(wave.soak_s),
+            }
+            for wave in forecast.waves
+        ],
+        "notCounted": list(forecast.uncounted),
+    }
 
 
 def _describe_wave(wave: WavePolicy, nodes: Sequence[NodeState], index: int) -> str:
@@ -76,6 +113,7 @@ def rollout_document(prepared: Prepared, cluster: str) -> dict[str, object]:
             {"title": wave.title, "soakSeconds": int(wave.soak.total_seconds()), "holds": wave.is_held}
             for wave in prepared.policy.waves
         ],
+        "expected": None if prepared.forecast is None else _forecast_document(prepared.forecast),
         "nodes": [_describe(states[name]) for name in prepared.rollout],
         "runtimeClasses": list(prepared.runtime_classes),
     }

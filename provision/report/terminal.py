@@ -112,6 +112,11 @@ def duration(seconds: float) -> str:
     return f"{whole}s" if whole < _MINUTE_S else f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
 
 
+def waiting_words(reason: str) -> str:
+    """Return a reason behind a node and its phase, as that for which it waits; many reasons say so themselves."""
+    return reason if reason.startswith("waits ") else f"waits: {reason}"
+
+
 def phase_words(entered: PhaseEntered) -> str:
     """Return what a phase of a rollout means for the node."""
     if entered.phase is Phase.FAILED:

@@ -2,268 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from provision.apply.follow import follow
-from provision.apply.model import Failure, NodeFinished, NodeResult, Status
-from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.census import in_order
-from provision.rollout.decision.drain_policy import drain_policy
-from provision.rollout.decision.membership import with_waves
+from provision.apply.model import NodeFinished, NodeResult, Status
 from provision.rollout.decision.outcome import results_of
-from provision.rollout.decision.policy import strictest
-from provision.rollout.decision.prepare import Prepared
-from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
-from provision.rollout.model import Origin, Phase
+from provision.rollout.model import Phase
 from provision.rollout.node_steps import NodeSteps
 from provision.rollout.step import StepOutcome
-from provision.rollout.way_back import is_back, loaded_version
+from provision.rollout.verb_plan import NO_DRIVER
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.fleet.facts import NodeFacts
     from provision.rollout.engine import Adapters
-    from provision.rollout.model import NodeView, Record
+    from provision.rollout.model import Origin
     from provision.rollout.progress import RolloutObserver
+    from provision.rollout.verb_plan import DriverVerb, VerbPlan
     from provision.spec.model import StackSpec
-
-NO_DRIVER: Final = ""  # as a target
-_NO_WAY_BACK: Final = (
-    "there is nothing to go back to: no driver change was swapped in on it, or what leads back is no longer whole"
-)
-_ENDED: Final = ("done", "returned")
-
-
-class DriverVerb(StrEnum):
-    """What the driver program of a node is told."""
-
-    BACK = "back"
-    REMOVE = "remove"
-
-    @property
-    def command(self) -> str:
-        """The command of grapnel that does it."""
-        return "grapnel rollback" if self is DriverVerb.BACK else "grapnel remove --driver"
-
-    @property
-    def status(self) -> Status:
-        """What becomes of a node with which it went well."""
-        return Status.RETURNED if self is DriverVerb.BACK else Status.REMOVED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """How far a verb goes. ``undoes_upgrade``: no nodes were named, it is those of the last upgrade.
-
-    ``groups`` are the inventory's, by node; None: without waves. ``further``: nodes that have returned already go one
-    driver further back.
-    """
-
-    undoes_upgrade: bool = False
-    groups: Mapping[str, Sequence[str]] | None = None
-    further: bool = False
-
-
-EVERY_NODE: Final = Extent()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerbPlan:
-    """What a verb comes to: the nodes that go through the rollout, and the results of those that do not.
-
-    ``targets`` are the versions afterwards.
-    """
-
-    verb: DriverVerb
-    prepared: Prepared
-    targets: Mapping[str, str] = field(default_factory=dict)
-    settled: Mapping[str, NodeResult] = field(default_factory=dict)
-
-
-def plan_verb(
-    verb: DriverVerb,
-    answers: Mapping[str, NodeFacts | Failure],
-    stacks: Mapping[str, StackSpec],
-    views: Mapping[str, NodeView | NodeProblem],
-    extent: Extent = EVERY_NODE,
-) -> VerbPlan:
-    """Sort the nodes of a verb; the three mappings have the same nodes. Pure."""
-    states: list[NodeState] = []
-    settled: dict[str, NodeResult] = {}
-    for name, answer in answers.items():
-        state = _stays(verb, stacks[name], views[name], extent) or _state(verb, answer, stacks[name], views[name])
-        if isinstance(state, _Staying):
-            settled[name] = state.result
-            states.append(state.state)
-        elif isinstance(state, NodeResult):
-            settled[name] = state
-        else:
-            states.append(state)
-            if state.obstacle:
-                settled[name] = NodeResult(name, *_refused(answer, state.obstacle))
-    declared = strictest([stacks[state.name].rollout for state in states], len(states))
-    policy = replace(declared, calendar=None)  # whoever goes back does not wait for a window
-    if extent.groups is None or not states:
-        policy = replace(policy, waves=())
-    else:
-        states = with_waves(states, stacks[states[0].name].rollout.waves, extent.groups)
-    flying = [state.name for state in states if state.is_in_flight]
-    rollout = tuple(dict.fromkeys((*flying, *(state.name for state in in_order(states)))))
-    prepared = Prepared(
-        states=tuple(states),
-        rollout=tuple(name for name in rollout if name not in settled),
-        policy=policy,
-    )
-    return VerbPlan(
-        verb=verb, prepared=prepared, targets={state.name: _version_after(state) for state in states}, settled=settled
-    )
-
-
-def _version_after(state: NodeState) -> str:
-    record = state.record
-    return record.origin if record is not None and record.is_returning and state.is_in_flight else state.target
-
-
-def _refused(answer: NodeFacts | Failure, obstacle: str) -> tuple[Status, int, int, Failure]:
-    failure = answer if isinstance(answer, Failure) else Failure(Status.REFUSED, obstacle)
-    return failure.status, 0, 0, failure
-
-
-@dataclass(frozen=True, slots=True)
-class _Staying:
-    """A node that stays as it is, and counts among the others: in waves, and in what may be unavailable."""
-
-    state: NodeState
-    result: NodeResult
-
-
-def _stays(verb: DriverVerb, stack: StackSpec, view: NodeView | NodeProblem, extent: Extent) -> _Staying | None:
-    """Return a node that has nothing to undo, or has done it already; None where the verb is about it."""
-    if verb is not DriverVerb.BACK or isinstance(view, NodeProblem):
-        return None
-    record, part = view.record, part_of(stack.driver, view.record)
-    has = "" if record is None else record.origin if record.phase is Phase.RETURNED else record.target
-    if part is Part.RETURNED and not extent.further:
-        result = NodeResult(view.name, Status.RETURNED, note=f"had {has or 'no driver'} again before")
-    elif part is Part.NONE and extent.undoes_upgrade:
-        result = NodeResult(view.name, Status.UNCHANGED)
-    else:
-        return None
-    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    state = NodeState(view=view, target=has, drain_timeout=timeout, is_as_declared=True, may_return=False)
-    return _Staying(state, result)
-
-
-def _state(
-    verb: DriverVerb, answer: NodeFacts | Failure, stack: StackSpec, view: NodeView | NodeProblem
-) -> NodeState | NodeResult:
-    if isinstance(view, NodeProblem):
-        message = f"it has to be drained first, but cannot be: {view.message} ({view.hint})"
-        return NodeResult(view.name, Status.REFUSED, failure=Failure(Status.REFUSED, message))
-    timeout = timedelta(minutes=stack.rollout.drain_timeout_minutes)
-    drain = drain_policy(stack.rollout, stack.scheduler)
-    if isinstance(answer, Failure):
-        return NodeState(
-            view=view, target=NO_DRIVER, drain_timeout=timeout, drain=drain, obstacle=answer.message, may_return=False
-        )
-    if verb is DriverVerb.BACK and view.record is not None and _is_returning(view.record, answer):
-        return replace(_returning(view, view.record, answer, timeout), drain=drain)
-    if verb is DriverVerb.BACK and view.record is not None and _is_still_there(view.record, answer):
-        return replace(_returning(view, view.record, answer, timeout), target=view.record.origin, is_as_declared=True)
-    is_done = _is_done(verb, answer, view.record)
-    target, obstacle = _target(verb, answer, view.record if is_done else None)
-    state = NodeState(
-        view=view,
-        target=target,
-        origin=_origin(answer, view.record if is_done else None),
-        drain_timeout=timeout,
-        drain=drain,
-        is_disruptive=not is_done,
-        is_as_declared=is_done,
-        obstacle=obstacle,
-        origin_change=answer.driver.current or "",
-        may_return=False,
-    )
-    if verb is DriverVerb.REMOVE and not is_done and not _has_anything(answer):
-        return NodeResult(view.name, Status.UNCHANGED)
-    return state
-
-
-def _is_returning(record: Record, facts: NodeFacts) -> bool:
-    """Tell whether an apply was already taking the node back, or has brought it back and failed to verify it.
-
-    Going back is then to come to the end of that: another `back` would lead one driver further.
-    """
-    if not record.is_returning or record.phase.is_in_service:
-        return False
-    return record.phase is not Phase.FAILED or is_back(facts, Origin(record.origin, record.origin_change))
-
-
-def _is_still_there(record: Record, facts: NodeFacts) -> bool:
-    """Tell whether the node is out of service for a driver change that it has not begun, or that it has undone itself.
-
-    What it runs is what it is to have: a `back` would undo an earlier change. A `back` that was cut short itself is
-    told by where it leads.
-    """
-    if record.phase.is_in_service or record.target == facts.driver.back:
-        return False
-    return is_back(facts, Origin(record.origin, record.origin_change))
-
-
-def _returning(view: NodeView, record: Record, facts: NodeFacts, timeout: timedelta) -> NodeState:
-    has_failed = record.phase is Phase.FAILED
-    return NodeState(
-        view=view,
-        target=record.origin if has_failed else record.target,
-        origin=record.origin,
-        drain_timeout=timeout,
-        is_as_declared=has_failed,
-        origin_change=facts.driver.current or "",
-        may_return=False,
-    )
-
-
-def _target(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> tuple[str, str]:
-    """Return the version afterwards, and why there is no way to it; ``record`` is of what this verb has done before."""
-    if verb is DriverVerb.REMOVE:
-        return NO_DRIVER, ""
-    if record is not None:
-        return record.target, ""
-    return (NO_DRIVER, _NO_WAY_BACK) if facts.driver.back is None else (facts.driver.back, "")
-
-
-def _origin(facts: NodeFacts, record: Record | None) -> str:
-    return loaded_version(facts) if record is None else record.origin
-
-
-def _is_done(verb: DriverVerb, facts: NodeFacts, record: Record | None) -> bool:
-    """Tell whether the driver was changed by a command that was cut short before the node was in service again.
-
-    Without this, a second `back` would return to the driver before the one that was asked for.
-    """
-    if record is None or record.phase.is_in_service:
-        return False
-    if verb is DriverVerb.REMOVE:
-        return record.target == NO_DRIVER and not _has_anything(facts)
-    run = facts.driver.run
-    was_back = run is not None and run.verb == verb.value and run.state in _ENDED
-    return was_back and loaded_version(facts) == record.target
-
-
-def _has_anything(facts: NodeFacts) -> bool:
-    return facts.driver.managed or facts.installed_digest("driver") is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ class Chance:
     """The fortune of one simulated roll-out."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        self._durations, self._faults, self._seed = {**USUAL, **scenario.durations}, scenario.faults, seed
+        self._durations, self._faults, self.seed = {**USUAL, **scenario.durations}, scenario.faults, seed
 
     def of(self, *what: object) -> Random:
         """Return numbers that belong to one thing alone."""
-        return Random("/".join(map(str, (self._seed, *what))))  # noqa: S311 - a simulation, no secret
+        return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311 - a simulation, no secret
 
     def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
         """Return how a step goes. A fault is the node's with the new driver, and not of one attempt."""

@@ -23,8 +23,11 @@ from provision.simulate.playback import Playback, Recorder, plays_of
 from provision.simulate.world import Budget, World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from provision.rollout.decision.policy import Policy
     from provision.rollout.model import Origin
+    from provision.rollout.standing import Standing
     from provision.rollout.step import StepOutcome
     from provision.simulate.scenario import NodeModel, Scenario
 
@@ -37,11 +40,31 @@ def play(scenario: Scenario, seed: int) -> Playback:
     """Roll out in virtual time until it is over. Nobody holds a wave: its gate is passed when it is healthy."""
     chance = Chance(scenario, seed)
     world = build(scenario, chance)
-    cluster, cancel = SimulatedCluster(world), threading.Event()
-    executor = _LosingExecutor(world, cancel, chance, resolution_s(scenario))
+    cluster = SimulatedCluster(world)
     states, policy = prepare(scenario, cluster)
+    return roll_out(chance, cluster, states, policy, batch_s=resolution_s(scenario))
+
+
+def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how long it is played
+    chance: Chance,
+    cluster: SimulatedCluster,
+    states: Sequence[NodeState],
+    policy: Policy,
+    *,
+    batch_s: float = 0.0,
+    is_enough: Callable[[], bool] = lambda: False,
+) -> Playback:
+    """Do the same with these nodes and this policy; when it ``is_enough`` it ends as it stands then."""
+    world, cancel = cluster.world, threading.Event()
+    executor = _LosingExecutor(world, cancel, chance, batch_s)
     recorder = Recorder(world.time, world.machines)
-    cluster.hooks.published = recorder.published
+
+    def published(standing: Standing) -> None:
+        recorder.published(standing)
+        if is_enough():
+            cancel.set()
+
+    cluster.hooks.published = published
     adapters = Adapters(
         cluster=cluster,
         steps=_NoSteps(),
@@ -49,10 +72,9 @@ def play(scenario: Scenario, seed: int) -> Playback:
         poll_s=POLL_S,
         executor=lambda _steps, _cancel, _workers: executor,
     )
-    engine = Engine(adapters, states, policy, observe=recorder.observe, cancel=cancel)
-    result = engine.run()
+    result = Engine(adapters, states, policy, observe=recorder.observe, cancel=cancel).run()
     return Playback(
-        seed=seed,
+        seed=chance.seed,
         took_s=max([entry.at_s for entry in recorder.entries], default=0.0),
         nodes=plays_of(recorder.entries, {state.name: state.wave for state in states}),
         entries=tuple(recorder.entries),
@@ -137,6 +159,7 @@ def _machine(node: NodeModel, chance: Chance) -> Machine:
         is_cordoned=node.is_cordoned,
         cordoned_by="somebody" if node.is_cordoned else "",
         is_up=node.is_ready,
+        is_skipped=node.is_skipped,
     )
 
 

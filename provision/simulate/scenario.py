@@ -71,7 +71,7 @@ class PodModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeModel:
-    """A node before the roll-out; ``driver`` is what runs on it."""
+    """A node before the roll-out; ``driver`` is what runs on it. ``is_skipped``: people want it left alone."""
 
     name: str
     driver: str
@@ -80,6 +80,7 @@ class NodeModel:
     pods: tuple[PodModel, ...] = ()
     is_cordoned: bool = False
     is_ready: bool = True
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime, dom
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now, domain), ""
     if record.phase is Phase.JOBS:
-        return _wait_for_jobs(node, record, now, began)
+        return _wait_for_jobs(node, record, now, began, domain)
     reason = held(node, record, step, pods) or _why_lost(node, record)
     if not reason:
         is_done = record.phase in _WITHOUT_STEP or (step is not None and step.is_done)
@@ -137,13 +137,19 @@ def _leave(node: NodeState, record: Record, because_of: str, reason: str, now: d
 
 
 def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datetime, began: datetime) -> Write | None:
-    """Wait for the others; one that has not even begun is not waited for for ever."""
+    """Wait for the others; one that has not even begun is not waited for for ever.
+
+    It is in service with its driver, so a node that cannot go back stays out.
+    """
     missing = domain.missing
-    if missing is None or not node.may_return:
+    if missing is None:
         return None
     if now - max(record.believed_since(now, began), began) < node.drain_timeout:
         return None
     reason = f"it does not take part: {missing.obstacle or 'its turn has not come'}"
+    if not node.may_return:
+        apart = replace(record, is_unrelated=True)
+        return _quarantine(node, apart, f"{missing.name} of its domain {domain.title}: {reason}", now)
     return _leave(node, record, missing.name, reason, now)
 
 
@@ -176,12 +182,14 @@ def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: t
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
 
 
-def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:
     """Wait without evicting anything; the limit does not start over with a run: jobs go on while none is at work."""
     jobs, since = node.view.jobs or node.view.work, record.believed_since(now, began)
     until = None if node.drain.jobs is None else since + node.drain.jobs
     if jobs and until is not None and now >= until and _must_give_up(node):
         waited = f"after {_minutes(node.drain.jobs or _NO_TIME)}: {waits_for_jobs(node, None)}"
+        if domain is not None and (domain.has_done or not node.may_return):
+            return _quarantine(node, record, waited, now), ""  # the others serve, or will, with another driver
         return _put_back(node, record, waited, now), ""
     if not jobs or (until is not None and now >= until):
         return _go_on(node, record, now), ""
@@ -269,7 +277,7 @@ def _quarantine(node: NodeState, record: Record, reason: str, now: datetime) -> 
     elif not where.may_be_undone and (not node.view.is_ready or node.lost_since is not None):
         reason, is_unrelated = f"{reason}; {_GONE}", True
     else:
-        reason, is_unrelated = _with_ailment(record, reason), bool(record.ailment)
+        reason, is_unrelated = _with_ailment(record, reason), is_unrelated or bool(record.ailment)
     failed = replace(
         record.entering(Phase.FAILED, now),
         reason=reason,

@@ -64,6 +64,8 @@ def again(
         return None
     if (pods or node.view.work) and not node.view.is_cordoned:  # somebody uncordoned it: they would come back
         return Write(node.name, record, cordoned=True)
+    if record.phase is Phase.CORDON:  # whatever keeps it there, jobs have yet to be waited for
+        return None
     if node.view.work and not pods:  # jobs have a time limit of their own, and end by themselves
         return None
     if pods:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
+    from provision.rollout.forecast import Forecast
     from provision.rollout.gates import GateState
     from provision.rollout.model import NodeView
     from provision.rollout.pause import Pause
@@ -37,7 +38,7 @@ class Prepared:
     the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
     would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks. ``builds`` are the modules
     that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
-    ``gates`` what those of the declaration say.
+    ``gates`` what those of the declaration say, ``forecast`` how long it is expected to take.
     """
 
     states: tuple[NodeState, ...] = ()
@@ -50,6 +51,7 @@ class Prepared:
     builds: tuple[Handing, ...] = ()
     closed: str = ""
     gates: tuple[GateState, ...] = ()
+    forecast: Forecast | None = None
 
     @property
     def todo(self) -> tuple[str, ...]:

@@ -5,14 +5,14 @@ Known once, before a rollout begins: a label that changes half-way moves no node
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import NodeProblem
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import NodeView
@@ -25,9 +25,18 @@ def with_domains(
     """Return the nodes, each with its domain; ``groups`` are the inventory's, by node."""
     if domains is None:
         return list(states)
-    if domains.node_label is not None:
-        return [replace(state, domain=state.view.labels.get(domains.node_label, "")) for state in states]
-    return [replace(state, domain=_group_of(state.name, domains, groups)) for state in states]
+    found = domains_of([state.view for state in states], domains, groups)
+    return [replace(state, domain=domain) for state, domain in zip(states, found, strict=True)]
+
+
+def domains_of(
+    views: Sequence[NodeView | NodeProblem], domains: Domains, groups: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return the domain of each node, empty for one that is on its own; nobody knows the labels of one that is gone."""
+    key = domains.node_label
+    if key is None:
+        return [_group_of(view.name, domains, groups) for view in views]
+    return ["" if isinstance(view, NodeProblem) else view.labels.get(key, "") for view in views]
 
 
 def _group_of(name: str, domains: Domains, groups: Mapping[str, Sequence[str]]) -> str:
@@ -44,8 +53,7 @@ def why_apart(
     """Return why nodes that would have to begin with their whole domain cannot; those in flight are not in it."""
     if domains is None:
         return {}
-    if domains.node_label is not None and not any(state.domain for state in states):
-        reason = f"no Node has the label {domains.node_label}, which is to name its domain: correct rollout.domains"
+    if reason := why_unlabelled(domains, [state.domain for state in states]):
         return dict.fromkeys((state.name for state in states if state.wants_to_begin), reason)
     problems = _problems(views, domains, groups)
     found: dict[str, list[NodeState]] = {}
@@ -57,6 +65,13 @@ def why_apart(
         reason = problems.get(domain) or _why_differing(domain, members)
         reasons |= dict.fromkeys((state.name for state in members), reason) if reason else {}
     return reasons
+
+
+def why_unlabelled(domains: Domains, found: Iterable[str]) -> str:
+    """Return why nobody knows the domains, of which ``found`` are those of all nodes; empty where somebody does."""
+    if domains.node_label is None or any(found):
+        return ""
+    return f"no Node has the label {domains.node_label}, which is to name its domain: correct rollout.domains"
 
 
 def _why_differing(domain: str, members: Sequence[NodeState]) -> str:
@@ -75,3 +90,68 @@ def _problems(
         for name, view in views.items()
         if isinstance(view, NodeProblem) and (domain := _group_of(name, domains, groups))
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A node of a domain that is to go back, or to lose its driver, as one.
+
+    ``after`` is the version afterwards, None where nobody knows. ``goes``: it has to be changed, or is on its way.
+    ``obstacle`` is why it cannot be. ``is_named``: the command is about it.
+    """
+
+    name: str
+    domain: str
+    after: str | None
+    goes: bool = False
+    obstacle: str = ""
+    is_named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a domain is not changed. ``is_mix``: to go on with a part of it would put two drivers into service."""
+
+    reason: str
+    is_mix: bool
+
+
+def refusals(members: Iterable[Member], command: str) -> dict[str, Refusal]:
+    """Return why domains are not changed as one, by domain."""
+    found: dict[str, list[Member]] = {}
+    for member in members:
+        if member.domain:
+            found.setdefault(member.domain, []).append(member)
+    return {
+        domain: refusal
+        for domain, inside in found.items()
+        if any(member.goes for member in inside) and (refusal := _refusal(domain, inside, command)) is not None
+    }
+
+
+def _unable(domain: str, members: Sequence[Member]) -> Refusal | None:
+    unable = next((member for member in members if member.obstacle), None)
+    if unable is None:
+        return None
+    return Refusal(f"{unable.name} of its domain {domain} cannot take part: {unable.obstacle}", is_mix=False)
+
+
+def _refusal(domain: str, members: Sequence[Member], command: str) -> Refusal | None:
+    named = [member for member in members if member.is_named]
+    able = [member for member in named if not member.obstacle]
+    after = dict.fromkeys(member.after for member in able if member.goes)
+    left = [member.name for member in members if not member.is_named and member.after not in after]
+    if left:
+        verb = "is" if len(left) == 1 else "are"
+        reason = f"its domain {domain} is changed as one, and {few(left)} of it {verb} not named: name all of its nodes"
+        return Refusal(reason, is_mix=True)
+    # A node that has no driver and gets none, such as one without GPUs in the rack, serves with none.
+    versions = sorted({member.after or "" for member in able if member.goes or member.after})
+    if len(versions) == 1:
+        return _unable(domain, named)
+    shown = few([version or "no driver" for version in versions])
+    return Refusal(
+        f"its domain {domain} is changed as one, and after `{command}` its nodes would have {shown}: "
+        "declare the driver that all of them shall have, and `grapnel apply`",
+        is_mix=True,
+    )

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.forecast import WaveForecast
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from provision.rollout.decision.policy import Policy
+    from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import Record
     from provision.rollout.standing import Standing
 
@@ -55,8 +58,23 @@ def measure(records: Iterable[Record], standing: Standing | None) -> Measures:
     """Return the medians of this upgrade: of records whose target is that of a node that was in flight in this run."""
     known = list(records)
     targets = {one.target for one in known if _is_of_this_run(one, standing)}
+    return measures_of(one for one in known if one.target in targets)
+
+
+def foreseeing(records: Iterable[Record], targets: Collection[str]) -> Measures:
+    """Return the medians for an upgrade that is still to come: of nodes that have these targets already.
+
+    Where that does not measure each phase, of all upgrades that nodes remember.
+    """
+    known = list(records)
+    own = measures_of(one for one in known if one.target in targets)
+    return measures_of(known) if own.whole_s is None else own
+
+
+def measures_of(records: Iterable[Record]) -> Measures:
+    """Return the medians of what these records tell."""
     found: dict[Phase, list[float]] = {}
-    measured = [one for one in known if one.target in targets and one.took]
+    measured = [one for one in records if one.took]
     for record in measured:
         for phase, seconds in record.took.items():
             found.setdefault(phase, []).append(seconds)
@@ -84,3 +102,22 @@ def left_of_fleet(measures: Measures, flying: Iterable[float | None], waiting: i
     rounds = math.ceil(waiting / max(1, standing.at_once))
     pauses_s = rounds * standing.soak.total_seconds() + (standing.wave_soak.total_seconds() if waiting else 0.0)
     return soonest + rounds * (measures.whole_s or 0.0) + pauses_s if needs or waiting else None
+
+
+def reckon(nodes: Sequence[NodeState], policy: Policy, node_s: float) -> tuple[WaveForecast, ...]:
+    """Return the waves of a roll-out of ``nodes`` whose rounds follow one another, each as long as a node needs."""
+    at_once = max(1, min(policy.max_parallel, policy.max_unavailable))
+    soak_s, now_s = policy.soak.total_seconds(), 0.0
+    found = []
+    groups = [
+        (wave.title, sum(node.wave == index for node in nodes), wave.soak.total_seconds())
+        for index, wave in enumerate(policy.waves)
+    ] or [("all nodes", len(nodes), 0.0)]
+    for title, members, wave_soak_s in groups:
+        if not members:
+            continue
+        rounds = math.ceil(members / at_once)
+        ends_s = now_s + rounds * node_s + (rounds - 1) * soak_s
+        found.append(WaveForecast(title=title, nodes=members, begins_s=now_s, ends_s=ends_s, soak_s=wave_soak_s))
+        now_s = ends_s + max(soak_s, wave_soak_s)
+    return tuple(found)

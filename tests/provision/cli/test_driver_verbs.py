@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import sys
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cli import main
-from provision.cli.driver_verb import change_drivers
+from provision.cli.driver_verb import _with_unnamed, change_drivers, verb_arguments
+from provision.cli.options import load_fleet
 from provision.errors import GrapnelError
-from provision.rollout.driver_verbs import DriverVerb, Extent
 from provision.rollout.pause import Pause
+from provision.rollout.verb_plan import DriverVerb, Extent
 from provision.runner import Event, Outcome, RunFinished, RunStatus, TaskDone
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
@@ -22,6 +24,7 @@ from tests.provision.rollout.fakes import NEW, OLD
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
+    from pathlib import Path
 
     from provision.runner import RunRequest
 
@@ -160,3 +163,35 @@ def test_an_upgrade_that_changed_no_node_is_not_undone() -> None:
 
     assert raised.value.message == f"no node was changed by an upgrade to the driver that is declared ({NEW})"
     assert nodes.changed == []
+
+
+DECLARATION = """\
+apiVersion: grapnel.dev/v1alpha1
+kind: GpuStack
+spec:
+  driver: {branch: "550"}
+  rollout: {maxUnavailable: 2, maxParallel: 2, domains: {groups: [rack1]}}
+"""
+INVENTORY = """\
+rack1: {hosts: {a1: {}, a2: {}}}
+others: {hosts: {n1: {}}}
+"""
+
+
+@pytest.mark.parametrize(("limit", "unnamed"), [("a1", {"a2", "n1"}), ("rack1", {"n1"}), ("", set())])
+def test_nodes_that_are_not_named_are_looked_up_for_their_domains(
+    limit: str, unnamed: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "grapnel.yaml").write_text(DECLARATION, encoding="utf-8")
+    (tmp_path / "inventory.yaml").write_text(INVENTORY, encoding="utf-8")
+    parser = argparse.ArgumentParser()
+    verb_arguments(parser)
+    args = parser.parse_args(["--no-cluster", "--limit", limit])
+
+    extent = _with_unnamed(args, load_fleet(args), Extent())
+
+    assert set(extent.unnamed) == unnamed
+    if limit:
+        assert extent.groups["a2"][-1] == "rack1", "whether it is named or not"

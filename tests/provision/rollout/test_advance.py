@@ -314,6 +314,13 @@ def test_a_process_that_keeps_a_gpu_is_waited_for_on_the_way_back() -> None:
     assert (action.record.phase, action.record.failed_in) == (Phase.FAILED, Phase.ROLLBACK)
 
 
+def test_no_pod_of_a_node_that_is_lost_is_evicted_before_jobs_were_waited_for() -> None:
+    jobs = {"gpu_pods": (pod("train"),), "jobs": (pod("train"),), "drain": DrainPolicy(waits=True)}
+    assert move(Phase.CORDON, is_ready=False, **jobs) == (None, "the kubelet is not ready")
+    action, _ = move(Phase.CORDON, **jobs)
+    assert action.record.phase is Phase.JOBS
+
+
 @pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN, Phase.RELEASE])
 def test_the_driver_of_a_node_that_is_not_ready_is_not_touched(phase: Phase) -> None:
     step = ended(phase, is_done=True)

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.model import Failure, Status
-from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.rollout.decision.undoing import Part, part_of
-from provision.rollout.driver_verbs import DriverVerb, Extent, VerbPlan, execute_verb, plan_verb, verb_steps
-from provision.rollout.engine import Adapters
 from provision.rollout.model import Phase
-from provision.runner import Outcome, RunFinished, RunStatus, TaskDone
-from tests.provision.apply.fakes import FakeFleet, FakeNode, context
-from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record
-from tests.provision.rollout.fakes import FakeNode as ClusterNode
-from tests.provision.samples import make_facts, make_module, make_stack
+from provision.rollout.verb_plan import Extent, plan_verb
+from tests.provision.rollout.fakes import NEW, OLD, record
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.fleet.facts import NodeFacts
     from provision.rollout.model import Record
-    from provision.runner import Event, RunRequest
 
-OLDER = "525.147.05"
-BACK = DriverVerb.BACK
-FORWARD, BEFORE = "0123456789ab", "ba9876543210"  # driver changes
-CHANGED = record(Phase.DONE, origin_change=BEFORE)
-RETURNED = record(Phase.DONE, target=OLD, origin=NEW)
+from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, OLDER, RETURNED, go_back, machines, plan
 
 
 @pytest.mark.parametrize(
@@ -66,72 +50,6 @@ def test_of_a_branch_it_is_any_version(target: str, origin: str, part: Part) -> 
 @pytest.mark.parametrize("driver", [{"enabled": False}, {"version": None}])
 def test_a_declaration_without_a_version_names_no_upgrade(driver: dict[str, object]) -> None:
     assert part_of(make_stack(driver=driver).driver, CHANGED) is Part.NONE
-
-
-@dataclass
-class Machines:
-    """Nodes whose driver program goes back one change, and whose record is in the cluster."""
-
-    cluster: FakeCluster
-    fleet: FakeFleet
-    loaded: dict[str, str]
-    returned: list[str] = field(default_factory=list)
-    dies_at: str = ""
-    cancel: threading.Event = field(default_factory=threading.Event)
-
-    def run(self, request: RunRequest, cancel: threading.Event) -> Iterator[Event]:
-        (name,) = request.nodes
-        if request.playbook.stem != "driver":
-            yield from self.fleet.run(request, cancel)
-            return
-        if name == self.dies_at:
-            self.cancel.set()
-            yield RunFinished(RunStatus.CANCELED)
-            return
-        assert request.extra_vars["grapnel_driver_verb"] == "back"
-        assert self.loaded[name] == NEW, "it went further back than to the driver before"
-        self.loaded[name] = OLD
-        self.returned.append(name)
-        yield TaskDone(name, "Change the driver", Outcome.CHANGED)
-        yield RunFinished(RunStatus.SUCCESSFUL)
-
-    def facts(self, name: str) -> NodeFacts | Failure:
-        loaded = self.loaded[name]
-        if not loaded:
-            return Failure(Status.UNREACHABLE, "no route to host")
-        run = DriverRun(state="done", verb="back" if name in self.returned else "swap", change=FORWARD)
-        is_new = loaded == NEW
-        state = DriverState(current=FORWARD if is_new else BEFORE, back=OLD if is_new else OLDER, run=run, managed=True)
-        return make_facts(module=make_module(loaded, loaded), driver=state)
-
-
-def machines(**records: Record | None) -> Machines:
-    """Return nodes that run what their records say."""
-    cluster = FakeCluster(
-        {
-            name: ClusterNode(record=each, is_cordoned=each is not None and not each.phase.is_in_service)
-            for name, each in records.items()
-        }
-    )
-    loaded = {name: each.target if each is not None else OLD for name, each in records.items()}
-    return Machines(cluster, FakeFleet({name: FakeNode() for name in records}), loaded)
-
-
-def plan(found: Machines, *, named: bool = False, **rollout: object) -> VerbPlan:
-    stacks = {name: make_stack(driver={"version": NEW}, rollout=rollout) for name in found.loaded}
-    answers = {name: found.facts(name) for name in found.loaded}
-    extent = Extent(undoes_upgrade=not named, groups=dict.fromkeys(found.loaded, ()))
-    return plan_verb(BACK, answers, stacks, found.cluster.observe(list(found.loaded)), extent)
-
-
-def go_back(found: Machines, **options: object) -> dict[str, str]:
-    planned = plan(found, **options)  # type: ignore[arg-type]  # of the rollout, by name
-    found.cancel = threading.Event()
-    stacks = {name: make_stack(driver={"version": NEW}) for name in found.loaded}
-    steps = verb_steps(context(found), stacks, planned)  # type: ignore[arg-type] # a runner as well
-    adapters = Adapters(cluster=found.cluster, steps=steps, clock=Clock(), poll_s=0.001)
-    results = execute_verb(planned, adapters, lambda _seen: None, cancel=found.cancel, holder="me")
-    return {result.node: result.status.value for result in results}
 
 
 def test_it_is_about_the_nodes_of_the_last_upgrade_and_the_others_stay_as_they_are() -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from provision.rollout.decision.domains import Domain
 from provision.rollout.decision.policy import Policy
 from provision.rollout.model import Phase
-from tests.provision.rollout.model.fleet import NEW, Fleet
+from tests.provision.rollout.model.fleet import NEW, OLD, POLICIES, Fleet
 from tests.provision.rollout.model.invariants import ViolationError
 from tests.provision.rollout.model.machine import STEPS_OF_A_RUN, RolloutMachine
 
@@ -53,6 +54,19 @@ def test_a_node_that_was_not_verified_is_not_put_back_unseen() -> None:
     until(fleet, "n1", Phase.RESUME)
     fleet.world.machines["n1"].verified = ""
     with pytest.raises(ViolationError, match="n1 is done and was not verified"):
+        fleet.turns("ada", 20)
+
+
+def test_two_drivers_in_a_domain_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Domain, "why_wait", lambda _domain, _phase: "")  # without it, n1 would wait for n3
+    fleet = Fleet()
+    fleet.declare(NEW, next(index for index, each in enumerate(POLICIES) if each.domains is not None))
+    fleet.apply("ada")
+    until(fleet, "n1", Phase.RESUME)
+    beside = fleet.world.machines["n3"]
+    beside.record, beside.driver, beside.is_cordoned = None, OLD, False
+    fleet.world.changed("n3")
+    with pytest.raises(ViolationError, match=f"n1 is back beside n3 with {OLD}"):
         fleet.turns("ada", 20)
 
 

@@ -29,7 +29,7 @@ spec:
 """
 NODES = ("b1", "b2", "b3")
 ALONE = ("hook", "plugin", "preference", "planning", "rollout", "fleet", "simulation")
-BENCHMARKS = (*ALONE, "apply", "driver", "cluster")
+BENCHMARKS = (*ALONE, "apply", "driver", "upgrade", "cluster")
 
 
 def run(script: str, *arguments: str) -> None:
@@ -60,6 +60,8 @@ def bench_on_nodes(names: Sequence[str]) -> None:
             bench_apply(site)
         if "driver" in names:
             run("driver.py", "--name", f"{site.name}-driver")
+        if "upgrade" in names:
+            run("upgrade.py", "--name", f"{site.name}-upgrade")
         if "cluster" in names:
             site.destroy()
             run("cluster.py", "--name", site.name)

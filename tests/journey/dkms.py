@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench.stage.rolling import TRIM
 from lab import modules
 from lab.nodes import NodeSpec, Site
 from tests.journey.conftest import Controller
@@ -34,16 +35,6 @@ kind: GpuStack
 spec:
   driver: {{version: "{version}", kernelModule: {module}, companions: []}}
 """  # persistenced talks to a device that the lab does not have
-# Rebuilding the initramfs, and reading all modules of a kernel again and again, would take longer than the changes.
-# What is left is what the driver's modules need of the kernel's; a builder of Debian 12 has no kernel, only headers.
-TRIM = """
-rm -f /boot/initrd.img-*
-cd /usr/lib/modules/"$(uname -r)"
-[ -d kernel ] || exit 0
-rm -rf kernel/fs kernel/net kernel/sound
-for each in kernel/drivers/*; do case $each in */gpu|*/video|*/i2c|*/acpi|*/char) ;; *) rm -rf "$each" ;; esac; done
-depmod -a
-"""
 # What was there before: holds, pins, sources, blacklists, packages and modules of a driver.
 OPERATOR_S_OWN = """
 apt-mark hold make

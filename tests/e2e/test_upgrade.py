@@ -91,10 +91,11 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     assert_in_service(stage, first, version)
     failed = look(stage, second)
     assert (failed.phase, failed.is_cordoned) == ("failed", True)
-    assert '"failedIn":"verify"' in failed.record.replace(" ", "")
+    assert '"failedIn":"rollback"' in failed.record.replace(" ", "")  # the former module is no longer on its disk
+    assert "verify failed: " in failed.record
     assert second.name in stopped.stdout
     assert second.uuids[-1] in failed.record, failed.record
-    assert states(operator) == {first.name: "done", second.name: "failed-in-verify", third.name: "not-begun"} | {
+    assert states(operator) == {first.name: "done", second.name: "failed-in-rollback", third.name: "not-begun"} | {
         node.name: "not-begun" for node in others
     }
     assert_untouched(stage, (third, *others), before)
@@ -106,7 +107,8 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     assert look(stage, second).boot == before[second.name].boot
     failed = look(stage, third)
     assert (failed.phase, failed.is_cordoned) == ("failed", True)
-    assert '"failedIn":"swap"' in failed.record.replace(" ", "")
+    assert '"failedIn":"rollback"' in failed.record.replace(" ", "")
+    assert "swap failed: " in failed.record
     assert "nvidia-smi lists 3 GPUs, 4 are on the PCI bus" in failed.record
     assert (failed.module, failed.package) == (version, version)  # the former module is no longer on its disk
     assert third.name in stopped.stdout

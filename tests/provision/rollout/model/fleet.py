@@ -53,7 +53,7 @@ class Steady:
 
 def pods_of(name: str, number: int) -> list[Pod]:
     """Return an ordinary pod, one with a budget, and one of a DaemonSet."""
-    ordinary, budgeted, daemon = (f"{name}-{kind}{number}" for kind in "abd")
+    ordinary, budgeted, daemon = (f"{name}-{kind}{number}" for kind in ("a", "b", "d"))
     return [
         Pod(namespace="shop", name=ordinary, uid=ordinary, grace_s=10.0, controller="ReplicaSet/web"),
         Pod(namespace="shop", name=budgeted, uid=budgeted, grace_s=2.0, budget="web", controller="ReplicaSet/web"),

@@ -60,7 +60,8 @@ def test_a_job_is_waited_for_and_then_the_driver_is_exchanged(
         APPLY, cwd=controller.folder, env=controller.environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        seen = list(until(process.stdout, f"waits for job {job} of alice ("))
+        seen = list(until(process.stdout, "wait-for-jobs: "))
+        seen += until(process.stdout, f"waits for job {job} of alice (")
         assert slurm.states("gpu01") >= {"MIXED", "DRAIN"}
         slurm.finish(job)
         output = "".join([*seen, *process.stdout])

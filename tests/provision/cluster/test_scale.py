@@ -79,6 +79,9 @@ def test_a_thousand_nodes_cost_a_request_for_each_page_and_one_costs_two(
     assert all(isinstance(view, NodeView) and len(view.gpu_pods) == 1 for view in seen.values())
     pages = [len(stage.kubectl("get", kind, "-A", "-o", "name").split()) // PAGE + 1 for kind in ("nodes", "pods")]
     assert len(counting.requests) <= 2 * sum(pages)  # a server may end a page early; other tests have objects, too
+    # Whatever the fleet: the nodes, the pods, and kured's lock.
+    expected = {"/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/daemonsets"}
+    assert {request.path for request in counting.requests} == expected
     assert cpu_s < 3
 
     counting.requests.clear()

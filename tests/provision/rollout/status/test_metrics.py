@@ -106,7 +106,7 @@ def test_a_node_that_writes_a_time_to_come_moves_nothing() -> None:
         ("pod shop/window-1, pod shop/gate-2 still on the node", "pods"),
         (CALENDAR.why_closed(NOW, HOUR), "window"),
         (f"no pod is evicted now: {CALENDAR.why_closed(NOW, HOUR)}", "window"),
-        (CALENDAR.why_closed(NIGHT, HOUR), "window"),
+        (CALENDAR.why_closed(NIGHT, 5 * HOUR), "window"),
         (CALENDAR.why_closed(NIGHT, 9 * HOUR), "window"),
         (CALENDAR.why_closed(BLACK, HOUR), "window"),
         (GATE.as_reason, "gate"),

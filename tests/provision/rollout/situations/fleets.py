@@ -19,6 +19,7 @@ from provision.simulate.executor import VirtualExecutor
 from provision.simulate.play import build, prepare
 from provision.simulate.scenario import NodeModel, PodModel, Scenario
 from provision.spec.model import Rollout
+from tests.provision.rollout.model.process import KilledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 OLD, NEW = "535.261.03", "550.163.01"
 START = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)  # a Monday
 POLL_S = 60.0
-
-
-class Killed(BaseException):  # noqa: N818 - it is no error: somebody has pulled the plug
-    """The process of an apply ends here."""
 
 
 class _NoSteps:
@@ -85,7 +82,7 @@ class Fleet:
         try:
             with cluster.lease(holder):
                 result = Engine(adapters, states, policy, observe=self._observe, cancel=cancel).run()
-        except Killed:
+        except KilledError:
             self.world.abandon(executor)
             raise
         finally:

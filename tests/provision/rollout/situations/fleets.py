@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Adapters, Engine
-from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant
@@ -24,6 +23,7 @@ from tests.provision.rollout.model.process import KilledError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from provision.rollout.model import Phase
     from provision.rollout.progress import RolloutProgress
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import FleetStatus

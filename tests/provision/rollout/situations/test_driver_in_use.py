@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_no_driver_is_exchanged_while_a_process_has_a_gpu_open() -> None:
-    """NVIDIA/gpu-operator 2166, 83, 180, 367: the module could not be unloaded, and the driver pod crashed in a loop."""
+    """NVIDIA/gpu-operator 2166, 83, 180, 367: the module could not be unloaded; the driver pod crashed in a loop."""
     stage = fleet(2)
     stage.machines["n1"].holders = 10_000
 

@@ -58,15 +58,14 @@ def replace_target(stage: Fleet, target: str) -> Scenario:
 
 def test_no_node_begins_outside_of_the_window_and_what_has_begun_is_finished() -> None:
     """Nobody's operator knows windows and blackouts; pausing NVIDIA's forgets what every node was at."""
-    stage = fleet(5)
-    window = Window(start="12:00", end="12:35", time_zone="UTC")
-    holiday = Blackout(first="2026-05-05", last="2026-05-05", time_zone="UTC", reason="a launch")
+    stage = fleet(3)
+    windows = tuple(Window(start=f"{hour}:00", end=f"{hour}:35", time_zone="UTC") for hour in (12, 14, 16))
+    launch = Blackout(first="2026-05-04T13:00", last="2026-05-04T15:00", time_zone="UTC", reason="a launch")
     begins: list[str] = []
     stage.on_phase = lambda _machine, phase: (
-        begins.append(f"{stage.world.time():%d %H:%M}") if phase is Phase.CORDON else None
+        begins.append(f"{stage.world.time():%H:%M}") if phase is Phase.CORDON else None
     )
 
-    assert set(stage.apply(windows=(window,), blackouts=(holiday,), node_minutes=30).values()) == {"converged"}
-    days = {begin.split()[0] for begin in begins}
-    assert days == {"04", "06"}, "one window is too short for all of them, and the next day is blacked out"
-    assert all("12:00" <= begin.split()[1] <= "12:05" for begin in begins)
+    assert set(stage.apply(windows=windows, blackouts=(launch,), node_minutes=30).values()) == {"converged"}
+    assert {begin[:2] for begin in begins} == {"12", "16"}, "the first window is too short for all, the next one closed"
+    assert all("00" <= begin[3:] <= "05" for begin in begins)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 POLL_S = 0.2
-# Two cores with a load of 38 take most of a minute for a dozen pods; a wait that ends here has another reason than load.
+# Two cores with a load of 38 take most of a minute for a dozen pods: a wait that ends here has another reason.
 TIMEOUT_S = 120.0
 
 _Key = TypeVar("_Key")

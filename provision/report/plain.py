@@ -82,4 +82,5 @@ class PlainView:
 
 
 def _ending(result: NodeResult) -> str:
-    return f"{result.status.value}: {result.failure.message}" if result.failure else result.status.value
+    about = result.failure.message if result.failure else result.note
+    return f"{result.status.value}: {about}" if about else result.status.value

@@ -60,10 +60,10 @@ def summary(results: Sequence[NodeResult]) -> str:
 
 
 def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
-    """Yield why nodes are not as declared; the table has no room for it beside a rollout's columns."""
+    """Yield why nodes are not as declared, and notes; the table has no room for them beside a rollout's columns."""
     alike: dict[str, list[str]] = {}
     for result in results:
-        if result.failure is not None:
+        if result.failure is not None or result.note:
             alike.setdefault(_detail(result).plain, []).append(result.node)
     if alike:
         yield ""

@@ -237,7 +237,7 @@ def test_a_plan_says_why_nodes_would_not_begin() -> None:
         " gate alerts is closed: its query returns GpuLost: waits until it returns nothing",
         " gate jobs is open",
     ]
-    assert "does not begin: is to be skipped: `grapnel skip --undo n1` ends that; " in lines[3]
+    assert "does not begin: is skipped: `grapnel skip --undo n1` ends that; " in lines[3]
     assert "does not begin: kured is rebooting it: waits until it has; " in lines[4]
     document = rollout_document(prepared, "cluster test")
     assert document["closed"] == closed

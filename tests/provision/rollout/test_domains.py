@@ -103,7 +103,7 @@ def test_outages_of_others_leave_a_domain_less_room() -> None:
         ),
         pytest.param(
             state("a2", view("a2", is_skipped=True)),
-            "its domain rack-a waits: a2 is to be skipped: `grapnel skip --undo a2` ends that",
+            "its domain rack-a waits: a2 is skipped: `grapnel skip --undo a2` ends that",
             id="skipped",
         ),
         pytest.param(

@@ -49,8 +49,16 @@ GPU_LIST = "etc/gpusim/gpus"
 WHY = "the first node is looked at"
 
 
+@pytest.fixture
+def person(operator: Operator, lab_nodes: tuple[LabNode, ...]) -> Iterator[Operator]:
+    """Who asks something of an upgrade; the next test finds none of it."""
+    yield operator
+    operator.tell("resume")
+    operator.tell("skip", "--undo", *(node.name for node in lab_nodes))
+
+
 def test_deployments_live_through_an_upgrade_that_people_hold_up(
-    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator, tmp_path: Path
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], person: Operator, tmp_path: Path
 ) -> None:
     """Pause, skip and resume come from other processes, while `apply` runs."""
     first, skipped, *others = lab_nodes
@@ -60,18 +68,18 @@ def test_deployments_live_through_an_upgrade_that_people_hold_up(
     artifacts, output = tmp_path / "artifacts", tmp_path / "output"
 
     with watched(room) as ledger:
-        with operator.applying(output, "--keep-artifacts", str(artifacts)) as apply:
-            pause_in_the_middle(operator, stage, first, apply)
+        with person.applying(output, "--keep-artifacts", str(artifacts)) as apply:
+            pause_in_the_middle(person, stage, first, apply)
             assert_untouched(stage, (skipped, *others), before)
-            assert f"{skipped.name}: is skipped: no upgrade begins on it" in operator.tell("skip", skipped.name)
-            assert f"go on; they were paused by {PERSON}@" in operator.tell("resume")
+            assert f"{skipped.name}: is skipped: no upgrade begins on it" in person.tell("skip", skipped.name)
+            assert f"go on; they were paused by {PERSON}@" in person.tell("resume")
             wait_for("apply has ended", lambda: apply.poll() is not None, timeout_s=240, evidence=room.evidence)
         assert apply.returncode == 0, output.read_text()
         assert re.search(rf"^{skipped.name} +skipped ", output.read_text(), re.MULTILINE), output.read_text()
-        assert states(operator, code=0) == {node.name: "skipped" if node is skipped else "done" for node in lab_nodes}
+        assert states(person, code=0) == {node.name: "skipped" if node is skipped else "done" for node in lab_nodes}
         assert_untouched(stage, (skipped,), before)
-        operator.tell("skip", "--undo", skipped.name)
-        done = operator.apply("--keep-artifacts", str(artifacts))
+        person.tell("skip", "--undo", skipped.name)
+        done = person.apply("--keep-artifacts", str(artifacts))
 
     assert done.returncode == 0, done.stdout
     assert {app: ledger.least[app] >= WORK[app][2] for app in WORK} == dict.fromkeys(WORK, True), ledger.least

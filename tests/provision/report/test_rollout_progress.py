@@ -71,6 +71,29 @@ def test_a_log_has_each_phase_and_each_new_reason_once() -> None:
     assert stream.getvalue() == LOG
 
 
+def test_a_log_does_not_count_down_how_much_of_its_time_a_job_has_left() -> None:
+    """It had a line for every second of every job of Slurm."""
+    stream = io.StringIO()
+    view = PlainView(make_console(stream, width=80), ["n1"], Clock())
+    for left in ("2-00:00:01", "2-00:00:00", "1-23:59:59"):
+        view(NodeWaits("n1", f"waits for job 7 of ada ({left} left), job 8 ({left} left) to end", is_out=True))
+    view(NodeWaits("n1", "waits for job 8 (1-23:59:58 left) to end", is_out=True))
+    assert [line.split("  ", 2)[-1].strip() for line in stream.getvalue().splitlines()] == [
+        "waits for job 7 of ada (2-00:00:01 left), job 8 (2-00:00:01 left) to end",
+        "waits for job 8 (1-23:59:58 left) to end",
+    ]
+
+
+def test_a_node_that_is_skipped_is_told_with_what_ends_that() -> None:
+    skipped = NodeResult("n2", Status.SKIPPED, note="no upgrade begins on it until `grapnel skip --undo n2`")
+    changed = NodeResult("n1", Status.CONVERGED, 1, 2, upgrade=Upgrade("535.261.03", "535.309.01", 3.0))
+    stream = io.StringIO()
+    show(make_console(stream, width=100), render_results([changed, skipped], 5.0))
+    lines = stream.getvalue().splitlines()
+    assert "n2: no upgrade begins on it until `grapnel skip --undo n2`" in lines
+    assert lines[-1] == "2 nodes: 1 converged, 1 skipped in 5s"
+
+
 def picture(view: LiveView) -> list[str]:
     stream = io.StringIO()
     make_console(stream, width=80).print(view.render())

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
+    from provision.cli.plan import ContextBuilder
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.pause import Pause
@@ -75,7 +76,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Plan, ask, change what differs, and show the result of every node."""
     consent = args.yes or args.check
     if not consent and not sys.stdin.isatty():
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, check=args.check, environment=environment)
+        context = (build or build_context)(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
         scope = replace(scope, metrics_file=args.metrics_file)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
@@ -107,7 +108,7 @@ def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: 
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
-        show_overview(console, answers, prepared, scope.cluster.name)
+        show_overview(console, answers, prepared, scope)
         console.print()
     if prepared.is_change and not consent:
         asked = time.monotonic()

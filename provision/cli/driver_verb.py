@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
+    from provision.cli.plan import ContextBuilder
     from provision.fleet.facts import NodeFacts
     from provision.fleet.model import Fleet
     from provision.rollout.verb_plan import VerbPlan
@@ -53,12 +54,10 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
 def run_verb(
     args: argparse.Namespace,
     verb: DriverVerb,
-    *,
-    undoes_upgrade: bool = False,
-    in_waves: bool = False,
-    further: bool = False,
+    extent: Extent = EVERY_NODE,
+    build: ContextBuilder | None = None,
 ) -> int:
-    """Carry a verb out on the machines that the command line selects; return the exit code. See `Extent`."""
+    """Carry a verb out on the machines that the command line selects; return the exit code."""
     if not args.yes and not sys.stdin.isatty():
         name = verb.command.split()[1]
         raise UsageError(
@@ -67,10 +66,9 @@ def run_verb(
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, environment=environment)
+        context = (build or build_context)(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups, in_waves=in_waves, further=further)
-        extent = _with_unnamed(args, fleet, extent)
+        extent = _with_unnamed(args, fleet, replace(extent, groups=scope.groups))
         return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
 
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.slurm import SlurmMachine
-from provision.cluster import state_file_path
-from provision.fleet.sources import inventory_key
 from tests.provision.cluster.stage import wait_until
 from tests.provision.staged.fleet import NEW, NO_KUBELET, OLD, PERSON, Fleet
 
@@ -72,13 +70,14 @@ class Mixed:
 
     def state_file(self) -> dict[str, Any]:
         """Return what the state file has of each node."""
-        path = state_file_path(inventory_key(("inventory.yaml",), self.fleet.folder), self.fleet.environ())
-        found: dict[str, Any] = json.loads(path.read_text())["nodes"]
+        found: dict[str, Any] = json.loads(self.fleet.state_file.read_text())["nodes"]
         return found
 
 
 @pytest.fixture
 def mixed(stage: Stage, machine: SlurmMachine, tmp_path: Path) -> Iterator[Mixed]:
+    lease = ("lease", "grapnel-upgrade", "--namespace", "kube-system")
+    stage.kubectl("delete", *lease, "--ignore-not-found")  # that of a killed rollout lasts for a while
     machine.run("scancel", "--user=alice")  # whatever the test before has left
     for node in SLURM_NODES:
         if machine.states(node) != {"IDLE"}:
@@ -151,7 +150,7 @@ def test_an_outage_in_one_place_is_counted_against_the_nodes_of_the_other(mixed:
 def test_a_pause_holds_up_both_and_what_is_in_flight_in_either_ends(mixed: Mixed) -> None:
     first, second = mixed.in_kubernetes
     machines = mixed.fleet.machines
-    mixed.declare(maxUnavailable=2, maxParallel=2)
+    mixed.declare(maxUnavailable=2, maxParallel=2, waves=[{"hosts": [first, "gpu01"]}, {}])
     machines.hold(first, "apply")
     job = mixed.slurm.submit("gpu01")
 
@@ -182,7 +181,7 @@ def are_held(mixed: Mixed, *nodes: str) -> bool:
 def test_a_killed_rollout_left_its_state_where_each_node_belongs_and_goes_on_from_there(mixed: Mixed) -> None:
     first, second = mixed.in_kubernetes
     machines = mixed.fleet.machines
-    mixed.declare(maxUnavailable=2, maxParallel=2)
+    mixed.declare(maxUnavailable=2, maxParallel=2, waves=[{"hosts": [first, "gpu01"]}, {}])
     machines.hold(first, "apply")
     job = mixed.slurm.submit("gpu01")
 

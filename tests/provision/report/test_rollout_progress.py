@@ -51,7 +51,7 @@ class Clock:
 
 LOG = """\
    2.0s     cluster test does not answer: trying again
-   4.0s n1  cordon: takes no new pods
+   4.0s n1  cordon: takes no new work
    6.0s n2  waits for n1: cordon
    8.0s n3  waits for n1: cordon
   10.0s n1  drain: pods with a GPU leave
@@ -92,6 +92,26 @@ def test_a_node_that_is_skipped_is_told_with_what_ends_that() -> None:
     lines = stream.getvalue().splitlines()
     assert "n2: no upgrade begins on it until `grapnel skip --undo n2`" in lines
     assert lines[-1] == "2 nodes: 1 converged, 1 skipped in 5s"
+
+
+def test_after_an_interruption_there_is_nothing_to_fix() -> None:
+    """It said "fix what is reported above" of nodes of which nothing had been reported."""
+    left = Failure(Status.CANCELED, "in swap: `grapnel apply` continues from there")
+    broken = Failure(Status.FAILED, "3 of 4 GPUs answer")
+    way = Upgrade(OLD, NEW, 65, is_out=True)
+    results = [
+        NodeResult("n1", Status.CANCELED, failure=left, upgrade=way),
+        NodeResult("n2", Status.FAILED, failure=broken, upgrade=way),
+    ]
+    stream = io.StringIO()
+    show(make_console(stream, width=100), render_results(results, 5.0))
+    assert stream.getvalue().splitlines()[-6:-1] == [
+        "",
+        "n2 stays out of service: fix what is reported above, then run `grapnel apply` again: it begins there",
+        "",
+        "n1 stays out of service: run `grapnel apply` again: it goes on there",
+        "",
+    ]
 
 
 def picture(view: LiveView) -> list[str]:
@@ -177,11 +197,11 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        pytest.param(state("n1"), "no pod has one of its GPUs", id="idle"),
+        pytest.param(state("n1"), "nothing has to leave it", id="idle"),
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
-            "no pod has one of its GPUs",
+            "nothing has to leave it",
             id="a DaemonSet's pod stays",
         ),
         pytest.param(

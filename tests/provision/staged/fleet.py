@@ -38,6 +38,12 @@ class Fleet:
         """The machines, all of them with names of the inventory."""
         return Machines(self.folder)
 
+    @property
+    def state_file(self) -> Path:
+        """The state file of the inventory, once there is one."""
+        (found,) = (path for path in self.folder.glob("state/grapnel/node-state-*.json") if _is_state_file(path))
+        return found
+
     def lay_out(self, hosts: Mapping[str, str], groups: Mapping[str, Mapping[str, Any]], **sections: object) -> None:
         """Write an inventory of ``hosts``, by name with their addresses, and machines that have the old driver.
 
@@ -133,6 +139,10 @@ class Fleet:
             "COLUMNS": "400",
         }
         return {**os.environ, **own, **self.environment, **more}
+
+
+def _is_state_file(path: Path) -> bool:
+    return "nodes" in json.loads(path.read_text())
 
 
 @dataclass

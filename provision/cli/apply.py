@@ -14,8 +14,8 @@ from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
-from provision.cli.listening import open_listeners
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
+from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
@@ -60,12 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end when only a window or a gate is waited for, instead of waiting for it",
     )
-    parser.add_argument(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE.prom",
-        help="keep metrics there for node_exporter's textfile collector",
-    )
+    metrics_argument(parser)
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 
@@ -88,7 +83,7 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = (build or build_context)(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        scope = replace(scope, metrics_file=args.metrics_file)
+        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
         return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=not args.no_wait)
 

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
@@ -14,14 +13,13 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
-from provision.cli.cluster import cluster_arguments, open_scope
-from provision.cli.listening import open_listeners
-from provision.cli.options import common_arguments, inventories_of, load_fleet
+from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
+from provision.cli.listening import metrics_argument, open_listeners
+from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.terminal import say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
-from provision.fleet.load import load
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, render_rollout, show
 from provision.rollout.driver_verbs import execute_verb, verb_steps
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from provision.cli.cluster import Scope
     from provision.cli.plan import ContextBuilder
     from provision.fleet.facts import NodeFacts
-    from provision.fleet.model import Fleet
     from provision.rollout.verb_plan import VerbPlan
 
 
@@ -49,6 +46,7 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
+    metrics_argument(parser)
 
 
 def run_verb(
@@ -68,19 +66,9 @@ def run_verb(
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = (build or build_context)(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        extent = _with_unnamed(args, fleet, replace(extent, groups=scope.groups))
+        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
+        extent = replace(extent, groups=scope.groups, unnamed=scope.unnamed)
         return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
-
-
-def _with_unnamed(args: argparse.Namespace, fleet: Fleet, extent: Extent) -> Extent:
-    """Return the extent with the nodes that are not named, where they may be in a domain with one that is."""
-    if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
-        return extent
-    named = {node.name for node in fleet.nodes}
-    whole = load(args.file, inventories_of(args), limit="", directory=Path.cwd(), environ=os.environ)
-    stacks = {node.name: node.stack for node in whole.nodes if node.name not in named}
-    scope = open_scope(args, whole, stacks, resolve_nodes(whole.nodes))
-    return replace(extent, groups=scope.groups, unnamed=scope.cluster.observe(tuple(stacks)) if stacks else {})
 
 
 def change_drivers(
@@ -102,7 +90,7 @@ def change_drivers(
             return ExitCode.FAILED
         began += time.monotonic() - asked
     steps = verb_steps(context, scope.stacks, plan)
-    listeners = open_listeners(scope, holder=holder_of(context))
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
     adapters = Adapters(
         cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, publish=listeners.see
     )

@@ -24,7 +24,7 @@ from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
@@ -118,9 +118,8 @@ def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
     context = (build or build_context)(args, fleet)
-    return show_plans(
-        context, open_scope(args, fleet, context.declarations.stacks), as_json=args.json, tell_changes=args.exit_code
-    )
+    scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
+    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code)
 
 
 def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
@@ -162,7 +161,7 @@ def assess_fleet(
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
-    prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups), scope.cluster)
+    prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups, scope.unnamed), scope.cluster)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)

@@ -6,13 +6,14 @@ import argparse
 import io
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.cli import main
-from provision.cli.driver_verb import _with_unnamed, change_drivers, verb_arguments
+from provision.cli.cluster import open_scope, with_unnamed
+from provision.cli.driver_verb import change_drivers, verb_arguments
 from provision.cli.options import load_fleet
 from provision.errors import GrapnelError
 from provision.rollout.pause import Pause
@@ -82,6 +83,16 @@ def test_a_rollback_tells_what_the_declaration_still_says(capsys: pytest.Capture
         f"the declaration still names driver {NEW} for n1, and the next `grapnel apply` brings it back: "
         "declare the version that they shall keep, or driver.enabled: false to leave them alone"
     ) in output
+
+
+def test_a_rollback_keeps_metrics_for_whoever_reads_them(tmp_path: Path) -> None:
+    metrics = tmp_path / "grapnel.prom"
+    nodes = Nodes(FakeFleet({"n1": FakeNode(), "n2": FakeNode()}))
+    scope = replace(scope_of(cluster_of(nodes.fleet), driver={"version": NEW}), metrics_file=metrics)
+    assert change_drivers(context(nodes), scope, DriverVerb.BACK, consent=True) == 0  # type: ignore[arg-type] # a runner too
+    page = metrics.read_text()
+    assert 'grapnel_rollout_nodes{state="done"} 2' in page
+    assert "grapnel_rollout_engine_at_work 0" in page
 
 
 @pytest.mark.parametrize("verb", list(DriverVerb))
@@ -190,8 +201,9 @@ def test_nodes_that_are_not_named_are_looked_up_for_their_domains(
     verb_arguments(parser)
     args = parser.parse_args(["--no-cluster", "--limit", limit])
 
-    extent = _with_unnamed(args, load_fleet(args), Extent())
+    fleet = load_fleet(args)
+    scope = with_unnamed(args, fleet, open_scope(args, fleet, {node.name: node.stack for node in fleet.nodes}))
 
-    assert set(extent.unnamed) == unnamed
+    assert set(scope.unnamed) == unnamed
     if limit:
-        assert extent.groups["a2"][-1] == "rack1", "whether it is named or not"
+        assert scope.groups["a2"][-1] == "rack1", "whether it is named or not"

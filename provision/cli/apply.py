@@ -19,7 +19,7 @@ from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
-from provision.cli.terminal import print_error, say
+from provision.cli.terminal import outlasting, print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
@@ -96,7 +96,7 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
 
 def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool, waits: bool = True) -> int:
     """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
     pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)

@@ -17,7 +17,7 @@ from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
-from provision.cli.terminal import say
+from provision.cli.terminal import outlasting, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
@@ -75,7 +75,7 @@ def change_drivers(
     context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool, extent: Extent = EVERY_NODE
 ) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:

@@ -97,6 +97,8 @@ class _Outlasting:
             self._go_on_unread()
 
     def _go_on_unread(self) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
         with contextlib.suppress(OSError):  # nobody may read that either
             say("grapnel: nobody reads the output any more: going on; `grapnel status` shows how it stands", sys.stderr)

@@ -57,10 +57,10 @@ def person(operator: Operator, lab_nodes: tuple[LabNode, ...]) -> Iterator[Opera
     operator.tell("skip", "--undo", *(node.name for node in lab_nodes))
 
 
-def test_deployments_live_through_an_upgrade_that_people_hold_up(
+def test_deployments_live_through_an_upgrade(
     room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], person: Operator, tmp_path: Path
 ) -> None:
-    """Pause, skip and resume come from other processes, while `apply` runs."""
+    """It is paused meanwhile, a node is skipped, and it is resumed, by other processes."""
     first, skipped, *others = lab_nodes
     start_work(room)
     before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)

@@ -85,7 +85,7 @@ def test_nobody_else_changes_the_same_machines_meanwhile_and_verbs_still_work(fl
         fleet.machines.let("n1", "apply")
         output = apply.end(code=1)
 
-    assert "n1: no upgrade begins on it until `grapnel skip --undo n1`" in output
+    assert "skipped: no upgrade begins on it until `grapnel skip --undo n1`" in output
     assert fleet.states()["n1"] == "skipped"
 
 

@@ -102,6 +102,8 @@ def open_scope(
             asked=Asked(
                 labels=label_keys(stacks),
                 respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+                maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
+                opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
             ),
         )
         if isinstance(found, LocalCluster):

@@ -11,6 +11,8 @@ from provision.cluster.exchange import Request
 from provision.cluster.permissions import GRANT, NEEDED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from provision.cluster.api import Api
     from provision.cluster.permissions import Permission
 
@@ -25,15 +27,19 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-def require_access(api: Api) -> None:
-    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them."""
-    missing = [permission for permission in NEEDED if not _is_allowed(api, permission)]
-    if missing:
-        rules = "".join(f"\n  - {permission.rule}" for permission in missing)
-        raise ForbiddenError(
-            f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
-            hint=f"{GRANT} grants everything that is needed; missing rules:{rules}",
-        )
+def require_access(api: Api, *more: tuple[Sequence[Permission], str]) -> None:
+    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
+
+    ``more`` are permissions beside those that every upgrade needs, with the file that grants them.
+    """
+    for needed, grant in ((NEEDED, GRANT), *more):
+        missing = [permission for permission in needed if not _is_allowed(api, permission)]
+        if missing:
+            rules = "".join(f"\n  - {permission.rule}" for permission in missing)
+            raise ForbiddenError(
+                f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
+                hint=f"{grant} grants everything that is needed; missing rules:{rules}",
+            )
 
 
 def _is_allowed(api: Api, permission: Permission) -> bool:

@@ -84,6 +84,10 @@ class CompositeCluster:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)
 
+    def request_maintenance(self, node: str) -> None:
+        """Request it where the node belongs."""
+        self._homes[node].request_maintenance(node)
+
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or nobody would read it."""
         return (self._pods_of or self._keepers[0]).has_runtime_class(name, handler)

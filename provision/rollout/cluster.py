@@ -98,6 +98,9 @@ class Cluster(Protocol):
     def evict(self, pod: GpuPod) -> Eviction:
         """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
 
+    def request_maintenance(self, node: str) -> None:
+        """Request what `NodeView.maintenance` says is missing; the `write` that ends the upgrade withdraws it."""
+
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or is not needed. Raises RuntimeClassError as below."""
 
@@ -147,6 +150,10 @@ class OneByOne:
         """There are no budgets."""
         del pods
         return {}
+
+    def request_maintenance(self: Cluster, node: str) -> None:
+        """There is nobody who would have to be asked."""
+        del node
 
     def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""

@@ -204,7 +204,14 @@ class Withdraw:
     cordoned: bool | None
 
 
-Action = Write | Evict | RunStep | Withdraw
+@dataclass(frozen=True, slots=True)
+class RequestMaintenance:
+    """Ask for a node's maintenance; its record says so already."""
+
+    node: str
+
+
+Action = Write | Evict | RunStep | Withdraw | RequestMaintenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from provision.cluster.others import (
     pool_of,
     priority_of,
     remarks_of,
+    told_of,
     why_held,
 )
 from provision.cluster.parallel import each
@@ -284,6 +285,9 @@ def view_of(
         opt_out=opt_out_of(node) if asked.opts_out else (),
         remarks=remarks_of(node),
         pool=pool_of(node),
+        uid=node.metadata.uid,
+        machine_id=node.status.node_info.machine_id,
+        told=told_of(node),
     )
 
 

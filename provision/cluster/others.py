@@ -168,6 +168,8 @@ _DRY_RUN: Final = "quarantineHealthEventDryRun"  # of NVSentinel: it only says w
 _ANNOTATIONS, _TAINTS, _CONDITIONS = (
     {mark.key: mark for mark in MARKS if mark.kind is kind} for kind in (Kind.ANNOTATION, Kind.TAINT, Kind.CONDITION)
 )
+UPGRADE_CONDITION: Final = "GrapnelDriverUpgrade"
+_TOLD: Final = frozenset({UPGRADE_CONDITION, PLANNED, *_CONDITIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +226,15 @@ def remarks_of(node: Node) -> tuple[str, ...]:
         f"somebody plans a maintenance of it (condition {PLANNED}{_word(condition.reason)})"
         for condition in node.status.conditions
         if condition.type == PLANNED and condition.status == "True" and not condition.reason.startswith(OWN_REASON)
+    )
+
+
+def told_of(node: Node) -> tuple[str, ...]:
+    """Return the conditions by which grapnel has said that a Node is being upgraded."""
+    return tuple(
+        condition.type
+        for condition in node.status.conditions
+        if condition.type in _TOLD and condition.status == "True" and condition.reason.startswith(OWN_REASON)
     )
 
 

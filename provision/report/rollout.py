@@ -131,6 +131,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
+        "remarks": list(state.view.remarks),
         "pods": [{"namespace": pod.namespace, "name": pod.name} | _refusal(state, pod) for pod in evictable(state)],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
@@ -158,6 +159,8 @@ def _about(state: NodeState) -> Text:
         text.append("is not ready; ", "yellow")
     if state.kept_out and not state.is_in_flight:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
+    for remark in state.view.remarks:
+        text.append(f"{remark}; ", "yellow")
     return text.append("; ".join(_pods(state)) or "no pod has one of its GPUs")
 
 

@@ -250,7 +250,9 @@ class NodeView:
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
     node that is not. ``maintenance`` is None where none has to be requested before the node leaves service. ``opt_out``
     are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
-    people should know, and ``pool`` the MachineConfigPool that the node is in.
+    people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
+    one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
+    conditions by which an engine said that the node is being upgraded.
     """
 
     name: str
@@ -270,3 +272,6 @@ class NodeView:
     opt_out: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     pool: str = ""
+    uid: str = ""
+    machine_id: str = ""
+    told: tuple[str, ...] = ()

@@ -17,8 +17,9 @@ from provision.rollout.decision.census import take_census
 from provision.rollout.decision.domains import Domains
 from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
-from provision.rollout.decision.snapshot import Decision
+from provision.rollout.decision.snapshot import Decision, Write
 from provision.rollout.decision.waves import patience_of, whose_turn
+from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +111,9 @@ def _go_on(
     actions: list[Action] = []
     waiting: dict[str, str] = {}
     for node in flying:
+        if node.is_unwritten and node.record is not None:  # also while a step runs: until then nothing remembers it
+            actions.append(Write(node.name, node.record, cordoned=None if node.record.phase is Phase.CORDON else True))
+            continue
         if node.is_busy or node.record is None:
             continue
         action, held = _move(node, node.record, now, began, domains.of(node))

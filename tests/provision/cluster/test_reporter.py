@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from provision.cluster.api import Api
-from provision.cluster.notices import LIFECYCLE, UPGRADE_CONDITION, Notice, conditions, event, message_of, reason_of
+from provision.cluster.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
 from provision.cluster.objects import Metadata, Node
-from provision.cluster.others import OWN_REASON
+from provision.cluster.others import OWN_REASON, UPGRADE_CONDITION
 from provision.cluster.permissions import TELLING
 from provision.cluster.reporter import MAX_WAITING, NodeReporter
 from provision.rollout.errors import UnreachableError

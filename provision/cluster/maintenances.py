@@ -14,7 +14,6 @@ garbage collector, which would end a maintenance after 1,600 s, is told to leave
 from __future__ import annotations
 
 import hashlib
-import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -88,9 +87,9 @@ class Maintenances:
     ``is_asked``: the declaration wants it. What was requested before is withdrawn in any case.
     """
 
-    def __init__(self, api: Api, acting: Api, *, is_asked: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: Api, acting: Api, *, is_asked: bool) -> None:
         self._api, self._acting, self.is_asked = api, acting, is_asked
-        self._polled = Polled(self._list, clock, POLL_S)
+        self._polled = Polled(self._list, api.clock, POLL_S)
 
     def found(self) -> Mapping[str, Maintenance]:
         """Return what has become of the requests, by the names of Nodes."""

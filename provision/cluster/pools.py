@@ -6,7 +6,6 @@ begun with says so itself. People should know of it, since what was held back co
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,7 +16,7 @@ from provision.rollout.model import NodeView
 from provision.spec.model import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from provision.cluster.api import Api
     from provision.rollout.cluster import NodeProblem
@@ -66,9 +65,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 class Pools:
     """The pools of a cluster, where Nodes say that they are in one, and these may be listed."""
 
-    def __init__(self, api: Api, respect: Collection[Tool], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: Api, respect: Collection[Tool]) -> None:
         self._api, self._is_asked = api, Tool.MACHINE_CONFIG_OPERATOR in respect
-        self._polled = Polled(self._read, clock)
+        self._polled = Polled(self._read, api.clock)
         self._is_openshift = False
 
     def remarks(self, views: Iterable[NodeView | NodeProblem]) -> Mapping[str, str]:

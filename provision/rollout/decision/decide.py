@@ -38,7 +38,9 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     census = take_census(snapshot, policy.soak, now)
     domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
-    waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
+    waiting.update(
+        (node.name, node.obstacle) for node in (*census.unable, *census.failed, *census.replaced) if node.obstacle
+    )
     turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
     closed = _why_closed(hours, snapshot, policy)

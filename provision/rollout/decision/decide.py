@@ -38,9 +38,9 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     census = take_census(snapshot, policy.soak, now)
     domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
-    waiting.update(
-        (node.name, node.obstacle) for node in (*census.unable, *census.failed, *census.replaced) if node.obstacle
-    )
+    left = (*census.unable, *census.failed, *census.replaced)
+    waiting.update((node.name, node.obstacle) for node in left if node.obstacle)
+    actions += [_write_again(node, node.record) for node in left if node.is_unwritten and node.record is not None]
     turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
     closed = _why_closed(hours, snapshot, policy)
@@ -114,7 +114,7 @@ def _go_on(
     waiting: dict[str, str] = {}
     for node in flying:
         if node.is_unwritten and node.record is not None:  # also while a step runs: until then nothing remembers it
-            actions.append(Write(node.name, node.record, cordoned=None if node.record.phase is Phase.CORDON else True))
+            actions.append(_write_again(node, node.record))
             continue
         if node.is_busy or node.record is None:
             continue
@@ -126,6 +126,10 @@ def _go_on(
         if held:
             waiting[node.name] = held
     return actions, waiting
+
+
+def _write_again(node: NodeState, record: Record) -> Write:
+    return Write(node.name, record, cordoned=None if record.phase is Phase.CORDON else True)
 
 
 def _move(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,8 @@ from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from provision.rollout.step import StepOutcome
 
 SAME, OTHER = f"{0:032x}", f"{9:032x}"
 IN_FLIGHT = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME)
@@ -90,6 +92,26 @@ def test_what_was_over_is_not_written_down_again() -> None:
     before = state("n1", view("n1", record(Phase.DONE), uid="a", machine_id=SAME), is_disruptive=False)
     after = seen(before, view("n1", uid="b", machine_id=SAME), "", NOON)
     assert (after.is_unwritten, after.is_replaced, after.record) == (False, False, None)
+
+
+def test_a_node_that_failed_stays_out_of_service() -> None:
+    server = Operated("n1", "n2")
+    meet_n1 = registering(server, Phase.SWAP, SAME)
+
+    def meet(node: str, phase: Phase) -> None:
+        if node == "n2":  # n1 has failed in its release before
+            meet_n1("n1", phase)
+
+    class OnlyN1(Steps):
+        def run(self, node: str, *arguments: Any, **more: Any) -> StepOutcome:  # noqa: ANN401 - passed on
+            steps = Steps(server, Phase.RELEASE) if node == "n1" else super()
+            return steps.run(node, *arguments, **more)
+
+    apply(server, OnlyN1(server, meet=meet))
+
+    text = server.nodes["n1"]["metadata"]["annotations"][UPGRADE]
+    assert (decode_record(text).phase, server.nodes["n1"]["spec"]) == (Phase.FAILED, {"unschedulable": True})
+    assert server.drivers == {"n1": OLD, "n2": NEW}
 
 
 def test_a_record_outlives_several_registrations() -> None:

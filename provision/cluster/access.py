@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request
-from provision.cluster.permissions import GRANT, NEEDED
+from provision.cluster.permissions import GRANT, NEEDED, REPLACE_GRANT, REPLACING
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from collections.abc import Sequence
+=======
+    from collections.abc import Collection
+>>>>>>> main
 
     from provision.cluster.api import Api
     from provision.cluster.permissions import Permission
@@ -27,6 +32,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
+<<<<<<< HEAD
 def require_access(api: Api, *more: tuple[Sequence[Permission], str]) -> None:
     """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
 
@@ -40,6 +46,24 @@ def require_access(api: Api, *more: tuple[Sequence[Permission], str]) -> None:
                 f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
                 hint=f"{grant} grants everything that is needed; missing rules:{rules}",
             )
+=======
+def require_access(api: Api, *, replacing: Collection[str] = ()) -> None:
+    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
+
+    ``replacing`` are the namespaces whose pods may have to be replaced before they leave, empty text for all of them.
+    """
+    missing = [permission for permission in NEEDED if not _is_allowed(api, permission)]
+    wanted = [replace(permission, namespace=place) for place in sorted(replacing) for permission in REPLACING]
+    more = [permission for permission in wanted if not _is_allowed(api, permission)]
+    if missing or more:
+        rules = "".join(f"\n  - {permission.rule}" for permission in (*missing, *more))
+        grants = [f"{GRANT} grants everything that is needed"] if missing else []
+        grants += [f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"] if more else []
+        raise ForbiddenError(
+            f"these credentials may not {', '.join(str(each) for each in (*missing, *more))} on {api.name}",
+            hint=f"{'; '.join(grants)}; missing rules:{rules}",
+        )
+>>>>>>> main
 
 
 def _is_allowed(api: Api, permission: Permission) -> bool:

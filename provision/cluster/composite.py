@@ -84,16 +84,14 @@ class CompositeCluster:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)
 
-<<<<<<< HEAD
     def request_maintenance(self, node: str) -> None:
         """Request it where the node belongs."""
         self._homes[node].request_maintenance(node)
-=======
+
     def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
         """Take back what was asked for pods that are not wanted to leave any more."""
         if self._pods_of is not None:
             self._pods_of.settle_evictions(is_wanted)
->>>>>>> main
 
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or nobody would read it."""

@@ -36,7 +36,6 @@ from provision.cluster.others import (
     why_held,
 )
 from provision.cluster.parallel import each
-from provision.cluster.permissions import REQUESTING, REQUESTING_GRANT
 from provision.cluster.pods import NO_PODS, NodePods, drained_pod
 from provision.cluster.pools import Pools
 from provision.cluster.progress import encode_progress
@@ -208,12 +207,8 @@ class KubernetesCluster:
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
         """Keep every other engine out while inside; what this one may do is made sure of first."""
-<<<<<<< HEAD
-        require_access(self._api, *([(REQUESTING, REQUESTING_GRANT)] if self._asked.maintenances else []))
-=======
-        require_access(self._api, replacing=self._rules.replacing)
+        require_access(self._api, replacing=self._rules.replacing, requesting=self._asked.maintenances)
         self._requests.begin()
->>>>>>> main
         self._standing = None
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):

@@ -131,12 +131,8 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
-<<<<<<< HEAD
         "remarks": list(state.view.remarks),
-        "pods": [{"namespace": pod.namespace, "name": pod.name} | _refusal(state, pod) for pod in evictable(state)],
-=======
         "pods": [_describe_pod(state, pod) for pod in evictable(state)],
->>>>>>> main
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
 

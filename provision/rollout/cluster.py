@@ -161,15 +161,13 @@ class OneByOne:
         del pods
         return {}
 
-<<<<<<< HEAD
     def request_maintenance(self: Cluster, node: str) -> None:
         """There is nobody who would have to be asked."""
         del node
-=======
+
     def settle_evictions(self: Cluster, is_wanted: Callable[[str], bool]) -> None:
         """There is nothing to take back: what is asked is done or refused at once."""
         del is_wanted
->>>>>>> main
 
     def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""

@@ -21,13 +21,10 @@ from provision.cluster.permissions import (
     LEASE_NAMESPACE,
     NEEDED,
     ON_CALL_GRANT,
-<<<<<<< HEAD
-    REQUESTING,
-    REQUESTING_GRANT,
-=======
     REPLACE_GRANT,
     REPLACING,
->>>>>>> main
+    REQUESTING,
+    REQUESTING_GRANT,
     VIEW_GRANT,
     VIEWING,
     Permission,
@@ -81,14 +78,13 @@ def test_the_file_for_those_who_look_grants_what_is_needed_and_nothing_else() ->
     assert set.union(*map(permissions, VIEWED)) == set(VIEWING)
 
 
-<<<<<<< HEAD
 def test_the_file_for_requests_of_maintenance_grants_what_they_need_and_nothing_else() -> None:
     granted = {replace(each, namespace=REQUESTED["metadata"]["namespace"]) for each in permissions(REQUESTED)}
     assert granted == set(REQUESTING)
-=======
+
+
 def test_the_file_for_replacements_grants_what_they_need_and_nothing_else() -> None:
     assert set.union(*map(permissions, REPLACED)) == set(REPLACING)
->>>>>>> main
 
 
 @pytest.mark.parametrize("permission", NEEDED, ids=str)

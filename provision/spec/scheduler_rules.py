@@ -23,7 +23,7 @@ _NO_KUBELET: Final = (SchedulerKind.SLURM, SchedulerKind.COMMANDS)
 def judge_scheduler(spec: StackSpec) -> Iterator[Remark]:
     """Yield every rule that the section does not keep, errors and warnings."""
     scheduler = spec.scheduler
-    return chain(_unused(scheduler), _commands(scheduler), _slurm(scheduler), _two_owners(spec), _nobody_to_ask(spec))
+    return chain(_unused(scheduler), _commands(scheduler), _slurm(scheduler), _two_owners(spec))
 
 
 def _unused(scheduler: Scheduler) -> Iterator[Remark]:
@@ -64,13 +64,3 @@ def _two_owners(spec: StackSpec) -> Iterator[Remark]:
     if spec.scheduler.kind in _NO_KUBELET and spec.plugin.enabled:
         message = "the node daemon offers the GPUs to a kubelet, while another scheduler gives them to its jobs"
         yield warning(("plugin", "enabled"), message, "declare plugin.enabled: false where no kubelet runs")
-
-
-def _nobody_to_ask(spec: StackSpec) -> Iterator[Remark]:
-    """Yield requests to other tools that are made by objects of Kubernetes, which such nodes do not have."""
-    maintenance = spec.rollout.maintenance
-    asked = (("nodeMaintenances", maintenance.node_maintenances), ("nvsentinel", maintenance.nvsentinel))
-    for key, is_declared in asked if spec.scheduler.kind in _NO_KUBELET else ():
-        if is_declared:
-            message = f"has no effect with scheduler.kind: {spec.scheduler.kind.value}: there is no Node to ask for"
-            yield warning(("rollout", "maintenance", key), message, "leave it out where no kubelet runs")

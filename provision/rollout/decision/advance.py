@@ -55,7 +55,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         origin_change=node.origin_change,
         ailment=node.view.ailment,
         is_requested=node.view.maintenance is not None,
-        opted_out=node.view.opt_out,
+        opted_out=node.view.opt_out if node.view.maintenance is None else (),  # it serves until that is granted
     )
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
@@ -230,8 +230,15 @@ def _put_back(node: NodeState, record: Record, reason: str, now: datetime) -> Wr
 
 
 def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
-    is_first = record.phase is Phase.CORDON and node.drain.waits
-    return _enter(node, record, Phase.JOBS if is_first else _next(record), now)
+    is_first = record.phase is Phase.CORDON
+    after = _kept_off(node, record) if is_first else record
+    return _enter(node, after, Phase.JOBS if is_first and node.drain.waits else _next(record), now)
+
+
+def _kept_off(node: NodeState, record: Record) -> Record:
+    """Return the record of a node that leaves service, with the labels that are to keep other tools off it."""
+    labels = tuple(dict.fromkeys((*record.opted_out, *node.view.opt_out)))
+    return replace(record, opted_out=labels) if node.view.opt_out else record
 
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
@@ -251,9 +258,11 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     )
     again = replace(again, is_tainted=node.drain.taints)
     if record.phase is Phase.FAILED:  # what was requested ended with the failure
-        again = replace(again, is_requested=node.view.maintenance is not None, opted_out=node.view.opt_out)
-    is_first = record.phase in (Phase.CORDON, Phase.FAILED) and phase is out_of_service
-    return _enter(node, again, Phase.CORDON if is_first and has_to_be_granted(node, again) else phase, now)
+        again = replace(again, is_requested=node.view.maintenance is not None, opted_out=())
+    is_first = record.phase in (Phase.CORDON, Phase.FAILED)
+    if is_first and phase is out_of_service and has_to_be_granted(node, again):
+        return _enter(node, again, Phase.CORDON, now)
+    return _enter(node, _kept_off(node, again) if is_first else again, phase, now)
 
 
 def _is_touched(record: Record) -> bool:

@@ -94,12 +94,27 @@ class Api:
         found: list[Any] = listed.items
         return found
 
+    def all_pods(self) -> list[Any]:
+        """Return the pods of all namespaces."""
+        found: list[Any] = self.core.list_pod_for_all_namespaces(_request_timeout=CALL_TIMEOUT_S).items
+        return found
+
+    def makers(self, namespace: str) -> list[str]:
+        """Return what makes pods in a namespace: a ReplicaSet outlives its deployment by a moment."""
+        timeout = {"_request_timeout": CALL_TIMEOUT_S}
+        sets = self.apps.list_namespaced_replica_set(namespace, **timeout).items
+        daemons = self.apps.list_namespaced_daemon_set(namespace, **timeout).items
+        return [each.metadata.name for each in (*sets, *daemons)]
+
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod; one that is gone already is gone."""
-        with suppress(ApiException):
+        try:
             self.core.delete_namespaced_pod(
                 name, namespace, grace_period_seconds=GRACE_S, _request_timeout=CALL_TIMEOUT_S
             )
+        except ApiException as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
 
     def delete_all(self, namespace: str) -> None:
         """Delete what makes pods, then the pods."""

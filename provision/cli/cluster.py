@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView
-    from provision.spec.model import QueryGate, StackSpec
+    from provision.spec.model import QueryGate, StackSpec, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,9 @@ def open_scope(
             machines=machines,
             asked=Asked(
                 labels=label_keys(stacks),
-                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+                respect=respected(stacks),
+                maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
+                opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
             ),
         )
         if isinstance(found, LocalCluster):
@@ -139,6 +141,15 @@ def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
     places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
     return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
+
+
+def respected(stacks: Mapping[str, StackSpec]) -> frozenset[Tool]:
+    """Return the tools that declarations respect; whoever is asked for nodes is respected as well."""
+    from provision.spec.model import Tool  # noqa: PLC0415 - start-up time
+
+    found = {tool for stack in stacks.values() for tool in stack.rollout.respect}
+    is_asked = any(stack.rollout.maintenance.node_maintenances for stack in stacks.values())
+    return frozenset(found | {Tool.MAINTENANCE_OPERATOR} if is_asked else found)
 
 
 def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:

@@ -34,6 +34,9 @@ Took = Annotated[
 ]
 
 
+LabelText = Annotated[str, msgspec.Meta(max_length=317)]  # a prefix of 253 characters, a slash, a name of 63
+
+
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What is remembered of one node's upgrade. Unknown keys are ignored: a newer grapnel may say more."""
 
@@ -55,6 +58,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    requested: bool = False
+    opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -83,6 +88,8 @@ def document_of(record: Record) -> RecordDocument:
         ailment=_presentable(record.ailment),
         because_of=record.because_of,
         retry=record.retry,
+        requested=record.is_requested,
+        opted_out=record.opted_out,
     )
 
 
@@ -106,6 +113,8 @@ def record_of(document: RecordDocument) -> Record:
         ailment=document.ailment,
         because_of=document.because_of,
         retry=document.retry,
+        is_requested=document.requested,
+        opted_out=document.opted_out,
     )
 
 

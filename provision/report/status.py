@@ -64,6 +64,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     if node.reason:
         facts.append(("reason", node.reason))
     facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
+    facts += [("note", remark) for remark in node.remarks]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:
         facts.append(("do", _for_node(node.situation.todo, name)))

@@ -86,7 +86,8 @@ class Record:
     ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
-    somebody wants a failed node tried again by the engine at work.
+    somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
+    the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
     """
 
     phase: Phase
@@ -106,6 +107,8 @@ class Record:
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    is_requested: bool = False
+    opted_out: tuple[str, ...] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -169,6 +172,8 @@ class Record:
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
             because_of=self.because_of,
+            is_requested=self.is_requested,
+            opted_out=self.opted_out,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -225,6 +230,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """What has become of the request for a node's maintenance.
+
+    ``words`` say it for people. ``is_granted``: the node may be taken out of service.
+    """
+
+    words: str
+    is_requested: bool = False
+    is_granted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """What is seen of one node where its state lives.
 
@@ -233,7 +250,11 @@ class NodeView:
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
     itself says to be wrong with its GPUs.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
-    node that is not.
+    node that is not. ``maintenance`` is None where none has to be requested before the node leaves service. ``opt_out``
+    are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
+    people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
+    one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
+    conditions by which an engine said that the node is being upgraded.
     """
 
     name: str
@@ -249,3 +270,10 @@ class NodeView:
     jobs: tuple[GpuPod, ...] = ()
     work: tuple[Job, ...] = ()
     why_not_ready: str = ""
+    maintenance: Maintenance | None = None
+    opt_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    pool: str = ""
+    uid: str = ""
+    machine_id: str = ""
+    told: tuple[str, ...] = ()

@@ -63,6 +63,8 @@ class NodeState:
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
     ``domain`` names the nodes that are changed together with it, empty for one that is on its own.
+    ``is_unwritten``: its machine was registered again, as a new object that does not have the record yet.
+    ``is_replaced``: another machine was registered under its name.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -95,6 +97,8 @@ class NodeState:
     lost_timeout: timedelta = LOST_TIMEOUT
     is_missing: bool = False
     domain: str = ""
+    is_unwritten: bool = False
+    is_replaced: bool = False
 
     name: str = field(init=False, repr=False, compare=False)
     record: Record | None = field(init=False, repr=False, compare=False)
@@ -204,7 +208,14 @@ class Withdraw:
     cordoned: bool | None
 
 
-Action = Write | Evict | RunStep | Withdraw
+@dataclass(frozen=True, slots=True)
+class RequestMaintenance:
+    """Ask for a node's maintenance; its record says so already."""
+
+    node: str
+
+
+Action = Write | Evict | RunStep | Withdraw | RequestMaintenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -271,6 +271,7 @@ def view_of(
         is_skipped=is_skipped(node),
         priority=priority_of(node),
         ailment=ailment_of(node),
+        boot=node.status.node_info.boot_id,
     )
 
 

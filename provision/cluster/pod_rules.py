@@ -27,7 +27,8 @@ class PodRules:
     ``resources`` are the declared resource names; everything in ``nvidia.com/`` counts besides. ``giving_classes`` are
     RuntimeClasses whose pods can get a GPU without asking for one. Pods that ``selector`` finds in ``namespaces``
     (empty: in all) are waited for before others are evicted; those of ``only_wait``, those without a controller where
-    it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted.
+    it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. Where it
+    ``takes_all``, pods without a GPU have to leave as well: the node reboots.
     """
 
     resources: frozenset[str]
@@ -38,6 +39,7 @@ class PodRules:
     daemon_sets: DaemonSets = DaemonSets.IGNORE
     keeps_bare: bool = False
     keeps_data: bool = False
+    takes_all: bool = False
 
     def awaits(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether pods of these labels are waited for."""

@@ -12,7 +12,7 @@ import msgspec
 
 from provision import strict_json
 from provision.cluster.errors import RecordError
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import ChangeKind, Phase, Record
 from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
@@ -32,6 +32,10 @@ _PHASES: Final = {"propertyNames": {"enum": [phase.value for phase in Phase]}}
 Took = Annotated[
     dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]], msgspec.Meta(extra_json_schema=_PHASES)
 ]
+
+
+# A boot is compared, and handed to Ansible: a node may write its own record, and must not write templates there.
+Boot = Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{0,64}$")]
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -55,6 +59,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: Boot = ""
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -83,6 +89,8 @@ def document_of(record: Record) -> RecordDocument:
         ailment=_presentable(record.ailment),
         because_of=record.because_of,
         retry=record.retry,
+        kind=record.kind,
+        boot=record.boot,
     )
 
 
@@ -106,6 +114,8 @@ def record_of(document: RecordDocument) -> Record:
         ailment=document.ailment,
         because_of=document.because_of,
         retry=document.retry,
+        kind=document.kind,
+        boot=document.boot,
     )
 
 

@@ -24,6 +24,7 @@ from provision.fleet.driver_facts import (
     Initramfs,
     Kernel,
     Nouveau,
+    PendingReboot,
     SecureBoot,
     Unattended,
 )
@@ -227,6 +228,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     build_tools: BuildTools | None = None
     nvswitches: grammar.Devices = 0
     infiniband: bool = False
+    pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
 
     def file(self, path: str) -> FileState | None:

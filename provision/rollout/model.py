@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
 
 
+class ChangeKind(StrEnum):
+    """What a node is taken out of service for. The phase SWAP does it, VERIFY proves it; all else is the same."""
+
+    DRIVER = "driver"  # another driver, or none
+    REBOOT = "reboot"  # another boot of what the node has
+    OTHER = "other"  # anything else that a plan cannot do while pods run
+
+
 class Phase(StrEnum):
     """The phases of a node's upgrade, in order; DONE, RETURNED and FAILED are its ends."""
 
@@ -87,6 +95,9 @@ class Record:
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
     somebody wants a failed node tried again by the engine at work.
+
+    ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
+    on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
     """
 
     phase: Phase
@@ -106,6 +117,8 @@ class Record:
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -169,6 +182,8 @@ class Record:
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
             because_of=self.because_of,
+            kind=self.kind,
+            boot=self.boot,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -231,7 +246,7 @@ class NodeView:
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
     itself says to be wrong with its GPUs.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
-    node that is not.
+    node that is not. ``boot`` is the boot that its kubelet last reported, empty where nobody does.
     """
 
     name: str
@@ -247,3 +262,4 @@ class NodeView:
     jobs: tuple[GpuPod, ...] = ()
     work: tuple[Job, ...] = ()
     why_not_ready: str = ""
+    boot: str = ""

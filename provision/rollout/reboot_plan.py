@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "grapnel reboot"
 SINCE: Final = timedelta(hours=24)  # how long ago a reboot of ours may be that counts as the one that is asked for
+_AFTER: Final = (Phase.VERIFY, Phase.RESUME)
 _WHEN: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -195,7 +196,8 @@ def _state(answer: NodeFacts | Failure, stack: StackSpec, view: NodeView, ours: 
         target, origin, change = ours.target, ours.origin, ours.origin_change or ""
     elif record is not None and record.phase is Phase.DONE and record.target == loaded:
         origin, change = record.origin, record.origin_change or ""
-    is_rebooted = ours is not None and is_open and bool(boot) and boot != ours.boot
+    # Before, the step is run again: it reboots no node that has left its boot, and restores what a boot forgets.
+    is_rebooted = ours is not None and (ours.failed_in or ours.phase) in _AFTER and boot != ours.boot
     return NodeState(
         view=view,
         target=target,

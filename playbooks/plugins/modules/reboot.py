@@ -11,7 +11,8 @@ version_added: 0.1.0
 description:
   - With O(boot_id), reboots the node only while it is in that boot. Whoever is cut short may ask again, and the node
     is not rebooted twice. It is refused while the GPUs are in service, a process holds one, or a driver change runs.
-    Afterwards, systemd is waited for until the node has started up.
+    Afterwards, systemd is waited for until the node has started up. Where the node has C(grapnel-driver), modules that
+    were loaded are loaded again, and GPUs are cut by MIG as they were, as far as nothing else on the node does that.
   - Without it, runs C(grapnel-driver reboot). That program refuses to reboot a node whose driver change does not wait
     for a reboot, whose GPUs are in service, or one of whose GPUs a process holds. What remains of the driver change is
     done by M(grapnel.node.driver) afterwards.
@@ -62,8 +63,13 @@ state:
   type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.grapnel.node.plugins.module_utils import driver_program
+from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot_note import note, restore
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.node_reboot import (
     is_driver_changing,
@@ -81,13 +87,29 @@ def main() -> None:
     host, boot = Host(), module.params["boot_id"]
     if not boot:
         module.fail_json(msg="boot_id is missing: without it, the action does all of it", rebooted=False)
+    try:
+        answer = look(host, boot, writes=not module.check_mode)
+    except (StoreError, OSError) as error:
+        module.fail_json(msg=str(error), rebooted=False)
+    module.exit_json(changed=False, **answer)
+
+
+def look(host: Host, boot: str, *, writes: bool) -> dict[str, Any]:
+    """Return whether the node has left that boot, and prepare that where it has not; raises StoreError, OSError."""
+    has_program = driver_program.is_installed(host)
     if read_boot(host) != boot:
-        module.exit_json(changed=False, rebooted=True, state=wait_until_started(host))
+        state = wait_until_started(host)
+        complaint = restore(host, boot) if has_program and writes else ""
+        if complaint:
+            raise StoreError(complaint)
+        return {"rebooted": True, "state": state}
     if is_driver_changing(host):
-        module.fail_json(msg="not rebooted: a driver change runs on the node: wait for it to end", rebooted=False)
+        raise StoreError("not rebooted: a driver change runs on the node: wait for it to end")
     if obstacle := why_not_reboot(host):
-        module.fail_json(msg=f"not rebooted: {obstacle}", rebooted=False)
-    module.exit_json(changed=False, rebooted=False)
+        raise StoreError(f"not rebooted: {obstacle}")
+    if has_program and writes:
+        note(host, boot)
+    return {"rebooted": False}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from provision.report.console import Text
 from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
 from provision.rollout.pause import RESUME
-from provision.rollout.status.situations import DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING, WORKING
+from provision.rollout.status.situations import AT_WORK, DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _INDENT: Final = 2
 _HOUR_S: Final = 3600
 _DAY_S: Final = 24 * _HOUR_S
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
-_WAITS: Final = (*WORKING.values(), WAITING, NOT_BEGUN)
+_WAITS: Final = (*AT_WORK, WAITING, NOT_BEGUN)
 
 
 def render_status(status: FleetStatus) -> Iterator[RenderableType]:
@@ -208,4 +208,4 @@ def _style(situation: Situation) -> str:
         return "bold red"
     if situation is DONE:
         return "bold green"
-    return "bold yellow" if situation in WORKING.values() else "bold"
+    return "bold yellow" if situation in AT_WORK else "bold"

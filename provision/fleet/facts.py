@@ -150,12 +150,13 @@ class FileState(Fact, frozen=True, kw_only=True):
 
 
 class Service(Fact, frozen=True, kw_only=True):
-    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``)."""
+    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``, ``KillMode``)."""
 
     load: grammar.Word = "not-found"
     active: grammar.Word = "inactive"
     enabled: grammar.Word = ""
     started_monotonic_us: grammar.Microseconds | None = None
+    kill_mode: grammar.Word = ""
 
 
 class Engine(Fact, frozen=True, kw_only=True):

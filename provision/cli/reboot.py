@@ -16,7 +16,7 @@ from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, NodeResult
 from provision.cli.apply import claim_of, exit_code, find_pause, holder_of
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
-from provision.cli.listening import open_listeners
+from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, foresee_refusals, run_arguments, with_identity
 from provision.cli.terminal import say
@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common_arguments(parser)
     run_arguments(parser)
     cluster_arguments(parser)
+    metrics_argument(parser)
     parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
     parser.add_argument(
         "--needed", action="store_true", help="only nodes that need a reboot: a newer kernel, /run/reboot-required"
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
-        request = replace(request, groups=scope.groups)
+        scope, request = replace(scope, metrics_file=args.metrics_file), replace(request, groups=scope.groups)
         return reboot_nodes(context, scope, request, consent=args.yes, waits=not args.no_wait)
 
 
@@ -153,7 +154,7 @@ def reboot_nodes(
             return ExitCode.FAILED
         began += time.monotonic() - asked
     keeper = GateKeeper(declared_gates(scope.stacks) if prepared.rollout else ())
-    listeners = open_listeners(scope, holder=holder_of(context))
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
     adapters = Adapters(
         cluster=scope.cluster,
         steps=reboot_steps(context, scope.stacks, plan),

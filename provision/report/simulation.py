@@ -93,7 +93,7 @@ def _nodes(one: Playback) -> Table:
 
 def _ended(node: NodePlay) -> Text:
     if node.ending is None:
-        return Text("not touched", "yellow")
+        return Text(f"not touched: {node.reason}" if node.reason else "not touched", "yellow")
     if node.ending is Phase.DONE:
         return Text("done", "green")
     return Text(f"{node.ending}: {node.reason}", "bold red")

@@ -29,7 +29,6 @@ _INDENT: Final = 2
 _HOUR_S: Final = 3600
 _DAY_S: Final = 24 * _HOUR_S
 _WORDS: Final = re.compile(r"([^\w.-]+)")  # split by this, a node's name is one word
-_WAITS: Final = (*AT_WORK, WAITING, NOT_BEGUN)
 
 
 def render_status(status: FleetStatus) -> Iterator[RenderableType]:
@@ -53,7 +52,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     yield Text.assemble((f"{name}: ", "bold cyan"), (node.situation.title, _style(node.situation)))
     facts = [("means", node.situation.means)]
     if node.reason:
-        facts.append(("waits" if node.situation in _WAITS else "reason", node.reason))
+        facts.append(("reason", node.reason))
     facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:

@@ -26,12 +26,19 @@ OTHER: Final = "other"
 CLASSES: Final = (
     ("stopped", r"^stopped: "),
     ("paused", r"^paused "),
+    ("skipped", r"\bis to be skipped\b"),
+    ("window", r"\bits window, which\b|\bthe window closes\b|^no window is\b|\bbecause of a blackout\b"),
+    ("hold", r": waits until "),
+    ("gate", r"\bgate .+ is closed: "),
     ("soak", r"\bsoaks until\b"),
     ("wave", r"\bwave \d+ of \d+\b"),
     ("pods", r"^pods? |\bdisruption budget\b"),
-    ("processes", r"^process(es)? |\bhas a GPU open\b|\bhold(s)? a GPU\b"),
+    ("processes", r"\ba GPU is held by\b"),
+    ("jobs", r"^waits for .+ to end(,|$)"),
     ("unavailable", r"\bmay be unavailable\b"),
-    ("not-ready", r"\bis not ready\b"),
+    ("not-ready", r"\b(is not|has not been) ready\b"),
+    ("unreachable", r"^cannot be reached: "),
+    ("domain", r"\bits domain\b"),
     ("turn", r"^waits for "),
 )
 _CLASSES: Final = tuple((name, re.compile(pattern)) for name, pattern in CLASSES)

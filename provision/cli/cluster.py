@@ -67,11 +67,14 @@ def open_scope(
     fleet: Fleet,
     stacks: dict[str, StackSpec],
     addresses: Mapping[str, frozenset[str]] | None = None,
+    *,
+    all_pods: bool = False,
 ) -> Scope:
     """Return the nodes and their cluster; a state file on this machine serves machines without one.
 
     ``stacks`` are the nodes' declarations: the dict itself is kept, since versions are chosen later. ``addresses`` are
-    those of the nodes; the resolver is asked where they are not given and a cluster wants them.
+    those of the nodes; the resolver is asked where they are not given and a cluster wants them. ``all_pods`` have to
+    leave a node, and not only those that use a GPU.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
         Asked,
@@ -101,7 +104,7 @@ def open_scope(
             args.context,
             os.environ,
             state_file=state_file,
-            rules=pod_rules(stacks.values()),
+            rules=replace(pod_rules(stacks.values()), takes_all=all_pods),
             machines=machines,
             asked=Asked(
                 labels=label_keys(stacks),

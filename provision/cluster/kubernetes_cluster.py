@@ -305,6 +305,7 @@ def view_of(
         uid=node.metadata.uid,
         machine_id=node.status.node_info.machine_id,
         told=told_of(node),
+        boot=node.status.node_info.boot_id,
     )
 
 

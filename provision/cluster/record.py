@@ -12,7 +12,7 @@ import msgspec
 
 from provision import strict_json
 from provision.cluster.errors import RecordError
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import ChangeKind, Phase, Record
 from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
@@ -35,6 +35,8 @@ Took = Annotated[
 
 
 LabelText = Annotated[str, msgspec.Meta(max_length=317)]  # a prefix of 253 characters, a slash, a name of 63
+# A boot is compared, and handed to Ansible: a node may write its own record, and must not write templates there.
+Boot = Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{0,64}$")]
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -60,6 +62,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     retry: bool = False
     requested: bool = False
     opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: Boot = ""
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -90,6 +94,8 @@ def document_of(record: Record) -> RecordDocument:
         retry=record.retry,
         requested=record.is_requested,
         opted_out=record.opted_out,
+        kind=record.kind,
+        boot=record.boot,
     )
 
 
@@ -115,6 +121,8 @@ def record_of(document: RecordDocument) -> Record:
         retry=document.retry,
         is_requested=document.requested,
         opted_out=document.opted_out,
+        kind=document.kind,
+        boot=document.boot,
     )
 
 

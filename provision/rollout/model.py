@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
 
 
+class ChangeKind(StrEnum):
+    """What a node is taken out of service for. The phase SWAP does it, VERIFY proves it; all else is the same."""
+
+    DRIVER = "driver"  # another driver, or none
+    REBOOT = "reboot"  # another boot of what the node has
+    OTHER = "other"  # anything else that a plan cannot do while pods run
+
+
 class Phase(StrEnum):
     """The phases of a node's upgrade, in order; DONE, RETURNED and FAILED are its ends."""
 
@@ -88,6 +96,9 @@ class Record:
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
     somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
     the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
+
+    ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
+    on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
     """
 
     phase: Phase
@@ -109,6 +120,8 @@ class Record:
     retry: bool = False
     is_requested: bool = False
     opted_out: tuple[str, ...] = ()
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -174,6 +187,8 @@ class Record:
             because_of=self.because_of,
             is_requested=self.is_requested,
             opted_out=self.opted_out,
+            kind=self.kind,
+            boot=self.boot,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -254,7 +269,8 @@ class NodeView:
     are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
     people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
     one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
-    conditions by which an engine said that the node is being upgraded.
+    conditions by which an engine said that the node is being upgraded. ``boot`` is the boot that its kubelet last
+    reported, empty where nobody does.
     """
 
     name: str
@@ -277,3 +293,4 @@ class NodeView:
     uid: str = ""
     machine_id: str = ""
     told: tuple[str, ...] = ()
+    boot: str = ""

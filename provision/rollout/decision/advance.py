@@ -56,6 +56,8 @@ def begin(node: NodeState, now: datetime) -> Action:
         ailment=node.view.ailment,
         is_requested=node.view.maintenance is not None,
         opted_out=node.view.opt_out if node.view.maintenance is None else (),  # it serves until that is granted
+        kind=node.kind,
+        boot=node.boot,
     )
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
@@ -99,7 +101,8 @@ def _turn_elsewhere(  # noqa: PLR0913, PLR0917 - what `advance` knows
     """Return where a node goes whose way is another by now, None where it goes on."""
     if domain is not None and (back := _go_back_with(domain, node, record, now)):
         return back
-    if record.target != node.target or _is_behind(node, record, step, pods):
+    is_another = record.target != node.target or record.kind is not node.kind
+    if is_another or _is_behind(node, record, step, pods):
         return _restart(node, record, now)
     if node.is_as_declared and record.phase in _BEFORE_VERIFY:
         return _enter(node, record, Phase.VERIFY, now)
@@ -255,6 +258,8 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
         ailment="",
         because_of="",
         is_touched=_is_touched(record),
+        kind=node.kind,
+        boot=record.boot if record.kind is node.kind else node.boot,
     )
     again = replace(again, is_tainted=node.drain.taints)
     if record.phase is Phase.FAILED:  # what was requested ended with the failure

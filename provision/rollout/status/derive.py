@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.status import situations
 from provision.rollout.status.estimate import Measures, left_of_fleet, measure
 from provision.rollout.status.model import FleetStatus, NodeStatus, WaveStatus
@@ -39,8 +39,7 @@ def fleet_status(seen: Seen) -> FleetStatus:
         flying = [
             node.left_s
             for node in nodes
-            if node.situation in situations.WORKING.values()
-            and node.situation is not situations.WORKING[Phase.ROLLBACK]
+            if node.situation in situations.AT_WORK and node.situation is not situations.WORKING[Phase.ROLLBACK]
         ]
         waiting = sum(node.situation is situations.WAITING for node in nodes) + sum(number for _, number in unnamed)
         left_s = left_of_fleet(measures, flying, waiting, standing)
@@ -108,16 +107,19 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
     if record.phase is Phase.FAILED:
         where = None if record.failed_in is None or record.failed_in.is_over else record.failed_in
         failed = situations.FAILED if where is None else situations.FAILED_IN[where]
+        if record.kind is ChangeKind.REBOOT and where is not None and where.may_be_undone:
+            failed = situations.FAILED_REBOOT
         if record.is_unrelated:
             failed = situations.UNRELATED
         reason = f"{record.reason}; {_LEFT_ALONE}" if view.is_skipped else record.reason
         return NodeStatus(name=name, situation=failed, since=record.since, reason=reason, record=record)
     reason = "; ".join(filter(None, (record.complaint, waits)))
+    reboots = record.kind is ChangeKind.REBOOT and record.phase is Phase.SWAP
     if not _is_worked_at(name, record, seen):
-        left = situations.LEFT[_stage(record)]
+        left = situations.LEFT_REBOOTING if reboots else situations.LEFT[_stage(record)]
         return NodeStatus(name=name, situation=left, since=record.since, reason=reason, record=record)
     left_s = measures.left_s(record, seen.time)
-    working = situations.WORKING[_stage(record)]
+    working = situations.REBOOTING if reboots else situations.WORKING[_stage(record)]
     return NodeStatus(name=name, situation=working, since=record.since, reason=reason, record=record, left_s=left_s)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.pause import Pause
 from provision.rollout.standing import Members, Standing
 from provision.rollout.status import situations
@@ -61,6 +61,17 @@ def test_a_node_that_an_engine_is_at_gets_on_by_itself(phase: Phase) -> None:
     assert only(found) is situations.WORKING[phase]
     assert found.nodes[0].reason.endswith("pod shop/web-1")
     assert not found.needs_somebody
+
+
+def test_a_reboot_is_told_from_a_swap() -> None:
+    reboots = view("n1", record(Phase.SWAP, kind=ChangeKind.REBOOT))
+    failed = record(Phase.FAILED, failed_in=Phase.VERIFY, kind=ChangeKind.REBOOT)
+    drained = record(Phase.FAILED, failed_in=Phase.DRAIN, kind=ChangeKind.REBOOT)
+
+    assert only(status(reboots, tenant=ADA, standing=standing(out=("n1",)))) is situations.REBOOTING
+    assert only(status(reboots)) is situations.LEFT_REBOOTING
+    assert only(status(view("n1", failed))) is situations.FAILED_REBOOT
+    assert only(status(view("n1", drained))) is situations.FAILED_IN[Phase.DRAIN]
 
 
 @pytest.mark.parametrize("phase", IN_FLIGHT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import Day
@@ -123,10 +124,11 @@ class Calendar:
 
     def _window_end(self, now: datetime) -> datetime | None:
         """Return when the windows that are open now, one after the other without a gap, have closed."""
-        end, times = now, [each for hours in self.hours for each in hours.around(now, _WEEK)]
-        for start, until in sorted(times):
-            if start <= end < until:
-                end = until
+        end = now
+        for start, until in merge(*(hours.around(now, _WEEK) for hours in self.hours)):
+            if start > end:
+                break
+            end = max(end, until)
         return end if end > now else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from provision.rollout.model import Phase
 from provision.spec.model import Rollout
 from tests.provision.rollout.model.invariants import History, hold
 from tests.provision.rollout.model.outside import Outside
@@ -117,5 +116,5 @@ class Fleet(Outside):
         for machine in self.world.machines.values():
             record = machine.record
             hold(machine.driver == self.declared.target, f"{machine.name} has driver {machine.driver}")
-            hold(record is None or record.phase is Phase.DONE, f"{machine.name} is not done")
+            hold(record is None or record.phase.is_in_service, f"{machine.name} is not back in service")
             hold(machine.is_cordoned == bool(machine.cordoned_by), f"{machine.name} is cordoned: {machine.is_cordoned}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.rollout.requests import Decide
 
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
-STEP_S = {Phase.RELEASE: 3.0, Phase.SWAP: 60.0, Phase.VERIFY: 20.0, Phase.RESUME: 5.0, Phase.ROLLBACK: 45.0}
+STEP_S = {Phase.RELEASE: 2.0, Phase.SWAP: 24.0, Phase.VERIFY: 7.0, Phase.RESUME: 2.0, Phase.ROLLBACK: 18.0}
 
 
 class Steady:
@@ -72,7 +72,7 @@ class Outside:
         """
         machine = self.world.machines[name]
         if not machine.is_cordoned and not machine.is_deleted:
-            is_upgraded = machine.record is not None and machine.record.phase is not Phase.DONE
+            is_upgraded = machine.record is not None and not machine.record.phase.is_in_service
             self.world.cordon(name, "" if is_upgraded else "a person")
 
     def uncordon(self, name: str) -> None:
@@ -215,8 +215,9 @@ class Outside:
         self.world.fall_ill(name, "GPU 0 has fallen off the bus")
 
     def end_faults(self) -> None:
-        """End every fault; what people have cordoned stays so."""
+        """End every fault; what people have cordoned stays so. Pods that have to leave find room elsewhere."""
         world = self.world
+        world.budgets["web"].allowed = len(self.names)
         world.away_until_s = world.refused_until_s = 0.0
         world.pause, self.has_alert = None, False
         for name, machine in world.machines.items():

@@ -62,7 +62,7 @@ class Change:
 class Machine:
     """One node. ``driver`` is what runs on it, ``verified`` the driver that was verified since it was last exchanged.
 
-    ``former`` are the drivers that a way back leads over, the latest one last; ``last`` is the last exchange that ended.
+    ``former`` are the drivers that a way back leads over, the latest one last; ``last`` is the last exchange.
     ``cordoned_by`` is who else wants it cordoned, ``held_by`` which tool is at it, ``is_skipped`` whether people want
     it left alone. ``is_up``: it answers over SSH, and its kubelet reports.
     ``broken`` are phases whose step fails on it, each with what it then says; ``ill`` is a hardware failure that has

@@ -16,7 +16,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import Random
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 RUNS = 100_000
@@ -26,13 +25,13 @@ BY_HYPOTHESIS = 50  # one interleaving of so many
 
 def explore(runs: int, seed: int) -> tuple[int, str]:
     """Play interleavings with seeds from one on; return how many events were injected, and what was violated."""
-    from tests.provision.rollout.model.events import INJECTED, draw  # noqa: PLC0415 - the parent does not need it
+    from tests.provision.rollout.model.events import INJECTED, drawn  # noqa: PLC0415 - the parent does not need it
     from tests.provision.rollout.model.shrink import shrink, told, violated  # noqa: PLC0415 - see above
 
     gc.set_threshold(50_000)
     injected = 0
     for each in range(seed, seed + runs):
-        events = draw(Random(each))  # noqa: S311 - no secret
+        events = drawn(each)
         injected += sum(name in INJECTED for name, *_ in events[2:])
         if violated(events):
             fewest = shrink(events)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.provision.rollout.model.fleet import HOLDERS, Fleet
@@ -11,7 +13,6 @@ from tests.provision.rollout.model.policies import NAMES, NEW, NEWER, OLD, POLIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from random import Random
 
 Event = tuple[str | int | float, ...]  # the method, and its arguments
 LENGTH: Final = 16  # events of one interleaving, after the declaration and the first apply
@@ -77,23 +78,15 @@ KINDS: Final = (
 INJECTED: Final = frozenset(kind.name for kind in KINDS if kind.is_injected)
 
 
-def _cumulated() -> list[int]:
-    total, sums = 0, []
-    for kind in KINDS:
-        total += kind.weight
-        sums.append(total)
-    return sums
+_WEIGHTS: Final = list(accumulate(kind.weight for kind in KINDS))
 
 
-_WEIGHTS: Final = _cumulated()
-
-
-def draw(random: Random) -> list[Event]:
-    """Draw one interleaving."""
+def drawn(seed: int) -> list[Event]:
+    """Return the interleaving of a seed."""
+    random = Random(seed)  # noqa: S311 - no secret
     events: list[Event] = [("declare", NEW, random.randrange(len(POLICIES))), ("apply", HOLDERS[0])]
-    for kind in random.choices(KINDS, cum_weights=_WEIGHTS, k=LENGTH):
-        events.append((kind.name, *(random.choice(choices) for choices in kind.choices)))
-    return events
+    kinds = random.choices(KINDS, cum_weights=_WEIGHTS, k=LENGTH)
+    return events + [(kind.name, *(random.choice(choices) for choices in kind.choices)) for kind in kinds]
 
 
 def happen(fleet: Fleet, event: Event) -> None:

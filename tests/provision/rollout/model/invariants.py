@@ -228,12 +228,13 @@ class Invariants:
             self.hold_once(machine, seen.record)
 
     def hold_once(self, machine: Machine, record: Record) -> None:
-        """Hold that nothing is swapped that has the driver already, and that a rollback leads over one driver alone."""
+        """Hold that nothing is swapped that has the driver already, and that no rollback goes on where one has been."""
         target, name = record.target, machine.name
         is_there = machine.driver == target and machine.change is None
         hold(not is_there or self.history.swapped.get(name) != target, f"{name} is swapped twice to {target}")
-        is_back = machine.change is not None or is_there or machine.former[-1:] == [target]
-        hold(not self.undoes or is_back, f"{name} goes back to {target} over {machine.former}")
+        last = machine.last
+        is_back = last is not None and last.is_back and not last.failure and last.target != target
+        hold(not (self.undoes and is_back), f"{name} goes back to {target} after it went back to {machine.driver}")
 
     def waits(self, waiting: Mapping[str, str], acted: set[str]) -> None:
         """Hold that every node that does not move has a reason."""

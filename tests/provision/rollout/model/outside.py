@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout import requests
 from provision.rollout.model import Phase
@@ -23,14 +23,15 @@ STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
 STEP_S = {Phase.RELEASE: 2.0, Phase.SWAP: 24.0, Phase.VERIFY: 7.0, Phase.RESUME: 2.0, Phase.ROLLBACK: 18.0}
 
 
+_PLANNED: Final = {phase: PlannedStep(seconds) for phase, seconds in STEP_S.items()}
+
+
 class Steady:
     """Every step takes as long as the last one, and fails only where its machine is broken."""
 
-    planned = {phase: PlannedStep(seconds) for phase, seconds in STEP_S.items()}
-
     def step(self, node: str, phase: Phase, attempt: int, *, is_back: bool) -> PlannedStep:
         del node, attempt, is_back
-        return self.planned[phase]
+        return _PLANNED[phase]
 
 
 def pods_of(name: str, number: int) -> list[Pod]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from provision.rollout.model import Phase
-from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, draw, play
+from tests.provision.rollout.model.events import INJECTED, KINDS, LENGTH, drawn, play
 from tests.provision.rollout.model.fleet import Fleet
 from tests.provision.rollout.model.invariants import ViolationError, hold
 from tests.provision.rollout.model.machine import RolloutMachine
@@ -21,7 +19,7 @@ SHARE = 800
 
 @pytest.mark.slow
 def test_whatever_happens_nothing_is_violated_and_nothing_is_forgotten() -> None:
-    found = {seed: what for seed in range(SHARE) if (what := violated(draw(Random(seed))))}
+    found = {seed: what for seed in range(SHARE) if (what := violated(drawn(seed)))}
     assert not found
 
 
@@ -41,14 +39,14 @@ def test_nor_is_in_what_hypothesis_tries() -> None:
 
 
 def test_an_interleaving_has_several_events_beside_the_engines_own() -> None:
-    drawn = [draw(Random(seed)) for seed in range(200)]
-    injected = [sum(name in INJECTED for name, *_ in events[2:]) for events in drawn]
+    found = [drawn(seed) for seed in range(200)]
+    injected = [sum(name in INJECTED for name, *_ in events[2:]) for events in found]
     assert sorted(injected)[10] >= 6  # of nineteen in twenty
-    assert {name for events in drawn for name, *_ in events} == {kind.name for kind in KINDS}
+    assert {name for events in found for name, *_ in events} == {kind.name for kind in KINDS}
 
 
 def test_the_same_seed_gives_the_same_interleaving() -> None:
-    assert draw(Random(7)) == draw(Random(7)) != draw(Random(8))
+    assert drawn(7) == drawn(7) != drawn(8)
 
 
 def begun() -> Fleet:

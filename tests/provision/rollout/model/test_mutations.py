@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from provision.rollout import engine as engine_module
-from provision.rollout.decision import admission, advance, census, decide
+from provision.rollout import verb_plan
+from provision.rollout.decision import advance, census, decide
 from provision.rollout.decision.admission import NOTHING, Admission
 from provision.rollout.decision.domains import Domains
-from provision.rollout.decision.snapshot import Write
 from provision.rollout.decision.waves import Turn
 from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
 from provision.simulate.cluster import SimulatedCluster
-from tests.provision.rollout.model import process
-from tests.provision.rollout.model.events import Event, draw
+from tests.provision.rollout.model.events import Event, drawn
+from tests.provision.rollout.model.policies import NEWER
 from tests.provision.rollout.model.shrink import violated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from provision.rollout.decision.snapshot import Write
 
     Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -88,17 +89,6 @@ def fences_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedCluster, "check_lease", lambda _cluster: None)
 
 
-def goes_back_twice(patch: pytest.MonkeyPatch) -> None:
-    """Have a rollback begin again on nodes on which it has changed the driver already."""
-    plan = process.plan_back
-
-    def planned(*given: Any) -> Any:  # noqa: ANN401 - what planning returns
-        states, policy = plan(*given)
-        return [replace(state, is_as_declared=False, is_disruptive=True) for state in states], policy
-
-    patch.setattr(process, "plan_back", planned)
-
-
 def keeps_a_cordon(write: Write) -> Write:
     return replace(write, cordoned=None) if write.record.phase.is_in_service else write
 
@@ -151,7 +141,7 @@ BREAKS = {
         "is drained under its jobs",
     ),
     "a step without the lease": (fences_nothing, "without the lease"),
-    "a rollback that leads too far back": (goes_back_twice, "goes back to .* over"),
+    "a rollback that leads too far back": (answer(verb_plan, "_is_done", what=False), "after it went back to"),
 }
 
 # What is rarely drawn.
@@ -165,8 +155,10 @@ PLAYED: dict[str, list[Event]] = {
     "a rollback that leads too far back": [
         ("apply", "ada"),
         ("turns", "ada", 400),
+        ("declare", NEWER, 0),
+        ("go_on", "ada", 400),
         ("rollback", "ada"),
-        ("turns", "ada", 10),
+        ("turns", "ada", 13),
         ("kill", "ada"),
         ("freeze", 50.0),
         ("rollback", "ada"),
@@ -181,5 +173,5 @@ def test_the_model_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken, told = BREAKS[name]
     assert not violated(PLAYED.get(name, ()))
     broken(monkeypatch)
-    interleavings = [PLAYED[name]] if name in PLAYED else (draw(Random(seed)) for seed in range(MOST))
+    interleavings = [PLAYED[name]] if name in PLAYED else (drawn(seed) for seed in range(MOST))
     assert any(re.search(told, violated(events)) for events in interleavings)

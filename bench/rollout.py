@@ -173,6 +173,8 @@ def calendars_and_zones(nodes: int, wide: Policy) -> Iterator[Situation]:
     yield Situation(
         "all wait for one of 7 windows", measured, replace(wide, calendar=calendar_of(Rollout(windows=windows)))
     )
+    short = tuple(Window(days=(Day.SAT,), start=f"0{hour}:00", end=f"0{hour}:20") for hour in (1, 3, 5))
+    yield Situation("no window is long enough", measured, replace(wide, calendar=calendar_of(Rollout(windows=short))))
     quarter = max(1, nodes // 4)
     states = fleet(nodes, quarter, busy, waiting).nodes
     in_zones = tuple(

@@ -85,6 +85,8 @@ class Kubelet:
         self._endpoints: dict[str, Endpoint] = {}
         self._replaced: list[Endpoint] = []  # by a second registration; the real one does not hang up on them either
         self._connecting = threading.Lock()
+        self.notices_ends = threading.Event()  # of streams; cleared: only once it is set again
+        self.notices_ends.set()
         self._server: grpc.Server | None = None
         self._address: SocketAddress | None = None
 
@@ -151,8 +153,11 @@ class Kubelet:
         self.registry.wake()
 
     def end_stream(self, resource: str) -> None:
-        """End the list stream of one resource and nothing else."""
-        self._endpoints[resource].end_stream()
+        """End the list stream of one resource and nothing else; it may have ended meanwhile."""
+        with self._connecting:
+            endpoint = self._endpoints.get(resource)
+        if endpoint is not None:
+            endpoint.end_stream()
 
     def is_connected(self, resource: str) -> bool:
         """Whether a plugin of this resource has a connection: it ends with its stream."""
@@ -286,11 +291,15 @@ class Kubelet:
             self._disconnect(registry, resource.name)
         if self.mode in {Mode.DEAF, Mode.DROP}:
             return
-        endpoint.watch(registry, resource.name, lambda name: self._disconnect(registry, name))
+        endpoint.watch(registry, resource.name, lambda name: self._notice_end(registry, name))
         if self.mode is Mode.LOSE:
             registry.wait_for(lambda: resource.is_watched, _LOSE_S)
             endpoint.end_stream()
             registry.wait_for(lambda: not resource.is_watched, _LOSE_S)
+
+    def _notice_end(self, registry: Registry, name: str) -> None:
+        self.notices_ends.wait()
+        self._disconnect(registry, name)
 
     def _disconnect(self, registry: Registry, name: str) -> None:
         """End the connection that a resource has now, as `runClient` does when any stream of that name has ended."""

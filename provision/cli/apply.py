@@ -15,7 +15,7 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
-from provision.cli.listening import open_listeners
+from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
@@ -59,12 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end when only a window or a gate is waited for, instead of waiting for it",
     )
-    parser.add_argument(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE.prom",
-        help="keep metrics there for node_exporter's textfile collector",
-    )
+    metrics_argument(parser)
     parser.add_argument("--check", action="store_true", help="run the roles in Ansible's check mode: change nothing")
 
 

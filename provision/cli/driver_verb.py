@@ -15,7 +15,7 @@ from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
 from provision.cli.cluster import cluster_arguments, open_scope
-from provision.cli.listening import open_listeners
+from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, inventories_of, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
 from provision.cli.terminal import say
@@ -48,6 +48,7 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments(parser)
     cluster_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before changing machines")
+    metrics_argument(parser)
 
 
 def run_verb(
@@ -69,6 +70,7 @@ def run_verb(
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
         context = build_context(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
+        scope = replace(scope, metrics_file=args.metrics_file)
         extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups, in_waves=in_waves, further=further)
         extent = _with_unnamed(args, fleet, extent)
         return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
@@ -104,7 +106,7 @@ def change_drivers(
             return ExitCode.FAILED
         began += time.monotonic() - asked
     steps = verb_steps(context, scope.stacks, plan)
-    listeners = open_listeners(scope, holder=holder_of(context))
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
     adapters = Adapters(
         cluster=scope.cluster, steps=steps, clock=scope.clock, poll_s=scope.poll_s, publish=listeners.see
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.cluster.notices import LIFECYCLE, UPGRADE_CONDITION
@@ -14,10 +15,20 @@ from provision.notify.webhook import Webhook
 from provision.spec.model import NodeConditions
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import argparse
 
     from provision.cli.cluster import Scope
     from provision.notify.listeners import Listener
+
+
+def metrics_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the file that is kept for whoever reads metrics."""
+    parser.add_argument(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE.prom",
+        help="keep metrics there for node_exporter's textfile collector",
+    )
 
 
 def open_listeners(scope: Scope, *, holder: str, metrics_file: Path | None = None) -> Listeners:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request
-from provision.cluster.permissions import GRANT, NEEDED
+from provision.cluster.permissions import GRANT, NEEDED, REPLACE_GRANT, REPLACING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from provision.cluster.api import Api
     from provision.cluster.permissions import Permission
 
@@ -25,14 +28,21 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-def require_access(api: Api) -> None:
-    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them."""
+def require_access(api: Api, *, replacing: Collection[str] = ()) -> None:
+    """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
+
+    ``replacing`` are the namespaces whose pods may have to be replaced before they leave, empty text for all of them.
+    """
     missing = [permission for permission in NEEDED if not _is_allowed(api, permission)]
-    if missing:
-        rules = "".join(f"\n  - {permission.rule}" for permission in missing)
+    wanted = [replace(permission, namespace=place) for place in sorted(replacing) for permission in REPLACING]
+    more = [permission for permission in wanted if not _is_allowed(api, permission)]
+    if missing or more:
+        rules = "".join(f"\n  - {permission.rule}" for permission in (*missing, *more))
+        grants = [f"{GRANT} grants everything that is needed"] if missing else []
+        grants += [f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"] if more else []
         raise ForbiddenError(
-            f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
-            hint=f"{GRANT} grants everything that is needed; missing rules:{rules}",
+            f"these credentials may not {', '.join(str(each) for each in (*missing, *more))} on {api.name}",
+            hint=f"{'; '.join(grants)}; missing rules:{rules}",
         )
 
 

@@ -128,20 +128,22 @@ class Api:
         """Make sure, without patience, that the server answers and accepts the credentials."""
         self.call(Request(method="GET", path="/api"), msgspec.Raw, patience_s=0)
 
-    def list_all(self, path: str, item: type[T], *, selector: str = "") -> list[T]:
+    def list_all(self, path: str, item: type[T], *, selector: str = "", labels: str = "") -> list[T]:
         """Return every object below ``path``, page by page, as all of them were at one moment within this call.
 
-        ``selector`` is a field selector. The read is consistent: nothing that was true before the call is missed.
+        ``selector`` is a field selector, ``labels`` a label selector. The read is consistent: nothing that was true
+        before the call is missed.
         """
-        return self.list_moment(path, item, selector=selector)[0]
+        return self.list_moment(path, item, selector=selector, labels=labels)[0]
 
-    def list_moment(self, path: str, item: type[T], *, selector: str = "") -> tuple[list[T], str]:
+    def list_moment(self, path: str, item: type[T], *, selector: str = "", labels: str = "") -> tuple[list[T], str]:
         """Return the same, and the version of that moment, from which `changes` goes on."""
         for attempt in range(1, LISTS + 1):
             found: list[T] = []
             version = ""
             with contextlib.suppress(StatusError):  # the moment of the first page is forgotten: the whole list again
-                for page in self.pages(path, item, selector=selector, expected=(EXPIRED,) if attempt < LISTS else ()):
+                expected = (EXPIRED,) if attempt < LISTS else ()
+                for page in self.pages(path, item, selector=selector, labels=labels, expected=expected):
                     found.extend(page.items)
                     version = page.metadata.resource_version
                 break
@@ -169,12 +171,13 @@ class Api:
             raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
         return found, version
 
-    def pages(
+    def pages(  # noqa: PLR0913 - what a list can be told, all but two by keyword
         self,
         path: str,
         item: type[T],
         *,
         selector: str = "",
+        labels: str = "",
         patience_s: float = PATIENCE_S,
         expected: Collection[int] = (EXPIRED,),
     ) -> Iterator[Page[T]]:
@@ -183,6 +186,7 @@ class Api:
         Raises StatusError when that moment is forgotten meanwhile: what was yielded is worth nothing then.
         """
         query: dict[str, str | int] = {"limit": PAGE} | ({"fieldSelector": selector} if selector else {})
+        query |= {"labelSelector": labels} if labels else {}
         while True:
             request = Request(method="GET", path=path, query=query)
             page: Page[T] = self.call(request, Page[item], expected=expected, patience_s=patience_s)  # type: ignore[valid-type] # a type at run time

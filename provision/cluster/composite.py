@@ -84,6 +84,11 @@ class CompositeCluster:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)
 
+    def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
+        """Take back what was asked for pods that are not wanted to leave any more."""
+        if self._pods_of is not None:
+            self._pods_of.settle_evictions(is_wanted)
+
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or nobody would read it."""
         return (self._pods_of or self._keepers[0]).has_runtime_class(name, handler)

@@ -14,6 +14,8 @@ from provision.cluster.budgets import refusals
 from provision.cluster.claims import ClaimReader
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
+from provision.cluster.evictions.replacements import Replacements
+from provision.cluster.evictions.requests import EvictionRequests
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
@@ -68,6 +70,8 @@ class KubernetesCluster:
         self._acting = api.guarded(self.check_lease)  # for whatever changes something
         self._rules = rules
         self._claims = ClaimReader(api)
+        self._replacements = Replacements(api, self._acting, keeps=rules.keeps_unreplaced)
+        self._requests = EvictionRequests(api, self._acting, is_used=rules.requests)
         self._machines = machines
         self._asked, self._locks = asked, locks
         self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
@@ -157,21 +161,34 @@ class KubernetesCluster:
         }
 
     def evict_all(self, pods: Sequence[GpuPod]) -> dict[str, Eviction]:
-        """Ask for several pods to leave, several at a time."""
-        answers = {}
-        for pod, answer in zip(pods, each(self.evict, pods), strict=True):
-            if isinstance(answer, ClusterError):
-                raise answer
-            answers[pod.uid] = answer
+        """Ask for several pods to leave, several at a time.
+
+        Those of one owner that are replaced first one after the other: each is to see what became of the one before.
+        """
+        groups: dict[str, list[GpuPod]] = {}
+        for pod in pods:
+            groups.setdefault(f"{pod.namespace}/{pod.controller}" if pod.is_replaced_first else pod.uid, []).append(pod)
+        answers: dict[str, Eviction] = {}
+        for group in each(lambda group: [(pod.uid, self.evict(pod)) for pod in group], list(groups.values())):
+            if isinstance(group, ClusterError):
+                raise group
+            answers.update(group)
         return answers
 
     def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
-        """Return why each of these pods could not be evicted now, for its disruption budgets."""
-        return refusals(self._api, pods)
+        """Return why each of these pods could not be evicted now: its replacement, or its disruption budgets."""
+        first = {pod.uid: self._replacements.foresee(pod) for pod in pods if pod.is_replaced_first}
+        refused = refusals(self._api, [pod for pod in pods if pod.uid not in first])
+        return refused | {uid: reason for uid, reason in first.items() if reason}
 
     def evict(self, pod: GpuPod) -> Eviction:
-        """Ask for the pod to leave its node."""
-        return evict(self._acting, pod)
+        """Ask for the pod to leave its node: by its replacement, by a request, or by the Eviction API."""
+        answer = self._replacements.ask(pod) if pod.is_replaced_first else None
+        return answer or self._requests.ask(pod) or evict(self._acting, pod)
+
+    def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
+        """Take back the EvictionRequests for pods that are not wanted to leave any more."""
+        self._requests.settle(is_wanted)
 
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there."""
@@ -184,7 +201,8 @@ class KubernetesCluster:
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
         """Keep every other engine out while inside; what this one may do is made sure of first."""
-        require_access(self._api)
+        require_access(self._api, replacing=self._rules.replacing)
+        self._requests.begin()
         self._standing = None
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):

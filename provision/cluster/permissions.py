@@ -12,6 +12,7 @@ from typing import Final
 LEASE_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and the control plane's own leases are there
 LEASE_NAME: Final = "grapnel-upgrade"
 GRANT: Final = "deploy/rbac/operator.yaml"
+REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
 
@@ -56,11 +57,22 @@ NEEDED: Final = (
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
 )
 
-# Without these an apply says less, or evicts more: no budget is in a plan, and every pod with a ResourceClaim counts as
-# one with a GPU.
+# Without these an apply says less, or evicts more: no budget is in a plan, every pod with a ResourceClaim counts as
+# one with a GPU, and pods are evicted by the Eviction API even where EvictionRequests are served.
 HELPFUL: Final = (
     Permission(verb="list", resource="poddisruptionbudgets", group="policy"),
     Permission(verb="list", resource="resourceclaims", group="resource.k8s.io"),
+    Permission(verb="list", resource="evictionrequests", group="lifecycle.k8s.io"),
+    Permission(verb="create", resource="evictionrequests", group="lifecycle.k8s.io"),
+    Permission(verb="delete", resource="evictionrequests", group="lifecycle.k8s.io"),
+    Permission(verb="list", resource="evictions", group="lifecycle.k8s.io"),
+)
+
+# For `rollout.drain.replaceFirst`, beside what is NEEDED.
+REPLACING: Final = (
+    Permission(verb="get", resource="replicasets", group="apps"),
+    Permission(verb="get", resource="deployments", group="apps"),
+    Permission(verb="patch", resource="deployments", group="apps"),
 )
 
 # For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes).

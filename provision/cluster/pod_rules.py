@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.label_selector import LabelSelector, parse_selector
-from provision.spec.model import DaemonSets, Entitlement, Leaving
+from provision.spec.model import DaemonSets, Entitlement, EvictionRequests, Leaving
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +27,9 @@ class PodRules:
     ``resources`` are the declared resource names; everything in ``nvidia.com/`` counts besides. ``giving_classes`` are
     RuntimeClasses whose pods can get a GPU without asking for one. Pods that ``selector`` finds in ``namespaces``
     (empty: in all) are waited for before others are evicted; those of ``only_wait``, those without a controller where
-    it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted.
+    it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. ``first`` selects
+    those whose replacements have to be ready elsewhere before they leave, in ``first_namespaces``; where that is not
+    possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests.
     """
 
     resources: frozenset[str]
@@ -38,12 +40,33 @@ class PodRules:
     daemon_sets: DaemonSets = DaemonSets.IGNORE
     keeps_bare: bool = False
     keeps_data: bool = False
+    first: LabelSelector | None = None
+    first_namespaces: frozenset[str] = frozenset()
+    keeps_unreplaced: bool = False
+    requests: bool = False
 
     def awaits(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether pods of these labels are waited for."""
-        if self.selector is None or (self.namespaces and namespace not in self.namespaces):
-            return False
-        return self.selector.matches(labels)
+        return _selects(self.selector, self.namespaces, namespace, labels)
+
+    def replaces_first(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether the replacements of pods of these labels have to be ready elsewhere before they leave."""
+        return _selects(self.first, self.first_namespaces, namespace, labels)
+
+    @property
+    def replacing(self) -> frozenset[str]:
+        """The namespaces in which pods may be replaced first, empty text for all of them."""
+        if self.first is None:
+            return frozenset()
+        return self.first_namespaces or frozenset({NOTHING})
+
+
+def _selects(
+    selector: LabelSelector | None, namespaces: Collection[str], namespace: str, labels: Mapping[str, str]
+) -> bool:
+    if selector is None or (namespaces and namespace not in namespaces):
+        return False
+    return selector.matches(labels)
 
 
 def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
@@ -52,7 +75,7 @@ def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
     first = next(iter(stacks), None)
     if first is None:
         return PodRules(resources=resources)
-    wait, drain = first.rollout.wait_for, first.rollout.drain
+    wait, drain, replace = first.rollout.wait_for, first.rollout.drain, first.rollout.drain.replace_first
     return PodRules(
         resources=resources,
         giving_classes=frozenset(
@@ -66,6 +89,10 @@ def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
         daemon_sets=drain.daemon_sets,
         keeps_bare=drain.without_controller is Leaving.WAIT,
         keeps_data=drain.with_empty_dir is Leaving.WAIT,
+        first=parse_selector(replace.pod_selector) if replace.selects else None,
+        first_namespaces=frozenset(replace.namespaces),
+        keeps_unreplaced=replace.otherwise is Leaving.WAIT,
+        requests=drain.eviction_requests is EvictionRequests.AUTO,
     )
 
 

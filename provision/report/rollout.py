@@ -131,13 +131,17 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
-        "pods": [{"namespace": pod.namespace, "name": pod.name} | _refusal(state, pod) for pod in evictable(state)],
+        "pods": [_describe_pod(state, pod) for pod in evictable(state)],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
 
 
-def _refusal(state: NodeState, pod: GpuPod) -> dict[str, str]:
-    return {"blocked": state.blocked[pod.uid]} if pod.uid in state.blocked else {}
+def _describe_pod(state: NodeState, pod: GpuPod) -> dict[str, object]:
+    """Return a pod that is evicted, and what is out of the ordinary about that."""
+    blocked = {"blocked": state.blocked[pod.uid]} if pod.uid in state.blocked else {}
+    return {"namespace": pod.namespace, "name": pod.name, **blocked} | (
+        {"replacedFirst": True} if pod.is_replaced_first else {}
+    )
 
 
 def _versions(state: NodeState) -> str:
@@ -173,7 +177,7 @@ def _pods(state: NodeState) -> Iterator[str]:
         yield f"waits for {names([str(job) for job in view.work])}"
     pods = tuple(pod for pod in pods if pod.uid not in waited)
     if pods:
-        yield f"evicts {names([_pod(pod) for pod in pods])}"
+        yield f"evicts {names([_pod(pod, state) for pod in pods])}"
     for pod in pods:
         if pod.uid in state.blocked:
             yield f"{pod}: {state.blocked[pod.uid]}"
@@ -181,5 +185,7 @@ def _pods(state: NodeState) -> Iterator[str]:
         yield f"leaves {names([f'{pod} ({pod.stays})' for pod in left])}"
 
 
-def _pod(pod: GpuPod) -> str:
+def _pod(pod: GpuPod, state: NodeState) -> str:
+    if pod.is_replaced_first and pod.uid not in state.blocked:
+        return f"{pod} (once its replacement is ready elsewhere)"
     return str(pod) if pod.controller else f"{pod} (nothing restarts it)"

@@ -96,7 +96,17 @@ class Cluster(Protocol):
         """Return why each of these pods could not be evicted now, by UID; without those of which that is not known."""
 
     def evict(self, pod: GpuPod) -> Eviction:
-        """Ask for the pod to leave its node, within its own grace period and its disruption budgets."""
+        """Ask for the pod to leave its node, within its own grace period and its disruption budgets.
+
+        One that is replaced first is BLOCKED until its replacement is ready elsewhere.
+        """
+
+    def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
+        """Take back what was asked for pods, by UID, that are not wanted to leave any more, and have not begun to.
+
+        Called in every turn; that costs no request where there is nothing of the kind. What a process that was killed
+        has asked for is known as well.
+        """
 
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or is not needed. Raises RuntimeClassError as below."""
@@ -147,6 +157,10 @@ class OneByOne:
         """There are no budgets."""
         del pods
         return {}
+
+    def settle_evictions(self: Cluster, is_wanted: Callable[[str], bool]) -> None:
+        """There is nothing to take back: what is asked is done or refused at once."""
+        del is_wanted
 
     def write_all(self: Cluster, changes: Sequence[Change]) -> Mapping[str, ClusterError]:
         """Write one after the other; after an error that is not about one node, nothing more is tried."""

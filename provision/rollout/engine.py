@@ -329,7 +329,7 @@ class Engine:
         self._observe(Note(action.node, "back in service: it begins again when it may be out of service"))
 
     def _evict(self, actions: Sequence[Evict]) -> None:
-        if actions and self._evictions.ask(actions, self._nodes, self._decided):
+        if self._evictions.ask(actions, self._nodes, self._decided):
             self._pauses = pauses(self._adapters.poll_s)
 
     def _begin_step(self, action: RunStep) -> None:

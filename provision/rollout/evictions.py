@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import EvictionOutcome
+from provision.rollout.decision.leaving import has_to_leave
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
@@ -27,7 +28,11 @@ class Evictions:
         self._asked: dict[str, datetime] = {}  # when, by UID
 
     def ask(self, actions: Sequence[Evict], nodes: MutableMapping[str, NodeState], now: datetime) -> bool:
-        """Ask those whose turn it is: one that was refused is not asked again at once. Return whether some are left."""
+        """Ask those whose turn it is: one that was refused is not asked again at once. Return whether some are left.
+
+        What was asked before for pods that need not leave now is taken back.
+        """
+        self._settle(actions, nodes)
         self._asked = {uid: when for uid, when in self._asked.items() if abs(now - when) < ASK_AGAIN}
         pods = [pod for action in actions for pod in action.pods if pod.uid not in self._asked]
         if not pods:
@@ -40,6 +45,19 @@ class Evictions:
             if blocked != node.blocked:
                 nodes[action.node] = replace(node, blocked=blocked)
         return len(pods) > ASKED_AT_ONCE
+
+    def _settle(self, actions: Sequence[Evict], nodes: Mapping[str, NodeState]) -> None:
+        wanted = {pod.uid for action in actions for pod in action.pods}
+
+        def is_wanted(uid: str) -> bool:
+            return uid in wanted or any(_is_leaving(uid, node) for node in nodes.values())
+
+        self._cluster.settle_evictions(is_wanted)
+
+
+def _is_leaving(uid: str, node: NodeState) -> bool:
+    """Tell whether a pod of a node in flight is being ended already."""
+    return node.is_in_flight and any(pod.uid == uid and pod.is_terminating for pod in has_to_leave(node))
 
 
 def _blocked(action: Evict, node: NodeState, answers: Mapping[str, Eviction]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.prepare import runtime_classes
 from provision.rollout.engine import Engine
 from provision.rollout.errors import ClusterError
+from provision.rollout.returns import forget_returns
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def execute(job: Job, observe: RolloutObserver, *, parallel: int, cancel: thread
         unstaged = _stage(job, job.prepared.staging, observe, parallel, cancel)
         changed |= unstaged | _roll_out(job, unstaged, observe, cancel)
         results = _in_order(job, changed)
+        forget_returns(job.adapters.cluster, job.prepared, results, observe, holder)
         return ApplyResult(results, ensure_runtime_classes(job, results, observe))
 
 

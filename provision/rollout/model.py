@@ -190,6 +190,7 @@ class GpuPod:
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
+    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves.
     """
 
     namespace: str
@@ -201,6 +202,7 @@ class GpuPod:
     stays: str = ""
     only_waited: str = ""
     ending: str = ""
+    is_replaced_first: bool = False
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -48,6 +48,7 @@ TRANSITIONS: Final = (
     Transition(FORWARD, Phase.VERIFY, "what it has is declared meanwhile"),
     Transition(OUT_OF_SERVICE, Phase.FAILED, "a step before the swap or of the way back has failed, or its time is up"),
     Transition(UNTOUCHED, NOT_BEGUN, "its window has closed before its pods were gone"),
+    Transition((Phase.RETURNED,), NOT_BEGUN, "the driver that it has is declared again"),
     Transition((Phase.FAILED,), Phase.DRAIN, "the next apply tries it again"),
     Transition((Phase.FAILED,), Phase.JOBS, "the next apply tries it again, and jobs are to be waited for"),
     Transition((Phase.FAILED,), Phase.VERIFY, "the next apply finds it as declared"),

@@ -126,6 +126,7 @@ def _models(nodes: Nodes, spec: FleetSpec) -> Iterator[NodeModel]:
             pods=pods,
             is_cordoned=nodes.cordoned,
             is_ready=nodes.ready,
+            is_skipped=nodes.skipped,
         )
 
 

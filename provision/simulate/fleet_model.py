@@ -36,6 +36,7 @@ class Nodes(Section, frozen=True, kw_only=True):
     )
     cordoned: Annotated[bool, doc("Somebody has cordoned them.")] = False
     ready: Annotated[bool, doc("Their kubelets report.")] = True
+    skipped: Annotated[bool, doc("Somebody wants them left alone, as `grapnel skip` says it.")] = False
 
 
 class Pods(Section, frozen=True, kw_only=True):

@@ -76,14 +76,20 @@ def roll_out(  # noqa: PLR0913 - what an engine takes, and how coarse and how lo
     return Playback(
         seed=chance.seed,
         took_s=max([entry.at_s for entry in recorder.entries], default=0.0),
-        nodes=plays_of(recorder.entries, {state.name: state.wave for state in states}),
+        nodes=plays_of(recorder.entries, {state.name: state.wave for state in states}, result.waiting),
         entries=tuple(recorder.entries),
         waves=tuple(wave.title for wave in policy.waves),
         waits=recorder.waits(),
-        stop=result.stop,
+        stop="" if _is_about_skipped(result.nodes) else result.stop,
         most_out=recorder.most_out,
         turns=recorder.turns,
     )
+
+
+def _is_about_skipped(nodes: Sequence[NodeState]) -> bool:
+    """Tell whether nothing is left undone but what somebody wants left alone: that is no roll-out that stopped."""
+    left = [node for node in nodes if node.wants_to_begin or node.is_in_flight or node.has_failed]
+    return bool(left) and all(node.view.is_skipped and node.wants_to_begin for node in left)
 
 
 def resolution_s(scenario: Scenario) -> float:

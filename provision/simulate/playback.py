@@ -36,7 +36,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlay:
-    """A node's way: when it left service and came back (None: it did not), and how it ended."""
+    """A node's way: when it left service and came back (None: it did not), and how it ended.
+
+    ``reason`` is why it failed, or why one that was not touched was not.
+    """
 
     name: str
     wave: int | None
@@ -114,17 +117,19 @@ def kind_of(reason: str, names: Collection[str]) -> str:
     return _WHERE.sub(r"\1", _MORE.sub("", text)).replace("waits for NODE", "others are changed first: maxParallel")
 
 
-def plays_of(entries: Collection[Entry], waves: Mapping[str, int | None]) -> tuple[NodePlay, ...]:
-    """Return the way of each node; ``waves`` has all of them."""
+def plays_of(
+    entries: Collection[Entry], waves: Mapping[str, int | None], waiting: Mapping[str, str]
+) -> tuple[NodePlay, ...]:
+    """Return the way of each node; ``waves`` has all of them, ``waiting`` why some had none."""
     found: dict[str, list[Entry]] = {name: [] for name in waves}
     for entry in entries:
         found[entry.node].append(entry)
-    return tuple(_play(name, waves[name], way) for name, way in found.items())
+    return tuple(_play(name, waves[name], way, waiting.get(name, "")) for name, way in found.items())
 
 
-def _play(name: str, wave: int | None, way: Collection[Entry]) -> NodePlay:
+def _play(name: str, wave: int | None, way: Collection[Entry], waits: str) -> NodePlay:
     if not way:
-        return NodePlay(name=name, wave=wave)
+        return NodePlay(name=name, wave=wave, reason=waits)
     first, last = next(iter(way)), list(way)[-1]
     is_back = last.phase.is_in_service
     return NodePlay(

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.excerpt import few
-from provision.spec.model import AtTimeout, WaitFor
+from provision.spec.model import AtTimeout, ReplaceFirst, WaitFor
 from provision.spec.remark import warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.spec.findings import KeyPath
-    from provision.spec.model import Rollout
+    from provision.spec.model import Drain, Rollout
     from provision.spec.remark import Remark
 
 WAIT: Final[KeyPath] = ("rollout", "waitFor")
 DRAIN: Final[KeyPath] = ("rollout", "drain")
+REPLACE: Final[KeyPath] = (*DRAIN, "replaceFirst")
 
 
 def judge_drain(rollout: Rollout) -> Iterator[Remark]:
@@ -30,3 +31,25 @@ def judge_drain(rollout: Rollout) -> Iterator[Remark]:
     if is_limited and both and wait.on_timeout is AtTimeout.EVICT:
         message = f"pods of {few(both)} are not evicted after timeoutMinutes: onlyWait excludes it"
         yield warning((*DRAIN, "onlyWait"), message, "name a namespace in one of the two lists")
+    yield from _replace_first(wait, drain)
+
+
+def _replace_first(wait: WaitFor, drain: Drain) -> Iterator[Remark]:
+    """Yield why pods that are to be replaced first are not, or never leave."""
+    first = drain.replace_first
+    if not first.selects:
+        if first.otherwise is not ReplaceFirst().otherwise:
+            message = "is about pods of which none is selected"
+            yield warning((*REPLACE, "otherwise"), message, "name them with podSelector or namespaces, or take it away")
+        return
+    never = sorted(set(first.namespaces) & set(drain.only_wait))
+    if never:
+        message = f"pods of {few(never)} are never evicted, so none is replaced: onlyWait excludes it"
+        yield warning((*REPLACE, "namespaces"), message, "name a namespace in one of the two lists")
+    is_same = wait.pod_selector == first.pod_selector and set(wait.namespaces) == set(first.namespaces)
+    if is_same and not wait.timeout_minutes:
+        message = "the same pods are waited for as long as it takes: none is ever replaced"
+        yield warning(REPLACE, message, "give waitFor.timeoutMinutes, or select other pods")
+    elif is_same and wait.on_timeout is AtTimeout.GIVE_UP:
+        message = "the same pods are waited for, and their node is given up after that: none is ever replaced"
+        yield warning(REPLACE, message, "declare waitFor.onTimeout: evict, or select other pods")

@@ -10,18 +10,16 @@ from provision.rollout.status.situations import GIVE_UP
 from provision.status_page.rows import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from provision.rollout.model import Record
     from provision.rollout.status.model import NodeStatus, Seen
-    from provision.status_page.feed import LogLine
+    from provision.status_page.feed import Log
 
 
 _UNDER_WAY: Final = tuple(phase for phase in Phase if not phase.is_over)
 _ASIDE: Final = (Phase.JOBS, Phase.ROLLBACK)  # phases that not every node goes through
 
 
-def node_document(node: NodeStatus, seen: Seen, log: Sequence[LogLine]) -> dict[str, Any]:
+def node_document(node: NodeStatus, seen: Seen, log: Log) -> dict[str, Any]:
     """Return everything that is known of one node as JSON."""
     record, situation = node.record, node.situation
     todo = situation.todo.replace("NODE", node.name)
@@ -39,7 +37,8 @@ def node_document(node: NodeStatus, seen: Seen, log: Sequence[LogLine]) -> dict[
         "domain": printable(node.domain),
         "wasCordoned": record is not None and record.was_cordoned,
         "timeline": [] if record is None else timeline(record, round(seen.time.timestamp())),
-        "log": [[line.time, line.state, line.reason] for line in reversed(log)],
+        "log": [[line.time, line.state, line.reason] for line in reversed(log.lines)],
+        "logBegan": log.began,
     }
 
 

@@ -51,6 +51,14 @@ class LogLine:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The states that a node was seen in, the last ones first to stay; nobody looked before ``began``."""
+
+    began: int
+    lines: tuple[LogLine, ...] = ()
+
+
 @dataclass(slots=True)
 class _Known:
     """A node that pages know by ``number``: what it came from, and the version in which it changed."""
@@ -73,6 +81,7 @@ class Feed:
         self._closed = threading.Event()
         self._status: FleetStatus | None = None
         self._logs: dict[str, deque[LogLine]] = {}
+        self._logs_began = int(clock())
         self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
         self._begin()
 
@@ -112,13 +121,14 @@ class Feed:
                 return None
             return self._message(ident)
 
-    def node(self, name: str) -> tuple[NodeStatus, FleetStatus, list[LogLine]] | None:
+    def node(self, name: str) -> tuple[NodeStatus, FleetStatus, Log] | None:
         """Return what is known of one node, and the states that it was seen in; None where there is no such node."""
         with self._news:
             if self._status is None:
                 return None
             found = next((node for node in self._status.nodes if node.name == name), None)
-            return None if found is None else (found, self._status, list(self._logs.get(name, ())))
+            log = Log(self._logs_began, tuple(self._logs.get(name, ())))
+            return None if found is None else (found, self._status, log)
 
     def metrics(self) -> bytes:
         """Return how the fleet stands as metrics."""

@@ -1,4 +1,7 @@
-"""Drivers with a module of DKMS on Debian 13: they come, change under load, return, go back and go away."""
+"""Drivers with a module of DKMS on Debian 13: they come, are staged under load, return by themselves and go away.
+
+Upgrades and rollbacks of such drivers are in ``test_rollout.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import pytest
 
 from tests.journey.conftest import OLD_VERSION, VERSION
 from tests.journey.dkms import Operator, operating, removal, stage_item
-from tests.journey.test_driver_swap import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from lab.nodes import Site
 
 
-# Five driver changes, a few minutes where nothing else runs.
+# Three driver changes, a few minutes where nothing else runs.
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]
 # What an operator may have written: by modprobe.d(5), a module that needs another version of it is not loaded.
 RULE = "/etc/modprobe.d/site.conf"
@@ -34,14 +36,12 @@ def operator(site: Site, tmp_path: Path) -> Iterator[Operator]:
         yield made
 
 
-def test_on_debian_13_a_driver_comes_changes_under_load_returns_and_goes(operator: Operator) -> None:
+def test_on_debian_13_a_driver_comes_is_staged_under_load_returns_and_goes(operator: Operator) -> None:
     before = operator.state()
     open_modules_that_there_are_none_of(operator)
     first_installation(operator)
     staging_under_load(operator)
     return_by_itself(operator)
-    upgrade(operator)
-    downgrade_by_declaration(operator)
     removal(operator, before)
 
 
@@ -104,28 +104,3 @@ def return_by_itself(operator: Operator) -> None:
         [OLD_VERSION] * len(node.gpus)
     )
     node.run(["rm", RULE])
-
-
-def upgrade(operator: Operator) -> None:
-    """The cause is gone: what was staged is still there, and is swapped in."""
-    before = operator.status()["run"]["run"]
-
-    operator.assert_applied(VERSION)
-
-    run = operator.status()["run"]
-    assert (run["state"], run["reason"]) == ("done", "")
-    assert run["run"] != before
-    assert run["out_of_service_s"] > 0
-    assert not is_there(operator.node, "/etc/dkms/no-autoinstall")
-
-
-def downgrade_by_declaration(operator: Operator) -> None:
-    """The former module is in the staged set of the driver that the node has: nothing is built for it."""
-    operator.declare(OLD_VERSION)
-
-    operator.assert_applied(OLD_VERSION)
-
-    status = operator.status()
-    current = next(one for one in status["staged"] if one["id"] == status["current"])
-    assert current["cost"]["build_s"] == 0
-    assert operator.plan()["items"] == []

@@ -1,4 +1,4 @@
-"""Drivers for a node without a network: collected on another node, carried as one file, changed there and back.
+"""Drivers for a node without a network: collected on another node, carried as one file, and changed there.
 
 What is simulated is the kernel that loads the modules. Those of Debian are built beforehand by the same dkms
 (``lab.modules``), those of systems with dnf by the collecting node; zypper's are packages.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.journey.conftest import Controller
     from tests.journey.systems import Case, Machine
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # three driver changes; minutes where nothing else runs
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1500)]  # minutes, also where nothing else runs
 
 TIMEOUT_S = 900  # of a command, beside whatever else runs
 NAME, COLLECTOR = "offline", "connected"
@@ -134,10 +134,9 @@ def test_a_node_without_a_network_gets_its_drivers_from_a_bundle(site: Site, ope
 
     with Wire(site.bridge_name, node.address) as wire:
         refusals(operator, node, bundle)
-        for version in (older, newer):
-            apply(operator, node, version, "--bundle", BUNDLE)
+        apply(operator, node, older, "--bundle", BUNDLE)
         assert plan_items(operator, "--bundle", BUNDLE) == []
-        apply(operator, node, older, source=f", source: bundle, repository: {{folder: {bundle}}}")
+        apply(operator, node, newer, source=f", source: bundle, repository: {{folder: {bundle}}}")
         assert plan_items(operator) == []
         assert wire.sent() == []
 

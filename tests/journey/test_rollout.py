@@ -44,6 +44,7 @@ def assert_have(fleet: Fleet, *versions: str) -> None:
         assert sorted(shown) == sorted(f"{version}, {gpu.uuid}" for gpu in node.gpus), name
         assert loaded(node) == version, name
         assert not is_there(node, RELEASED), name
+        assert not is_there(node, "/etc/dkms/no-autoinstall"), name
 
 
 def test_a_domain_of_which_one_node_fails_goes_back_as_one_and_the_canary_stays(fleet: Fleet) -> None:

@@ -128,6 +128,15 @@ def test_a_stranger_among_the_modules_is_named_before_anything_is_changed(machin
     assert changes(machine) == []
 
 
+def test_gdrcopys_module_goes_before_the_driver_and_comes_back(machine: Machine) -> None:
+    """NVIDIA/gpu-driver-container 869: gdrdrv stayed loaded, and so did the driver beneath it."""
+    kernel = Kernel(machine, OLD, NEW, more=("gdrdrv",))
+
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys((*ALL, "gdrdrv"), NEW)
+
+
 def test_a_use_without_a_process_is_told_before_anything_is_changed(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW)
     kernel.use("nvidia_drm")

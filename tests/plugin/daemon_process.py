@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 RESOURCE = "nvidia.com/gpu"
+_CONNECTED = "03"  # in /proc/net/unix
 
 
 class DaemonProcess:
@@ -111,6 +113,16 @@ class DaemonProcess:
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - names only, of a process that changes
+
+    def connections(self, socket: str) -> int:
+        """Return how many peers are connected to a socket of the daemon's, by the name of its file."""
+        own = set()
+        for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                own.add(os.readlink(descriptor))  # noqa: PTH115 - no path: socket:[NUMBER]
+        rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+        connected = [row[6:] for row in rows[1:] if row[5] == _CONNECTED]
+        return sum(f"socket:[{number}]" in own and "".join(path).endswith(f"/{socket}") for number, *path in connected)
 
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/task"))  # noqa: PTH208 - names only, of a process that changes

@@ -229,7 +229,7 @@ class Link:
         now = self._clock()
         if self.publisher.last_stream_change > self._registered_at:
             return now - self.publisher.last_stream_change < self._timing.stream_gap_s
-        is_connected = self._methods.now.server.open_connections > 0  # the kubelet was, when it took the registration
+        is_connected = self._methods.now.server.live_connections > 0  # the kubelet was, when it took the registration
         patience_s = self._timing.first_stream_s if is_connected else self._timing.stream_gap_s
         return now - self._registered_at < patience_s
 

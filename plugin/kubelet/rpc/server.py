@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.kubelet.rpc.connection import Limits
-from plugin.kubelet.rpc.serving import ServerConnection
+from plugin.kubelet.rpc.serving import Owner, ServerConnection
 from plugin.system.peer import peer_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Server:
         self._limits = limits or Limits()
         self._listener: asyncio.AbstractServer | None = None
         self._connections: dict[ServerConnection, None] = {}  # in the order in which they came
+        self._owner = Owner(self._admit, self._end_others, self._forget)
         self._is_stopped = False
         self._is_empty = asyncio.Event()  # after a stop
 
@@ -43,6 +44,11 @@ class Server:
     def open_connections(self) -> int:
         """How many peers are connected."""
         return len(self._connections)
+
+    @property
+    def live_connections(self) -> int:
+        """How many of them have a stream, or may still open one."""
+        return sum(not each.is_over for each in self._connections)
 
     async def start(self, path: str) -> None:
         """Serve on a new socket; one that was left behind is replaced. Raises OSError.
@@ -95,7 +101,7 @@ class Server:
             timer.cancel()
 
     def _accept(self) -> ServerConnection:
-        return ServerConnection(self._methods, self._log, self._limits, admit=self._admit, gone=self._forget)
+        return ServerConnection(self._methods, self._log, self._limits, self._owner)
 
     def _admit(self, connection: ServerConnection, found: socket.socket) -> bool:
         """Decide about a new connection; one that nobody uses is closed for it."""
@@ -113,6 +119,16 @@ class Server:
             idle.close("others need the place")
         self._connections[connection] = None
         return True
+
+    def _end_others(self, connection: ServerConnection) -> None:
+        """Hang up on those whose stream has ended, as there is another.
+
+        A kubelet that hears of a registration before it has noticed the end of the stream before never uses the older
+        connection again, but keeps it until it restarts (`clients` in pkg/kubelet/cm/devicemanager/plugin/v1beta1).
+        """
+        for each in tuple(self._connections):
+            if each is not connection and each.is_over:
+                each.close("there is another stream")
 
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.pop(connection, None)

@@ -62,30 +62,42 @@ class _Call:
     is_answering: bool = False  # headers are sent: an error goes into trailers
 
 
+@dataclass(frozen=True)
+class Owner:
+    """Whom a connection asks and tells: `admit` decides whether it may stay, the others hear what happens on it."""
+
+    admit: Callable[[ServerConnection, socket.socket], bool]
+    stream_begun: Callable[[ServerConnection], None]
+    gone: Callable[[ServerConnection], None]
+
+
 class ServerConnection(Connection):
-    """One client. `admit` decides whether it may stay, `gone` hears when it left."""
+    """One client."""
 
     def __init__(
         self,
         methods: Mapping[str, Method],
         logger: Logger,
         limits: Limits,
-        *,
-        admit: Callable[[ServerConnection, socket.socket], bool],
-        gone: Callable[[ServerConnection], None],
+        owner: Owner,
     ) -> None:
         super().__init__(limits, is_client=False)
         self._methods = methods
         self._log = logger
-        self._admit = admit
-        self._gone = gone
+        self._owner = owner
         self._calls: dict[int, _Call] = {}
         self._is_retired = False
+        self._has_streamed = False
 
     @property
     def is_idle(self) -> bool:
         """Whether no call is under way."""
         return not self._calls
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its stream has ended, and no call is under way."""
+        return self._has_streamed and self.is_idle
 
     def retire(self) -> set[asyncio.Task[None]]:
         """Accept no further call; return those under way."""
@@ -94,7 +106,7 @@ class ServerConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, or hang up at once."""
-        if self._admit(self, transport.get_extra_info("socket")):
+        if self._owner.admit(self, transport.get_extra_info("socket")):
             super().connection_made(transport)
         else:
             transport.abort()  # type: ignore[attr-defined] # a socket's transport always has it
@@ -153,6 +165,9 @@ class ServerConnection(Connection):
             if call.timeout_s is not None:
                 call.timer = asyncio.get_running_loop().call_later(call.timeout_s, self._time_is_up, call)
         call.task = asyncio.ensure_future(self._answer(call))
+        if isinstance(call.method, ServerStream):
+            self._has_streamed = True
+            self._owner.stream_begun(self)
 
     def on_reset(self, stream_id: int, code: int) -> None:  # noqa: ARG002 - why does not matter
         """Forget a call that the client gave up."""
@@ -170,7 +185,7 @@ class ServerConnection(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
         super().connection_lost(exc)
-        self._gone(self)
+        self._owner.gone(self)
 
     # Answering
 

@@ -7,8 +7,9 @@ as if the clock had not been changed yet; where it ends, the first of two times 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from provision.spec.model import Day
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _DAYS: Final = tuple(Day)
-_WEEK: Final = timedelta(days=8)  # a window of every week begins within it, whatever clocks do
-_MOST_LOOKS: Final = 100  # ends and beginnings: weeks of daily windows, and no time lost where none is long enough
+_LONG: Final = timedelta(days=8)  # no node takes as long, so that it does not matter how much longer a window is open
+_REACH: Final = timedelta(days=400)  # in which a window of every week comes again and again, whatever clocks do
+_MOST: Final = 50  # windows that are looked at: no time is lost where none is long enough
 _FORMAT: Final = "%Y-%m-%d %H:%M"
+
+
+Span = tuple[datetime, datetime]  # in UTC, without its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +41,14 @@ class Hours:
     length: timedelta  # by the wall clock
     zone: ZoneInfo
 
-    def around(self, now: datetime, reach: timedelta) -> Iterator[tuple[datetime, datetime]]:
-        """Yield its times, in UTC, from one that ``now`` may lie in to those that begin within ``reach``, in order."""
-        day = (now.astimezone(self.zone) - self.length).date() - timedelta(days=1)
-        last = (now + reach).astimezone(self.zone).date()
-        while day <= last:
-            if day.weekday() in self.days:
-                start = datetime.combine(day, self.start)
+    def times(self, now: datetime) -> Iterator[Span]:
+        """Yield its times in their order, from one that ``now`` may lie in on, each worked out when it is asked for."""
+        first = (now.astimezone(self.zone) - self.length).date() - timedelta(days=1)
+        last = (now + _REACH).astimezone(self.zone).date()
+        for day in range(first.toordinal(), last.toordinal() + 1):
+            if (day - 1) % len(_DAYS) in self.days:  # the first day of the calendar was a Monday
+                start = datetime.combine(date.fromordinal(day), self.start)
                 yield _utc(start, self.zone), _utc(start + self.length, self.zone)
-            day += timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +70,48 @@ class Calendar:
 
     def closes(self, now: datetime) -> datetime | None:
         """Return until when nodes may be taken out of service; None where that may not be done now."""
-        if self._blackout(now) is not None:
-            return None
-        end = self._window_end(now) if self.hours else NEVER
-        if end is None:
-            return None
-        return min([end, *(each.first for each in self.blackouts if each.first > now)])
+        start, end = next(self._spans(now), (NEVER, NEVER))
+        return end if start <= now else None
 
     def opens(self, now: datetime, needed: timedelta) -> datetime | None:
         """Return the next moment from which on a node has the time that it needs; None where none comes."""
-        moment = now
-        for _look in range(_MOST_LOOKS):
-            blackout = self._blackout(moment)
-            if blackout is not None:
-                moment = blackout.last
-                continue
-            end = self.closes(moment)
-            if end is None:
-                begins = [
-                    start for hours in self.hours for start, _end in hours.around(moment, _WEEK) if start > moment
-                ]
-                if not begins:
-                    return None
-                moment = min(begins)
-            elif end - moment >= needed:
+        for start, end in islice(self._spans(now), _MOST):
+            moment = max(start, now)
+            if end - moment >= needed:
                 return moment
-            else:
-                moment = end
         return None
+
+    def _spans(self, now: datetime) -> Iterator[Span]:
+        """Yield when nodes may be out of service, in order, from what ends after ``now`` on."""
+        moment = now
+        while (blackout := self._blackout(moment)) is not None:
+            moment = blackout.last
+        for start, end in self._windows(moment) if self.hours else iter([(moment, NEVER)]):
+            yield from self._without_blackouts(max(start, moment), end)
+
+    def _windows(self, now: datetime) -> Iterator[Span]:
+        """Yield the windows that end after ``now``; those that follow each other without a gap are one."""
+        begun: Span | None = None
+        for start, end in merge(*(hours.times(now) for hours in self.hours)):
+            if end <= max(now, start):
+                continue
+            if begun is not None and start <= begun[1] < begun[0] + _LONG:
+                begun = begun[0], max(begun[1], end)
+                continue
+            if begun is not None:
+                yield begun
+            begun = start, end
+        if begun is not None:
+            yield begun
+
+    def _without_blackouts(self, start: datetime, end: datetime) -> Iterator[Span]:
+        for blackout in sorted(self.blackouts, key=lambda each: each.first):
+            if start < blackout.first < end:
+                yield start, blackout.first
+            if blackout.first < end:
+                start = max(start, blackout.last)
+        if start < end:
+            yield start, end
 
     def why_closed(self, now: datetime, needed: timedelta) -> str:
         """Return why no node begins now that takes as long as it ``needed``, and when one may; empty where it may."""
@@ -121,15 +139,6 @@ class Calendar:
     def _blackout(self, now: datetime) -> Closure | None:
         found = [each for each in self.blackouts if each.first <= now < each.last]
         return max(found, key=lambda each: each.last) if found else None
-
-    def _window_end(self, now: datetime) -> datetime | None:
-        """Return when the windows that are open now, one after the other without a gap, have closed."""
-        end = now
-        for start, until in merge(*(hours.around(now, _WEEK) for hours in self.hours)):
-            if start > end:
-                break
-            end = max(end, until)
-        return end if end > now else None
 
 
 def calendar_of(rollout: Rollout) -> Calendar | None:

@@ -26,12 +26,19 @@ OTHER: Final = "other"
 CLASSES: Final = (
     ("stopped", r"^stopped: "),
     ("paused", r"^paused "),
+    ("skipped", r"\bis to be skipped\b"),
+    ("window", r"\bits window, which\b|\bthe window closes\b|^no window is\b|\bbecause of a blackout\b"),
+    ("hold", r": waits until "),
+    ("gate", r"\bgate .+ is closed: "),
     ("soak", r"\bsoaks until\b"),
     ("wave", r"\bwave \d+ of \d+\b"),
     ("pods", r"^pods? |\bdisruption budget\b"),
-    ("processes", r"^process(es)? |\bhas a GPU open\b|\bhold(s)? a GPU\b"),
+    ("processes", r"\ba GPU is held by\b"),
+    ("jobs", r"^waits for .+ to end(,|$)"),
     ("unavailable", r"\bmay be unavailable\b"),
-    ("not-ready", r"\bis not ready\b"),
+    ("not-ready", r"\b(is not|has not been) ready\b"),
+    ("unreachable", r"^cannot be reached: "),
+    ("domain", r"\bits domain\b"),
     ("turn", r"^waits for "),
 )
 _CLASSES: Final = tuple((name, re.compile(pattern)) for name, pattern in CLASSES)
@@ -58,7 +65,7 @@ def families(status: FleetStatus) -> Iterator[Family]:
     states = Counter(node.situation.key for node in nodes)
     everyone = {each.key: 0 for each in situations.SITUATIONS} | states
     yield _family("nodes", "Nodes by state.", "state", everyone)
-    waiting = Counter(reason_class(node.reason) for node in nodes if _waits(node))
+    waiting = Counter(_why(node) for node in nodes if _waits(node))
     for reason, number in status.unnamed:
         waiting[reason_class(reason)] += number
     yield _family("waiting_nodes", "Nodes that do not move, by why.", "reason", {OTHER: 0} | waiting)
@@ -81,6 +88,10 @@ def families(status: FleetStatus) -> Iterator[Family]:
 def reason_class(reason: str) -> str:
     """Return what kind of reason it is; new kinds are `other` until they are named here."""
     return next((name for name, pattern in _CLASSES if pattern.search(reason)), OTHER)
+
+
+def _why(node: NodeStatus) -> str:
+    return "skipped" if node.situation is situations.SKIPPED else reason_class(node.reason)
 
 
 def _waits(node: NodeStatus) -> bool:

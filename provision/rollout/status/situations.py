@@ -83,7 +83,7 @@ RETURNED: Final = Situation(
     "returned",
     "its upgrade failed; it is in service with its former driver, which was verified",
     "the next run tries it again",
-    "correct what the reason names, then `grapnel apply`; or declare the driver that it has",
+    "correct what the reason names, then `grapnel apply`; or declare the driver that it has, and apply",
     needs_somebody=True,
 )
 PUT_BACK: Final = Situation(

@@ -20,7 +20,16 @@ from provision.spec.model.driver import (
 )
 from provision.spec.model.rollout import Gate, Rollout, Wave
 from provision.spec.model.rollout_domains import Domains
-from provision.spec.model.rollout_drain import AtTimeout, DaemonSets, Drain, Leaving, Processes, WaitFor
+from provision.spec.model.rollout_drain import (
+    AtTimeout,
+    DaemonSets,
+    Drain,
+    EvictionRequests,
+    Leaving,
+    Processes,
+    ReplaceFirst,
+    WaitFor,
+)
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_notify import USUAL, News, NodeConditions, Notify
 from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
@@ -62,6 +71,7 @@ __all__ = [
     "DriverSource",
     "Engine",
     "Entitlement",
+    "EvictionRequests",
     "Expect",
     "Gate",
     "GpuStack",
@@ -77,6 +87,7 @@ __all__ = [
     "Plugin",
     "Processes",
     "QueryGate",
+    "ReplaceFirst",
     "Repository",
     "Rollout",
     "Runfile",

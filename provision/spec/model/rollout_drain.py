@@ -40,6 +40,13 @@ class Processes(Enum):
     TERMINATE = "terminate"
 
 
+class EvictionRequests(Enum):
+    """Whether pods are asked to leave by EvictionRequests."""
+
+    AUTO = "auto"
+    NEVER = "never"
+
+
 class WaitFor(Section, frozen=True, kw_only=True):
     """Pods that are to end by themselves before anything is evicted from a node."""
 
@@ -60,6 +67,30 @@ class WaitFor(Section, frozen=True, kw_only=True):
             "the node goes back into service as it was, and the next apply tries it again."
         ),
     ] = AtTimeout.EVICT
+
+
+class ReplaceFirst(Section, frozen=True, kw_only=True):
+    """Pods whose replacements have to be ready elsewhere before they leave a node."""
+
+    pod_selector: Annotated[
+        LabelSelector,
+        doc("Labels of the pods, as `kubectl get --selector` takes them; empty: all in the namespaces."),
+    ] = ""
+    namespaces: Annotated[
+        tuple[DnsLabel, ...], doc("Namespaces of the pods; empty: all that the selector finds.", uniqueItems=True)
+    ] = ()
+    otherwise: Annotated[
+        Leaving,
+        doc(
+            "Pods of which no second one can be started first, such as those of a StatefulSet; evict: as all others; "
+            "wait: until they end, or drainTimeoutMinutes are over."
+        ),
+    ] = Leaving.EVICT
+
+    @property
+    def selects(self) -> bool:
+        """Whether there may be any such pod."""
+        return bool(self.pod_selector or self.namespaces)
 
 
 class Drain(Section, frozen=True, kw_only=True):
@@ -88,7 +119,6 @@ class Drain(Section, frozen=True, kw_only=True):
             "taint keeps them off the node until it is back in service."
         ),
     ] = DaemonSets.IGNORE
-
     processes: Annotated[
         Processes,
         doc(
@@ -96,6 +126,16 @@ class Drain(Section, frozen=True, kw_only=True):
             "killed 20 seconds later. Services and containers are waited for in any case."
         ),
     ] = Processes.WAIT
+    replace_first: Annotated[
+        ReplaceFirst, doc("Pods whose replacements have to be ready elsewhere before they leave a node.")
+    ] = ReplaceFirst()
+    eviction_requests: Annotated[
+        EvictionRequests,
+        doc(
+            "Whether pods are asked to leave by EvictionRequests (KEP-4563); auto: where the cluster serves them and "
+            "something answers; never: by the Eviction API alone."
+        ),
+    ] = EvictionRequests.AUTO
 
     @property
     def spares_pods(self) -> bool:

@@ -77,7 +77,7 @@ export class Details {
   #facts(node, state) {
     const versions = [node.origin, node.target].filter(Boolean).join(" → ");
     const entries = [
-      [state.tone === "bad" ? "reason" : "waits", node.reason],
+      ["reason", node.reason],
       ["next", element("span", {}, ...prose(state.follows))],
       ["driver", versions],
       ["wave", node.wave],
@@ -104,7 +104,8 @@ export class Details {
   }
 
   #log(node) {
-    return element("section", {}, element("h3", {}, "Log"), element("ol", { class: "log" }, ...node.log.map(([time, key, reason]) => {
+    const since = `Seen since ${clock(node.logBegan)}. Before that: the output of the apply.`;
+    return element("section", {}, element("h3", {}, "Log"), element("p", { class: "muted seen" }, since), element("ol", { class: "log" }, ...node.log.map(([time, key, reason]) => {
       const state = this.store.states[key];
       return element("li", {}, element("time", { datetime: new Date(time * 1000).toISOString() }, clock(time)), mark(state),
         element("p", {}, state.title, reason && element("span", { class: "muted" }, `: ${reason}`)));

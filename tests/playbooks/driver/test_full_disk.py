@@ -45,7 +45,7 @@ def machine(tmp_path: Path) -> Iterator[FakeMachine]:
 def fill(machine: FakeMachine) -> None:
     """Leave not a byte, as somebody's log would."""
     with (machine.root / STORE / "somebody.log").open("ab", buffering=0) as stream:
-        for size in (64 * 1024, 1):
+        for size in (64 * 1024, 4096, 64, 1):
             try:
                 while stream.write(b"x" * size):
                     pass

@@ -6,7 +6,7 @@ import argparse
 import io
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +82,16 @@ def test_a_rollback_tells_what_the_declaration_still_says(capsys: pytest.Capture
         f"the declaration still names driver {NEW} for n1, and the next `grapnel apply` brings it back: "
         "declare the version that they shall keep, or driver.enabled: false to leave them alone"
     ) in output
+
+
+def test_a_rollback_keeps_metrics_for_whoever_reads_them(tmp_path: Path) -> None:
+    metrics = tmp_path / "grapnel.prom"
+    nodes = Nodes(FakeFleet({"n1": FakeNode(), "n2": FakeNode()}))
+    scope = replace(scope_of(cluster_of(nodes.fleet), driver={"version": NEW}), metrics_file=metrics)
+    assert change_drivers(context(nodes), scope, DriverVerb.BACK, consent=True) == 0  # type: ignore[arg-type] # a runner too
+    page = metrics.read_text()
+    assert 'grapnel_rollout_nodes{state="done"} 2' in page
+    assert "grapnel_rollout_engine_at_work 0" in page
 
 
 @pytest.mark.parametrize("verb", list(DriverVerb))

@@ -38,8 +38,21 @@ def test_json_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) 
 def test_a_roll_out_that_stops_ends_with_1_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--failures", "verify=100%", "--seeds", "1"]) == 1
     shown = capsys.readouterr().out
-    assert "stopped: " in shown
+    assert "\nstopped: " in shown, "on a line of its own"
     assert "not touched" in shown
+
+
+def test_a_node_that_somebody_wants_left_alone_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text((SAMPLES / "smallest.yaml").read_text() + "    - {name: spare, skipped: true}\n")
+
+    assert main(["simulate", str(fleet), "--seeds", "2", *START]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "stopped" not in shown
+    assert "not touched: is to be skipped: `grapnel skip --undo spare` ends that" in shown
+    assert main(["simulate", str(fleet), "--failures", "verify=100%", "--seeds", "1", *START]) == 1
 
 
 def test_a_large_fleet_stays_readable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,8 @@ from provision.cluster.permissions import (
     LEASE_NAMESPACE,
     NEEDED,
     ON_CALL_GRANT,
+    REPLACE_GRANT,
+    REPLACING,
     VIEW_GRANT,
     VIEWING,
     Permission,
@@ -31,8 +33,9 @@ from provision.rollout.cluster import EvictionOutcome
 from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView, Phase
 from provision.rollout.pause import Pause
+from provision.spec.label_selector import parse_selector
 from tests.provision.cluster.samples import RECORD
-from tests.provision.cluster.stage import wait_until
+from tests.provision.cluster.stage import GPU_RULES, wait_until
 from tests.provision.cluster.test_progress import STANDING
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from provision.rollout.status.model import Seen
     from tests.provision.cluster.stage import Stage
 
+REPLACED = list(yaml.safe_load_all((Path(__file__).parents[3] / REPLACE_GRANT).read_text()))
 GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
 VIEWED = list(yaml.safe_load_all((Path(__file__).parents[3] / VIEW_GRANT).read_text()))
 ON_CALL = list(yaml.safe_load_all((Path(__file__).parents[3] / ON_CALL_GRANT).read_text()))
@@ -69,6 +73,10 @@ def test_the_file_for_those_on_call_grants_what_they_need_and_nothing_else() -> 
 
 def test_the_file_for_those_who_look_grants_what_is_needed_and_nothing_else() -> None:
     assert set.union(*map(permissions, VIEWED)) == set(VIEWING)
+
+
+def test_the_file_for_replacements_grants_what_they_need_and_nothing_else() -> None:
+    assert set.union(*map(permissions, REPLACED)) == set(REPLACING)
 
 
 @pytest.mark.parametrize("permission", NEEDED, ids=str)
@@ -144,6 +152,33 @@ def test_without_one_of_them_nothing_is_begun_and_it_is_named(stage: Stage, miss
 
     assert raised.value.message == f"these credentials may not {missing} on {cluster.name}"
     assert raised.value.hint.endswith(f"missing rules:\n  - {missing.rule}")
+
+
+@pytest.mark.functional
+def test_who_may_not_patch_deployments_begins_nothing_where_pods_are_to_be_replaced_first(stage: Stage) -> None:
+    rules = replace(GPU_RULES, first=parse_selector("app=web"), first_namespaces=frozenset({"default"}))
+    cluster = stage.connect(operator(stage, "no-replacer"), rules=rules)
+
+    with pytest.raises(ForbiddenError) as raised, cluster.lease("ada@laptop"):
+        pytest.fail("it begins all the same")
+
+    wanted = "get replicasets in namespace default, get deployments in namespace default, patch deployments in"
+    assert raised.value.message == f"these credentials may not {wanted} namespace default on {cluster.name}"
+    hint = "deploy/rbac/replace-first.yaml grants what rollout.drain.replaceFirst needs; missing rules:"
+    assert raised.value.hint.startswith(hint)
+
+    stage.kubectl("apply", "-f", "-", data=REPLACED[0])
+    role, account = REPLACED[0]["metadata"]["name"], "default:no-replacer"
+    stage.kubectl("create", "rolebinding", "replacer", f"--clusterrole={role}", f"--serviceaccount={account}")
+
+    def is_let_in() -> bool:  # the API server's authorizer learns of it after a moment
+        try:
+            with cluster.lease("ada@laptop"):
+                return True
+        except ForbiddenError:
+            return False
+
+    wait_until(is_let_in, "a binding in that namespace is enough")
 
 
 @pytest.mark.functional

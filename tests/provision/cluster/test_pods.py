@@ -260,3 +260,23 @@ def test_a_pod_is_waited_for_that_is(changes: dict[str, Any], is_job: bool) -> N
 )
 def test_our_taint_is_tolerated_by_who_tolerates(toleration: dict[str, str], expected: bool) -> None:  # noqa: FBT001 - see above
     assert tolerates([Toleration(**toleration)]) is expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "owners", "expected"),
+    [
+        pytest.param({}, CONTROLLED, False, id="nothing is selected"),
+        pytest.param({"first": "app=web"}, CONTROLLED, True, id="its labels"),
+        pytest.param({"first": "app=shop"}, CONTROLLED, False, id="other labels"),
+        pytest.param({"first": "app=web", "first_namespaces": {"default"}}, CONTROLLED, True, id="its namespace, too"),
+        pytest.param({"first": "app=web", "first_namespaces": {"shop"}}, CONTROLLED, False, id="another namespace"),
+        pytest.param({"first": ""}, CONTROLLED, True, id="every pod of the namespaces"),
+        pytest.param({"first": "app=web"}, DAEMON, False, id="of a DaemonSet"),
+    ],
+)
+def test_a_pod_is_replaced_first_where(rules: dict[str, Any], owners: dict[str, Any], *, expected: bool) -> None:
+    first = rules | {"first": parse_selector(rules["first"])} if rules else {}
+
+    found = only(replace(RULES, **first), labels={"app": "web"}, **owners)
+
+    assert found.is_replaced_first is expected

@@ -157,6 +157,11 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
         pytest.param(state("n1"), "no pod has one of its GPUs", id="idle"),
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("web-1", is_replaced_first=True),))),
+            "evicts shop/web-1 (once its replacement is ready elsewhere)",
+            id="replaced first",
+        ),
+        pytest.param(
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
             "no pod has one of its GPUs",
             id="a DaemonSet's pod stays",

@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provision.apply.model import NodeResult, Status
 from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.domains import Domain
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
+from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
 from provision.rollout.model import Phase
+from provision.rollout.returns import forget_returns
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
-from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
+from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,11 +77,24 @@ def test_the_table_is_what_is_decided() -> None:
         action = begin(node, NOON)
         assert isinstance(action, Write)
         decided.add((phase, action.record.phase))
+    decided |= forgotten()
 
     # A cordon that is forgotten is no change of phase.
     assert {(before, after) for before, after in decided if before is not after} == {
         (before, after) for before, after in IN_TABLE if before is not after
     }
+
+
+def forgotten() -> set[tuple[Phase | None, Phase | None]]:
+    """Return what becomes of the record of a node that an apply finds as declared."""
+    found: set[tuple[Phase | None, Phase | None]] = set()
+    for phase in Phase:
+        node = state("n1", view("n1", record(phase)), is_as_declared=True)
+        cluster = FakeCluster({"n1": FakeNode(record=node.record)})
+        result = NodeResult("n1", Status.UNCHANGED)
+        forget_returns(cluster, Prepared(states=(node,)), [result], lambda _told: None, "ada")
+        found |= set() if cluster.nodes["n1"].record is not None else {(phase, None)}
+    return found
 
 
 def test_nothing_else_is_legal() -> None:

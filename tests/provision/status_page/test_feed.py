@@ -186,8 +186,10 @@ def test_a_log_has_the_states_that_were_seen() -> None:
     found = feed.node(name)
 
     assert found is not None
-    assert [line.state for line in found[2]] == ["drain", "verify", "done"]
-    assert found[2][0].reason == REASONS[Phase.DRAIN]
+    log = found[2]
+    assert [line.state for line in log.lines] == ["drain", "verify", "done"]
+    assert log.lines[0].reason == REASONS[Phase.DRAIN]
+    assert log.began <= log.lines[0].time, "what was before was not seen"
     assert feed.node("nobody") is None
 
 

@@ -13,7 +13,7 @@ from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import NodeStatus, Seen
 from provision.rollout.status.situations import SITUATIONS, Situation
 from provision.status_page.details import node_document, timeline
-from provision.status_page.feed import LogLine
+from provision.status_page.feed import Log, LogLine
 from provision.status_page.looks import look_of
 from provision.status_page.rows import head_of, states_document, steady
 from tests.provision.status_page.fleets import NOW, TOOK, fleet, record
@@ -93,11 +93,12 @@ def test_a_node_that_failed_tells_where_and_what_to_type() -> None:
     document = node_document(
         node,
         Seen(place="", time=NOW, nodes={}),
-        [LogLine(1, "drain", ""), LogLine(2, "failed-in-swap", "apt: broken")],
+        Log(1, (LogLine(1, "drain", ""), LogLine(2, "failed-in-swap", "apt: broken"))),
     )
 
     assert [step["status"] for step in document["timeline"]] == ["done", "done", "done", "failed", "ahead", "ahead"]
     assert [line[0] for line in document["log"]] == [2, 1], "the last one first"
+    assert document["logBegan"] == 1
     assert "grapnel abandon n1" in document["giveUp"]
     assert "NODE" not in document["giveUp"] + document["todo"]
 

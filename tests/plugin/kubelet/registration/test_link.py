@@ -161,6 +161,37 @@ def test_a_kubelet_that_hung_up_before_it_opened_a_stream_is_registered_with_aga
         kubelet.wait_for_devices(RESOURCE, 2)
 
 
+def test_a_kubelet_that_notices_late_is_not_waited_for_on_its_older_connection(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """It keeps that connection, on which nothing will ever happen; the newer one is gone without a stream."""
+    with DaemonProcess(tmp_path, first_stream_s=3600):
+        kubelet.start()
+        kubelet.wait_for_devices(RESOURCE, 2)
+        kubelet.notices_ends.clear()
+        kubelet.set_mode(Mode.DROP)
+        kubelet.end_stream(RESOURCE)
+        wait_for_registrations(kubelet, 3)
+        kubelet.set_mode(Mode.SERVE)
+        kubelet.wait_for_devices(RESOURCE, 2)
+
+
+def test_a_connection_that_a_late_kubelet_keeps_is_closed(kubelet: Kubelet, daemon: DaemonProcess) -> None:
+    """The end of the older stream takes the newer connection with it, so there is a third."""
+    kubelet.start()
+    kubelet.wait_for_devices(RESOURCE, 2)
+    assert daemon.connections(SOCKET) == 1
+    for _ in range(3):
+        count = kubelet.registry.registrations
+        kubelet.notices_ends.clear()
+        kubelet.end_stream(RESOURCE)
+        wait_for_registrations(kubelet, count + 1)
+        kubelet.notices_ends.set()
+        wait_for_registrations(kubelet, count + 2)
+        kubelet.wait_for_devices(RESOURCE, 2)
+    wait_until(lambda: daemon.connections(SOCKET) == 1, lambda: f"{daemon.connections(SOCKET)} connections")
+
+
 def test_a_stream_that_is_lost_before_the_registration_is_answered_is_noticed(kubelet: Kubelet, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path, first_stream_s=60) as daemon:
         kubelet.set_mode(Mode.LOSE)

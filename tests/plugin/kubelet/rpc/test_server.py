@@ -220,6 +220,35 @@ def test_a_connection_that_nobody_uses_makes_place_for_another(tmp_path: Path) -
             assert not served.calls.ended.is_set()
 
 
+def test_a_connection_whose_stream_has_ended_is_closed_for_the_next_stream(served: Served) -> None:
+    with channel_to(served) as over, channel_to(served) as asking, channel_to(served) as now:
+        assert call(asking, "Echo", Text(name="0")).name == "0"
+        ended = stream(over, "Watch", Text(name="1"))
+        next(ended)
+        ended.cancel()
+        assert served.calls.ended.wait(20)
+        assert served.server.open_connections == 2
+        watching = stream(now, "Watch", Text(name="2"))
+        next(watching)
+        wait_until(lambda: served.server.open_connections == 2, lambda: f"{served.server.open_connections=}")
+        assert served.calls.cancelled == 1
+
+
+def test_a_connection_whose_stream_has_ended_stays_while_a_call_is_under_way(served: Served) -> None:
+    with channel_to(served) as over, channel_to(served) as now:
+        ended = stream(over, "Watch", Text(name="1"))
+        next(ended)
+        hang = over.unary_unary("/t.T/Hang", request_serializer=bytes, response_deserializer=bytes)
+        pending: Any = hang.future(b"", timeout=20)
+        wait_until(lambda: served.calls.begun == 2, lambda: "the call has not begun")
+        ended.cancel()
+        assert served.calls.ended.wait(20)
+        watching = stream(now, "Watch", Text(name="2"))
+        next(watching)
+        assert served.server.open_connections == 2
+        assert not pending.done()
+
+
 def test_connections_that_are_in_use_are_not_given_up_for_another(tmp_path: Path) -> None:
     with Served(tmp_path, Limits(connections=1)) as served, channel_to(served) as busy, channel_to(served) as late:
         watching = stream(busy, "Watch", Text(name="first"))

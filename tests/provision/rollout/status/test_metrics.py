@@ -5,20 +5,34 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from lab import promtool
+from provision.cluster.others import MARKS, why_held
+from provision.rollout.decision.calendar import calendar_of
+from provision.rollout.gates import GateState
 from provision.rollout.model import Phase
 from provision.rollout.pause import Pause
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.metrics import CLASSES, OTHER, reason_class, render_metrics
-from tests.provision.rollout.fakes import record, view
+from provision.spec.model import Blackout, Rollout, Window
+from tests.provision.cluster.test_others import ALL, marked
+from tests.provision.rollout.fakes import record, state, view
 from tests.provision.rollout.status.test_derive import ADA, NOW, status
 from tests.provision.status_page.fleets import fleet
 
 PROMTOOL = promtool.find()
+HOUR = timedelta(hours=1)
+NIGHT = NOW.replace(day=5, hour=23, minute=30)
+BLACK = NOW.replace(month=12, day=26)
+WINDOW = Window(start="22:00", end="04:00", time_zone="Etc/UTC")
+CHRISTMAS = Blackout(first="2026-12-24", last="2027-01-02", time_zone="Etc/UTC", reason="year-end close")
+CALENDAR = calendar_of(Rollout(windows=(WINDOW,), blackouts=(CHRISTMAS,)))
+assert CALENDAR is not None
+GATE = GateState(name="no alerts", is_open=False, reason="GpuXid fires on n4")
 SMALL = fleet(60, 4, done=0.5, flying=7, failed=2)
 
 
@@ -81,12 +95,36 @@ def test_a_node_that_writes_a_time_to_come_moves_nothing() -> None:
         ("1 of 3 nodes may be unavailable: n7 is cordoned", "unavailable"),
         ("n3 is not ready: bring its kubelet back first", "not-ready"),
         ("waits for n1: swap", "turn"),
+        ("waits for zone b: n3", "turn"),
+        ("waits for pod lab/train-0 to end, until 2026-05-04 13:00:00 UTC at the latest", "jobs"),
+        ("a GPU is held by train (7, pod lab/notebook, left alone: a DaemonSet's)", "processes"),
+        ("cannot be reached: no route to host", "unreachable"),
+        ("the kubelet is not ready", "not-ready"),
+        ("n1 has not been ready since it was changed", "not-ready"),
+        ("its domain rack-7 of 4 nodes begins together: waits for n1: swap", "domain"),
+        ("waits for n2 of its domain rack-7: release", "domain"),
+        ("pod shop/window-1, pod shop/gate-2 still on the node", "pods"),
+        (CALENDAR.why_closed(NOW, HOUR), "window"),
+        (f"no pod is evicted now: {CALENDAR.why_closed(NOW, HOUR)}", "window"),
+        (CALENDAR.why_closed(NIGHT, 5 * HOUR), "window"),
+        (CALENDAR.why_closed(NIGHT, 9 * HOUR), "window"),
+        (CALENDAR.why_closed(BLACK, HOUR), "window"),
+        (GATE.as_reason, "gate"),
+        (f"wave 1 of 3 (canary) soaks again when its gate opens: {GATE.as_reason}", "gate"),
+        (state("n1", view("n1", is_skipped=True)).kept_out, "skipped"),
+        *((why_held(marked(mark.kind, mark.key), ALL), "hold") for mark in MARKS),
         ("something that nobody has said before", OTHER),
     ],
 )
 def test_reasons_have_classes(reason: str, name: str) -> None:
     assert reason_class(reason) == name
     assert name in {*dict(CLASSES), OTHER}
+
+
+def test_a_node_that_is_skipped_waits_for_that_whatever_it_says() -> None:
+    found = values(render_metrics(status(view("n1", is_skipped=True, is_cordoned=True))))
+
+    assert found['grapnel_rollout_waiting_nodes{reason="skipped"}'] == 1
 
 
 @pytest.mark.skipif(

@@ -223,8 +223,9 @@ def facts_of(machine: Machine) -> NodeFacts | Failure:
     if change is not None:
         run = DriverRun(state="running", verb="back" if change.is_back else "swap", change=change.target)
     elif last is not None:
-        state = "failed" if last.failure else "done"
-        run = DriverRun(state=state, verb="back" if last.is_back else "swap", change=last.target)
+        run = DriverRun(
+            state="failed" if last.failure else "done", verb="back" if last.is_back else "swap", change=last.target
+        )
     return _facts(machine.driver, machine.former[-1] if machine.former else None, run)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provision.rollout import engine as engine_module
 from provision.rollout import verb_plan
 from provision.rollout.decision import advance, census, decide
 from provision.rollout.decision.admission import NOTHING, Admission
@@ -17,6 +16,7 @@ from provision.rollout.decision.waves import Turn
 from provision.rollout.decision.zones import ZoneLimits
 from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
+from provision.rollout.states import entered, stepped
 from provision.simulate.cluster import SimulatedCluster
 from tests.provision.rollout.model.events import Event, drawn
 from tests.provision.rollout.model.policies import NEWER
@@ -71,18 +71,16 @@ def counts_failed_nodes_as_available(patch: pytest.MonkeyPatch) -> None:
 
 
 def tries_failed_nodes_again(patch: pytest.MonkeyPatch) -> None:
-    entered = engine_module.entered
-    patch.setattr(engine_module, "entered", lambda *given: replace(entered(*given), has_failed=False))
+    patch.setattr("provision.rollout.engine.entered", lambda *given: replace(entered(*given), has_failed=False))
     patch.setattr(decide, "why_broken", lambda *_: None)
 
 
 def forgets_that_it_has_swapped(patch: pytest.MonkeyPatch) -> None:
-    def stepped(node: Any, *given: Any) -> Any:  # noqa: ANN401 - a node
-        after = ended(node, *given)
+    def forgetful(node: Any, *given: Any) -> Any:  # noqa: ANN401 - a node
+        after = stepped(node, *given)
         return replace(after, is_disruptive=node.is_disruptive, is_as_declared=node.is_as_declared)
 
-    ended = engine_module.stepped
-    patch.setattr(engine_module, "stepped", stepped)
+    patch.setattr("provision.rollout.engine.stepped", forgetful)
 
 
 def fences_nothing(patch: pytest.MonkeyPatch) -> None:

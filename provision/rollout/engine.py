@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
@@ -207,7 +209,7 @@ class Engine:
     def _observe_nodes(self) -> list[str]:
         """Take over what has changed, and return which nodes have: what has not is the same object."""
         views, known, now = self._cluster.observe(tuple(self._nodes)), self._views, self._clock()
-        changed = [name for name, view in views.items() if view is not known.get(name)]
+        changed = list(compress(views, map(is_not, views.values(), map(known.get, views))))  # of thousands, few
         for name in changed:
             known[name] = views[name]
             self._nodes[name] = seen(self._nodes[name], views[name], self._obstacles[name], now)

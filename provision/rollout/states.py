@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.snapshot import StepResult
+from provision.rollout.decision.snapshot import StepResult, changed
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
         node, view = _recognized(node, view)
     obstacle = REPLACED if node.is_replaced else obstacle
     if isinstance(view, NodeProblem):
-        return replace(
+        return changed(
             node,
             view=replace(node.view, is_ready=False, gpu_pods=()),
             obstacle=obstacle or view.message,
@@ -38,9 +38,9 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
             lost_since=node.lost_since or now,
         )
     if not node.is_missing:
-        return replace(node, view=view, obstacle=obstacle)
+        return changed(node, view=view, obstacle=obstacle)
     is_over = view.record is not None and view.record.phase.is_over
-    return replace(  # it is there again: what was given up meanwhile goes on
+    return changed(  # it is there again: what was given up meanwhile goes on
         node,
         view=view,
         obstacle=obstacle,
@@ -71,7 +71,7 @@ def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
 
 def entered(node: NodeState, record: Record) -> NodeState:
     """Return the node after its record was written."""
-    return replace(
+    return changed(
         node,
         view=replace(node.view, record=record),
         has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
@@ -95,7 +95,7 @@ def stepped(node: NodeState, phase: Phase, outcome: StepOutcome, ended: datetime
     )
     is_swapped = step.is_done and phase is Phase.SWAP
     is_back = step.is_done and phase is Phase.ROLLBACK
-    return replace(
+    return changed(
         node,
         is_busy=False,
         step=step,

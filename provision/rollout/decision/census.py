@@ -52,8 +52,6 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     for node in snapshot.nodes:
         if not node.is_serving:
             _count_out(census, node)
-        if node.wave is not None:
-            census.waves.add(node.wave)
         if node.wants_to_begin:
             census.waiting.append(node)
         if node.is_in_flight:
@@ -67,6 +65,7 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
             census.replaced.append(node)
     census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
+    census.waves = {wave for wave in {node.wave for node in snapshot.nodes} if wave is not None}
     return census
 
 

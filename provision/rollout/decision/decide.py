@@ -82,11 +82,15 @@ def _begin(
 ) -> list[Action]:
     """Return what begins; the others get their reason in ``waiting``."""
     actions: list[Action] = []
+    decided: set[str] = set()
     for node in nodes:
+        if node.domain in decided:
+            continue
         domain = domains.of(node) if node.domain else None
         if domain is not None:
             if node is domain.waiting[0]:
                 actions += _begin_domain(domain, admission, now, waiting)
+                decided.add(node.domain)
         elif reason := admission.why_not(node):
             waiting[node.name] = reason
         else:
@@ -99,7 +103,8 @@ def _begin_domain(domain: Domain, admission: Admission, now: datetime, waiting: 
     """Return what begins of a domain when the turn of its first node has come: all of it or nothing."""
     reason = admission.why_not_together(domain)
     if reason:
-        waiting.update(dict.fromkeys((node.name for node in domain.waiting), reason))
+        for node in domain.waiting:
+            waiting[node.name] = reason
         return []
     for node in domain.waiting:
         admission.take(node)

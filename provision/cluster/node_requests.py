@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.evictions.requests import take_back
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import NODES
 from provision.cluster.kubernetes_cluster import node_path, view_of
@@ -72,7 +73,11 @@ class KubernetesRequests:
             if attempt:
                 seen = self._get(seen, node)
             answer = decide(self._as_found(node, seen))
-            if answer.change is None or self._patch(seen, answer.change):
+            if answer.change is None:
+                return answer
+            if self._patch(seen, answer.change):
+                if answer.change.writes_record and answer.change.record is None:
+                    take_back(self._api, seen.metadata.name)  # nothing of it is to be evicted after its upgrade
                 return answer
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
 

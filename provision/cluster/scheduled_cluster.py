@@ -3,12 +3,17 @@
 Records are in the state file; whether a node takes work is the scheduler's to say. Both cannot be changed in one, so
 the order decides what a killed process leaves: the state file knows of a drain before it is asked for, and of a resume
 only after it. What is found drained by us is in the state file then, and the next run ends it.
+
+Slurm takes a node for one that crashed if it hears of its boot only after the resume, and keeps it DOWN until somebody
+resumes it again. So a node that was changed is not ready before it has registered after a start, of its own or with
+the machine. Nothing tells whether it will: after `REGISTERS`, nothing on it was started.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
@@ -16,7 +21,7 @@ from provision.rollout.errors import ConflictError
 from provision.rollout.model import NodeView, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from contextlib import AbstractContextManager
 
     from provision.cluster.local_cluster import LocalCluster
@@ -26,12 +31,24 @@ if TYPE_CHECKING:
     from provision.rollout.standing import Standing
 
 MAINTENANCE: Final = "maintenance"
+REGISTERS: Final = timedelta(minutes=2)  # for slurmd to register after a boot: ssh answers before it has started
+_UNCHANGED: Final = (Phase.CORDON, Phase.JOBS, Phase.DRAIN, Phase.RELEASE)
 
 
 class ScheduledCluster(OneByOne):
-    """Machines of a scheduler. `write` may be called by several threads, for different nodes."""
+    """Machines of a scheduler. `write` may be called by several threads, for different nodes.
 
-    def __init__(self, journal: LocalCluster, scheduler: Scheduler) -> None:
+    ``registers`` is how long a node is waited for that may have yet to register after a boot.
+    """
+
+    def __init__(
+        self,
+        journal: LocalCluster,
+        scheduler: Scheduler,
+        *,
+        registers: timedelta = REGISTERS,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.name = f"{scheduler.name}, {journal.name}"
         self._journal = journal
         self._scheduler = scheduler
@@ -39,6 +56,8 @@ class ScheduledCluster(OneByOne):
         self._seen: dict[str, SchedulerNode] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._drained: set[str] = set()  # by this process
+        self._registers, self._clock = registers, clock
+        self._registered: dict[str, str] = {}  # as it was before anything was changed on the node
         self._mutex = threading.Lock()
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeView | NodeProblem]:
@@ -107,13 +126,32 @@ class ScheduledCluster(OneByOne):
                 hint="wait for whoever upgrades it from another machine; where nobody does, resume it by hand",
             )
         self._seen[kept.name] = seen
+        if kept.record is not None and kept.record.phase in _UNCHANGED:
+            self._registered[kept.name] = seen.registered
+        why_not_ready = self._why_unheard_of(kept, seen) or seen.why_not_ready
         return replace(
             kept,
             is_cordoned=seen.is_drained,
-            is_ready=not seen.why_not_ready,
+            is_ready=not why_not_ready,
             work=seen.jobs,
-            why_not_ready=seen.why_not_ready,
+            why_not_ready=why_not_ready,
             held_by=seen.held_by,
+        )
+
+    def _why_unheard_of(self, kept: NodeView, seen: SchedulerNode) -> str:
+        """Return why a node that was changed may have yet to register, empty where that does not matter (any more)."""
+        record = kept.record
+        if record is None or record.phase is not Phase.RESUME or not seen.is_ours:
+            return ""
+        before = self._registered.get(kept.name, seen.registered)
+        if not before or seen.registered not in ("", before):
+            return ""
+        until = record.since + self._registers
+        if abs(self._clock() - record.since) >= self._registers:
+            return ""
+        return (
+            f"it may have yet to register with {self._scheduler.name} after a reboot: "
+            f"waited for until {until:%H:%M:%S} UTC at the latest"
         )
 
     def _may_be_undone(self, node: str, seen: SchedulerNode) -> bool:

@@ -19,6 +19,7 @@ class SchedulerNode:
     ``is_drained``: it gets no new work; ``is_ours``: because grapnel said so. ``jobs`` are what still runs on it.
     ``why_not_ready`` is empty for a node that could work. ``held_by`` is why others hold it, with what ends it.
     ``is_remembered``: that it is drained is only known from the state file, which knows of a drain before it is done.
+    ``registered`` is another text whenever the node has registered after a start; empty where nodes do not register.
     """
 
     is_drained: bool = False
@@ -27,6 +28,7 @@ class SchedulerNode:
     why_not_ready: str = ""
     held_by: str = ""
     is_remembered: bool = False
+    registered: str = ""
 
 
 class Scheduler(Protocol):

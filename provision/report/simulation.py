@@ -38,7 +38,7 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Ou
     origins = ", ".join(sorted({node.driver for node in scenario.nodes} - {scenario.target})) or "no other driver"
     head = f" of {count(len(scenario.nodes), 'node')}, {origins} → {scenario.target}, seed {first.seed}"
     yield Text.assemble(("simulated roll-out", "bold"), head)
-    yield _ending(first, resolution_s(scenario))
+    yield from _ending(first, resolution_s(scenario))
     yield ""
     yield _waves(first)
     yield ""
@@ -51,10 +51,11 @@ def render_simulation(scenario: Scenario, first: Playback, outcomes: Sequence[Ou
         yield from _seeds(outcomes)
 
 
-def _ending(one: Playback, resolution: float) -> Text:
+def _ending(one: Playback, resolution: float) -> Iterator[Text]:
     coarse = f"; each phase is seen up to {resolution:.0f} s late" if resolution >= 1 else ""
-    text = Text(f"took {age(one.took_s)}, at most {count(one.most_out, 'node')} worked at together{coarse}")
-    return text.append(f"\nstopped: {one.stop}", "bold red") if one.stop else text
+    yield Text(f"took {age(one.took_s)}, at most {count(one.most_out, 'node')} worked at together{coarse}")
+    if one.stop:
+        yield Text(f"stopped: {one.stop}", "bold red")
 
 
 def _waves(one: Playback) -> Table:

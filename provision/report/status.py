@@ -12,7 +12,17 @@ from provision.report.console import Text
 from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
 from provision.rollout.pause import RESUME
-from provision.rollout.status.situations import DONE, GIVE_UP, IDLE, NOT_BEGUN, SITUATIONS, WAITING, WORKING
+from provision.rollout.status.situations import (
+    DONE,
+    GIVE_UP,
+    IDLE,
+    NOT_BEGUN,
+    PUT_BACK,
+    RETURNED,
+    SITUATIONS,
+    WAITING,
+    WORKING,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -168,10 +178,14 @@ def _times(nodes: Sequence[NodeStatus], now: datetime) -> str:
     parts = []
     if since := [(now - node.since).total_seconds() for node in nodes if node.since is not None]:
         parts.append(f"for {_range(since)}")
-    flying = [node.record for node in nodes if node.record is not None and node.situation not in (DONE, *_BEFORE)]
+    flying = [
+        node.record
+        for node in nodes
+        if node.record is not None and not node.record.phase.is_in_service and node.situation not in _BEFORE
+    ]
     if flying:
         parts.append(f"out of service for {_range([(now - each.began).total_seconds() for each in flying])}")
-    if nodes[0].situation is DONE:
+    if nodes[0].situation in _BACK:
         parts.append(f"was out of service for {_range([_was_out(node) for node in nodes])}")
     if left := [node.left_s for node in nodes if node.left_s is not None]:
         parts.append(f"about {_range(left)} left")
@@ -179,6 +193,7 @@ def _times(nodes: Sequence[NodeStatus], now: datetime) -> str:
 
 
 _BEFORE: Final = (WAITING, NOT_BEGUN)
+_BACK: Final = (DONE, RETURNED, PUT_BACK)
 
 
 def _was_out(node: NodeStatus) -> float:

@@ -15,6 +15,7 @@ from lab.cluster.project import write_settings
 from lab.machine.folders import state_dir
 from lab.machine.lock import locked
 from tests.e2e.api import Api
+from tests.e2e.leftovers import require_clean
 from tests.e2e.manifests import HANDLER
 from tests.e2e.operator import Operator
 from tests.e2e.room import Room
@@ -30,6 +31,8 @@ NAME = os.environ.get(KEEP, "e2e")
 LOCK_WAIT_S = 60.0
 OWN_CLUSTER = "GRAPNEL_E2E_KUBECONFIG"  # set by `make e2e` from KUBECONFIG, and by nothing else
 MOST_NODES = 3
+OPEN: set[str] = set()  # the namespaces of rooms that are in use
+BEFORE = ["the set-up"]  # who had the stage
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +99,15 @@ def operator(stage: Stage, lab_nodes: tuple[LabNode, ...]) -> Operator:
     return stage.operator
 
 
+@pytest.fixture(autouse=True)
+def clean_stage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Begin no test on a stage that another one has left out of order: it would fail for no reason of its own."""
+    if "stage" in request.fixturenames and (stage := request.getfixturevalue("stage")).lab_nodes:
+        require_clean(stage, OPEN, BEFORE[-1])
+    yield
+    BEFORE.append(request.node.nodeid)
+
+
 @pytest.fixture
 def room(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Room]:
     """A namespace of the test's own."""
@@ -121,7 +133,9 @@ def make_room(stage: Stage, title: str) -> Iterator[Room]:
     words = re.sub(r"[^a-z0-9]+", "-", title.rpartition("/")[2].removesuffix(".py").lower())
     made = Room(stage, f"e2e-{words[:40].strip('-')}-{os.urandom(2).hex()}")
     made.open()
+    OPEN.add(made.name)
     try:
         yield made
     finally:
         made.close()
+        OPEN.remove(made.name)

@@ -60,7 +60,7 @@ class Room:
     def clear(self) -> None:
         """Delete every pod, and what would make new ones."""
         self.api.delete_all(self.name)
-        wait_for(f"the pods of {self.name} are gone", lambda: not self.api.pods(self.name), evidence=self.evidence)
+        wait_for(f"the pods of {self.name} are gone", self._is_empty, evidence=self.evidence)
 
     def start(self, *manifests: Manifest) -> None:
         """Make pods, deployments or budgets."""
@@ -110,6 +110,9 @@ class Room:
     def evidence(self) -> str:
         """Return the evidence about the namespace and its nodes."""
         return self.stage.evidence(namespace=self.name)
+
+    def _is_empty(self) -> bool:
+        return not self.api.makers(self.name) and not self.api.pods(self.name)  # in this order: none is made any more
 
     def _in_phase(self, name: str, phases: Iterable[str]) -> Any:  # noqa: ANN401 - the client ships no types
         pod = self.pod(name)

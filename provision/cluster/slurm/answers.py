@@ -23,6 +23,7 @@ _JOB_FIELDS: Final = 5
 _NODE: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _ADDRESS: Final = re.compile(r"^ {3}NodeAddr=(\S+) NodeHostName=(\S+)", re.MULTILINE)
 _STATE: Final = re.compile(r"^ {3}State=(\S+)", re.MULTILINE)
+_STARTED: Final = re.compile(r"^ {3}BootTime=\S+ SlurmdStartTime=(\d\S*)", re.MULTILINE)
 _FLAG: Final = re.compile(r"[A-Z_]+")  # older versions put signs behind a state, such as IDLE*+DRAIN
 # Slurm adds who gave it and when; a reason of several lines goes on, further to the right.
 _REASON: Final = re.compile(r"^ {3}Reason=(.*?)(?: \[([^\[\]@]*)@[^\[\]]*\])?$", re.MULTILINE)
@@ -36,7 +37,11 @@ _LEFT: Final = re.compile(r"[0-9:-]{1,20}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """A node as slurmctld has it. ``states`` are its state and its flags, ``reason_user`` is who gave the reason."""
+    """A node as slurmctld has it. ``states`` are its state and its flags, ``reason_user`` is who gave the reason.
+
+    ``started`` is when its slurmd started that registered last, in the time zone of whatever runs scontrol: such times
+    are only compared with each other. BootTime may differ by a second from one registration to the next.
+    """
 
     name: str
     address: str
@@ -44,6 +49,7 @@ class SlurmNode:
     states: frozenset[str]
     reason: str = ""
     reason_user: str = ""
+    started: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ def parse_nodes(text: str) -> dict[str, SlurmNode]:
     for (start, name), (end, _next) in zip(starts, [*starts[1:], (len(text), "")], strict=False):
         block = text[start:end]
         address, state, reason = _ADDRESS.search(block), _STATE.search(block), _REASON.search(block)
+        started = _STARTED.search(block)
         if state is None:
             continue
         flags = {*_FLAG.findall(state[1]), *(["NOT_RESPONDING"] if "*" in state[1] else [])}
@@ -72,6 +79,7 @@ def parse_nodes(text: str) -> dict[str, SlurmNode]:
             states=frozenset(flags),
             reason="" if reason is None else reason[1],
             reason_user="" if reason is None else reason[2] or "",
+            started="" if started is None else started[1],
         )
     return nodes
 

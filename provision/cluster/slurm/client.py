@@ -139,6 +139,7 @@ def _described(node: SlurmNode, jobs: Mapping[str, tuple[Job, ...]], held: Mappi
         jobs=jobs.get(node.name) or _unseen(node),
         why_not_ready=why_not_ready(node),
         held_by=why_held(node) or held.get(node.name, ""),
+        registered=node.started,
     )
 
 

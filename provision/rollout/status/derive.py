@@ -6,7 +6,7 @@ Records are on Nodes, and a node's kubelet may write its own: what they say deci
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.model import Phase
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
     from provision.rollout.standing import Standing
     from provision.rollout.status.model import Seen
+
+
+_LEFT_ALONE: Final = "it is skipped, so that no run begins with it"
 
 
 def fleet_status(seen: Seen) -> FleetStatus:
@@ -104,7 +107,8 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
         failed = situations.FAILED if where is None else situations.FAILED_IN[where]
         if record.is_unrelated:
             failed = situations.UNRELATED
-        return NodeStatus(name=name, situation=failed, since=record.since, reason=record.reason, record=record)
+        reason = f"{record.reason}; {_LEFT_ALONE}" if view.is_skipped else record.reason
+        return NodeStatus(name=name, situation=failed, since=record.since, reason=reason, record=record)
     reason = "; ".join(filter(None, (record.complaint, waits)))
     if not _is_worked_at(name, record, seen):
         left = situations.LEFT[_stage(record)]
@@ -132,6 +136,8 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
         return NodeStatus(name=name, situation=situations.NOT_READY, record=record)
     if record is not None and record.phase is Phase.RETURNED:
         reason = record.complaint
+        if view.is_skipped:
+            return NodeStatus(name=name, situation=situations.SKIPPED, since=since, reason=reason, record=record)
         ended = situations.RETURNED if record.is_returning else situations.PUT_BACK
         return NodeStatus(name=name, situation=ended, since=since, reason=reason, record=record)
     if record is not None:

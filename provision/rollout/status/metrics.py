@@ -65,7 +65,7 @@ def families(status: FleetStatus) -> Iterator[Family]:
     states = Counter(node.situation.key for node in nodes)
     everyone = {each.key: 0 for each in situations.SITUATIONS} | states
     yield _family("nodes", "Nodes by state.", "state", everyone)
-    waiting = Counter(reason_class(node.reason) for node in nodes if _waits(node))
+    waiting = Counter(_why(node) for node in nodes if _waits(node))
     for reason, number in status.unnamed:
         waiting[reason_class(reason)] += number
     yield _family("waiting_nodes", "Nodes that do not move, by why.", "reason", {OTHER: 0} | waiting)
@@ -88,6 +88,10 @@ def families(status: FleetStatus) -> Iterator[Family]:
 def reason_class(reason: str) -> str:
     """Return what kind of reason it is; new kinds are `other` until they are named here."""
     return next((name for name, pattern in _CLASSES if pattern.search(reason)), OTHER)
+
+
+def _why(node: NodeStatus) -> str:
+    return "skipped" if node.situation is situations.SKIPPED else reason_class(node.reason)
 
 
 def _waits(node: NodeStatus) -> bool:

@@ -104,8 +104,8 @@ export class Details {
   }
 
   #log(node) {
-    const since = `Seen by this page since ${clock(node.logBegan)}. What was before is in the output of the apply.`;
-    return element("section", {}, element("h3", {}, "Log"), element("p", { class: "muted" }, since), element("ol", { class: "log" }, ...node.log.map(([time, key, reason]) => {
+    const since = `Seen since ${clock(node.logBegan)}. Before that: the output of the apply.`;
+    return element("section", {}, element("h3", {}, "Log"), element("p", { class: "muted seen" }, since), element("ol", { class: "log" }, ...node.log.map(([time, key, reason]) => {
       const state = this.store.states[key];
       return element("li", {}, element("time", { datetime: new Date(time * 1000).toISOString() }, clock(time)), mark(state),
         element("p", {}, state.title, reason && element("span", { class: "muted" }, `: ${reason}`)));

@@ -38,7 +38,7 @@ def test_json_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) 
 def test_a_roll_out_that_stops_ends_with_1_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(SAMPLES / "smallest.yaml"), "--failures", "verify=100%", "--seeds", "1"]) == 1
     shown = capsys.readouterr().out
-    assert "stopped: " in shown
+    assert "\nstopped: " in shown, "on a line of its own"
     assert "not touched" in shown
 
 

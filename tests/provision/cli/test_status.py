@@ -200,6 +200,13 @@ def test_one_node_with_all_that_is_known(capsys: pytest.CaptureFixture[str]) -> 
     assert "n2" not in output
 
 
+def test_a_returned_node_is_not_said_to_be_out_of_service(capsys: pytest.CaptureFixture[str]) -> None:
+    returned = record(Phase.RETURNED, is_returning=True, failed_in=Phase.SWAP, reason="it broke", since=NOON + MINUTE)
+
+    assert show(seen(view("n1", returned))) == 1
+    assert "  n1  for 9m00s, was out of service for 1m00s\n" in read(capsys)
+
+
 def test_why_one_node_waits_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     look = seen(view("n1"), tenant=ADA, standing=standing(n1="waits for n2: swap"))
 

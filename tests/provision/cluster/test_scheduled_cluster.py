@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.scheduled_cluster import ScheduledCluster
+from provision.cluster.scheduled_cluster import REGISTERS, ScheduledCluster
 from provision.cluster.scheduler import SchedulerNode
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
@@ -17,6 +17,7 @@ from tests.provision.rollout.fakes import NEW, record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from pathlib import Path
 
     from provision.rollout.model import Record
@@ -192,3 +193,81 @@ def test_what_the_scheduler_says_is_in_the_view(path: Path, scheduler: FakeSched
     seen = look(connect(path, scheduler))
 
     assert (seen.work, seen.is_ready, seen.why_not_ready, seen.held_by) == ((job,), False, "away", "fans")
+
+
+@dataclass
+class Clock:
+    """Stands still until it is moved."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def resuming(path: Path, scheduler: FakeScheduler) -> tuple[ScheduledCluster, Clock]:
+    """Return a cluster with a node in its last phase, which registered before it was changed."""
+    scheduler.nodes["n1"] = SchedulerNode(registered="boot 1 start 1")
+    resume = record(Phase.RESUME)
+    clock = Clock(resume.since)
+    cluster = ScheduledCluster(LocalCluster(path), scheduler, clock=clock)
+    look(cluster)
+    for entered in (record(Phase.CORDON), record(Phase.RELEASE), record(Phase.SWAP), resume):
+        cluster.write("n1", entered, cordoned=True)
+        look(cluster)
+    return cluster, clock
+
+
+def test_a_changed_node_is_not_ready_before_it_has_registered_again(
+    resuming: tuple[ScheduledCluster, Clock], scheduler: FakeScheduler
+) -> None:
+    cluster, clock = resuming
+    until = f"{clock.now + REGISTERS:%H:%M:%S}"
+    assert look(cluster).why_not_ready == (
+        f"it may have yet to register with queue after a reboot: waited for until {until} UTC at the latest"
+    )
+    assert not look(cluster).is_ready
+
+    scheduler.nodes["n1"] = replace(scheduler.nodes["n1"], registered="boot 1 start 2")
+
+    assert look(cluster).is_ready
+
+
+def test_a_node_on_which_nothing_was_started_is_ready_after_a_while(
+    resuming: tuple[ScheduledCluster, Clock], scheduler: FakeScheduler, path: Path
+) -> None:
+    cluster, clock = resuming
+    later = ScheduledCluster(LocalCluster(path), scheduler, clock=clock)
+    assert not look(later).is_ready, "it does not know how the node was before"
+
+    clock.now += REGISTERS
+
+    assert look(cluster).is_ready
+    assert look(later).is_ready
+
+
+def test_a_registration_before_the_change_says_nothing(path: Path, scheduler: FakeScheduler) -> None:
+    """Somebody may restart slurmd while jobs are waited for."""
+    scheduler.nodes["n1"] = SchedulerNode(registered="boot 1 start 1")
+    resume = record(Phase.RESUME)
+    cluster = ScheduledCluster(LocalCluster(path), scheduler, clock=Clock(resume.since))
+    look(cluster)
+    cluster.write("n1", record(Phase.JOBS), cordoned=True)
+    scheduler.nodes["n1"] = replace(scheduler.nodes["n1"], registered="boot 1 start 2")
+    look(cluster)
+
+    cluster.write("n1", resume, cordoned=True)
+
+    assert not look(cluster).is_ready
+
+
+def test_a_node_that_others_have_drained_is_not_waited_for(path: Path, scheduler: FakeScheduler) -> None:
+    scheduler.nodes["n1"] = SchedulerNode(is_drained=True, registered="boot 1 start 1")
+    resume = record(Phase.RESUME, was_cordoned=True)
+    cluster = ScheduledCluster(LocalCluster(path), scheduler, clock=Clock(resume.since))
+    look(cluster)
+
+    cluster.write("n1", resume, cordoned=None)
+
+    assert look(cluster).is_ready

@@ -32,7 +32,7 @@ WAVES = (
 )
 REASONS = {
     Phase.DRAIN: "pod ml/train-7f9c-2 (the disruption budget train needs 4 healthy pods, and has 4) still on the node",
-    Phase.RELEASE: "process 41873 (python3, unit jupyter.service) has a GPU open",
+    Phase.RELEASE: "a GPU is held by python3 (41873, jupyter.service)",
 }
 
 

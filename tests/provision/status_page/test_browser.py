@@ -248,6 +248,7 @@ def test_a_node_that_is_open_follows_what_happens(browser: Browser) -> None:
         browser.wait("document.querySelector('#drawer .badge')?.textContent.includes('failed in drain')")
 
         assert browser.run("document.querySelectorAll('#drawer .log li').length") == 2
+        assert "Seen since 2026-05-04" in browser.run("document.querySelector('#drawer .seen').textContent")
         assert browser.run("document.getElementById('said').textContent") == f"{name}: failed in drain"
         browser.wait("document.getElementById('attention-title').textContent === '4 nodes need somebody'")
 

@@ -60,11 +60,13 @@ class Steps:
         return StepOutcome(swapped=NodeResult(node, Status.CONVERGED) if phase is Phase.SWAP else None)
 
 
-def connect(slurm: SlurmMachine, state_file: Path, *, reservation: str = "") -> ScheduledCluster:
-    """Return what an apply with scheduler.slurm opens."""
+def connect(
+    slurm: SlurmMachine, state_file: Path, *, reservation: str = "", registers: timedelta = timedelta(0)
+) -> ScheduledCluster:
+    """Return what an apply with scheduler.slurm opens; most steps of these tests do not start a slurmd again."""
     program = Program(timeout_s=20.0, limit_bytes=LIMIT_BYTES, environ=os.environ)
     scheduler = SlurmScheduler(program, slurm.prefix, {}, reservation=reservation)
-    return ScheduledCluster(LocalCluster(state_file), scheduler)
+    return ScheduledCluster(LocalCluster(state_file), scheduler, registers=registers)
 
 
 @dataclass

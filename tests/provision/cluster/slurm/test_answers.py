@@ -23,8 +23,8 @@ def node(*states: str, reason: str = "") -> SlurmNode:
     return SlurmNode(name="n1", address="", hostname="", states=frozenset(states), reason=reason)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_nodes_are_read(version: str) -> None:
+@pytest.mark.parametrize(("version", "started"), [("22.05", "2026-11-23T10:11:34"), ("24.11", "2026-11-23T10:11:51")])
+def test_nodes_are_read(version: str, started: str) -> None:
     nodes = parse_nodes(answer(version, "nodes"))
 
     assert list(nodes) == ["gpu01", "gpu02", "gpu03", "gpu04"]
@@ -35,10 +35,18 @@ def test_nodes_are_read(version: str) -> None:
         states=frozenset({"MIXED", "DRAIN"}),
         reason="grapnel:driver-550.163.01",
         reason_user="root",
+        started=started,
     )
     assert nodes["gpu02"].states == {"MIXED"}
     assert not nodes["gpu02"].reason
     assert nodes["gpu04"].states == {"IDLE", "MAINTENANCE", "RESERVED", "NOT_RESPONDING"}
+
+
+@pytest.mark.parametrize("word", ["None", "Unknown"])
+def test_a_node_that_has_never_registered_has_no_start(word: str) -> None:
+    found = parse_nodes(answer("24.11", "nodes").replace("StartTime=2026", f"StartTime={word} was=2026"))
+
+    assert {node.started for node in found.values()} == {""}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ ROOT = Path(__file__).parents[4]
 # The inventory's names: of one node the NodeName, of the other the NodeHostname.
 NAMES = {"gpu01": "gpu01", "n2": "gpu02"}
 STEPS = [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME]
+NEVER = timedelta(days=1)  # is given up waiting for a slurmd that has yet to register
 WAY = [Phase.CORDON, Phase.JOBS, Phase.DRAIN, *STEPS, Phase.DONE]
 
 
@@ -67,6 +69,14 @@ def view(cluster: ScheduledCluster, node: str) -> NodeView:
 
 def drain(slurm: SlurmMachine, node: str, reason: str) -> None:
     slurm.run("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+
+
+def stop_slurmd(slurm: SlurmMachine, node: str) -> None:
+    """Stop it, in another second than that in which it started: Slurm tells one start from the next by that."""
+    shown = slurm.run("scontrol", "show", "node", node, "--oneliner").stdout
+    started = shown.partition(" SlurmdStartTime=")[2].partition(" ")[0]
+    slurm.stop_node(node)
+    slurm.wait_until(lambda: slurm.run("date", "+%FT%T").stdout.strip() > started, "the second is over")
 
 
 def test_a_node_is_changed_when_its_job_has_ended_and_takes_jobs_again(
@@ -135,15 +145,34 @@ def test_a_node_that_goes_back_takes_jobs_again(slurm: SlurmMachine, cluster: Sc
     slurm.wait_until(lambda: slurm.states("gpu01") == {"IDLE"}, "it takes jobs again")
 
 
-def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, cluster: ScheduledCluster) -> None:
+def test_a_node_that_reboots_on_the_way_is_resumed(slurm: SlurmMachine, tmp_path: Path) -> None:
     """Slurm 22.05 marks it DOWN, which only a resume ends."""
 
     def also(_node: str, phase: Phase) -> None:
         if phase is Phase.SWAP:
-            slurm.stop_node("gpu01")
+            stop_slurmd(slurm, "gpu01")
             slurm.start_node("gpu01", "-b")
 
+    cluster = connect(slurm, tmp_path / "node-state-x.json", registers=NEVER)
     rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
+
+    assert not rollout.end().stop
+    assert rollout.phases("gpu01") == WAY
+    slurm.wait_until(lambda: slurm.states("gpu01") == {"IDLE"}, "it takes jobs again")
+
+
+def test_a_node_whose_slurmd_starts_late_after_a_reboot_is_waited_for(slurm: SlurmMachine, tmp_path: Path) -> None:
+    """Slurm marks a node DOWN of whose boot it hears after the resume, and keeps it so."""
+
+    def also(_node: str, phase: Phase) -> None:
+        if phase is Phase.SWAP:
+            stop_slurmd(slurm, "gpu01")
+
+    cluster = connect(slurm, tmp_path / "node-state-x.json", registers=NEVER)
+    rollout = Rollout(cluster, Steps(slurm, NAMES, also=also), ("gpu01",))
+    rollout.waits("gpu01", "it may have yet to register with Slurm")
+    assert "DRAIN" in slurm.states("gpu01")
+    slurm.start_node("gpu01", "-b")
 
     assert not rollout.end().stop
     assert rollout.phases("gpu01") == WAY

@@ -15,7 +15,7 @@ from provision.rollout.standing import Members, Standing
 from provision.rollout.status import situations
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.model import Seen, Tenant, WaveStatus
-from tests.provision.rollout.fakes import MINUTE, NOON, record, view
+from tests.provision.rollout.fakes import MINUTE, NOON, OLD, record, view
 
 if TYPE_CHECKING:
     from provision.rollout.model import NodeView
@@ -274,6 +274,23 @@ def test_a_node_that_people_want_left_alone_waits_for_nothing(seen: NodeView, re
     (node,) = status(seen, tenant=ADA, standing=standing(n2="is to be skipped")).nodes
 
     assert (node.situation, node.reason) == (situations.SKIPPED, reason)
+
+
+def test_a_node_that_returned_and_is_skipped_needs_nobody_and_keeps_its_reason() -> None:
+    returned = record(Phase.RETURNED, is_returning=True, failed_in=Phase.SWAP, reason="the module does not load")
+    found = status(view("n1", returned, is_skipped=True))
+
+    assert not found.needs_somebody, "it said that the next run tries it again, which it does not"
+    assert found.nodes[0].situation is situations.SKIPPED
+    assert found.nodes[0].reason == f"returned to {OLD}, since swap failed: the module does not load"
+
+
+def test_a_failed_node_that_is_skipped_says_that_no_run_begins_with_it() -> None:
+    failed = record(Phase.FAILED, failed_in=Phase.DRAIN, reason="pods did not leave")
+    (node,) = status(view("n1", failed, is_skipped=True)).nodes
+
+    assert node.situation is situations.FAILED_IN[Phase.DRAIN], "it is out of service all the same"
+    assert node.reason == "pods did not leave; it is skipped, so that no run begins with it"
 
 
 def test_what_waits_for_the_end_of_a_pause_needs_somebody_and_has_no_time() -> None:

@@ -121,6 +121,12 @@ def test_reasons_have_classes(reason: str, name: str) -> None:
     assert name in {*dict(CLASSES), OTHER}
 
 
+def test_a_node_that_is_skipped_waits_for_that_whatever_it_says() -> None:
+    found = values(render_metrics(status(view("n1", is_skipped=True, is_cordoned=True))))
+
+    assert found['grapnel_rollout_waiting_nodes{reason="skipped"}'] == 1
+
+
 @pytest.mark.skipif(
     PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
 )

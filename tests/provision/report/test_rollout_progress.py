@@ -201,7 +201,7 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("web-1", is_replaced_first=True),))),
-            "evicts shop/web-1 (once its replacement is ready elsewhere)",
+            "evicts shop/web-1 (replaced first)",
             id="replaced first",
         ),
         pytest.param(

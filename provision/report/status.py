@@ -99,10 +99,11 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
     yield from _who(status.seen)
     for complaint in status.seen.complaints:
         yield hanging(Text("· ", "yellow"), Text(complaint, "yellow"))
+    is_idle = all(node.situation is IDLE for node in status.nodes)
     counts = [
         f"{number} {situation.title}"
         for situation in SITUATIONS
-        if (number := sum(node.situation is situation for node in status.nodes))
+        if not is_idle and (number := sum(node.situation is situation for node in status.nodes))
     ]
     left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
     yield Text(

@@ -12,6 +12,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
 
 from tests.e2e.manifests import GRACE_S, RESOURCE
+from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.e2e.manifests import Manifest
 
 CALL_TIMEOUT_S = 20
+BUSY = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 class Api:
@@ -107,14 +109,21 @@ class Api:
         return [each.metadata.name for each in (*sets, *daemons)]
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod; one that is gone already is gone."""
+        """Delete a pod; one that is gone already is gone. An API server that is busy is asked again."""
+        wait_for(f"pod {namespace}/{name} may be deleted", lambda: self._delete_pod(namespace, name))
+
+    def _delete_pod(self, namespace: str, name: str) -> bool:
         try:
             self.core.delete_namespaced_pod(
                 name, namespace, grace_period_seconds=GRACE_S, _request_timeout=CALL_TIMEOUT_S
             )
         except ApiException as error:
-            if error.status != HTTPStatus.NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return True
+            if error.status not in BUSY:
                 raise
+            return False
+        return True
 
     def delete_all(self, namespace: str) -> None:
         """Delete what makes pods, then the pods."""

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 POLL_S = 0.2
-# Two busy cores start a dozen pods in this time; a wait that ends here has another reason than load.
-TIMEOUT_S = 60.0
+# Two cores with a load of 38 take most of a minute for a dozen pods: a wait that ends here has another reason.
+TIMEOUT_S = 120.0
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

@@ -149,7 +149,7 @@ class NodeState:
         """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
         view = self.view
         if view.is_skipped:
-            return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
+            return f"is skipped: `grapnel skip --undo {view.name}` ends that"
         return view.held_by
 
 

@@ -267,11 +267,11 @@ def test_a_node_that_was_changed_before_and_waits_again_is_not_done() -> None:
     [
         (view("n1", is_skipped=True), ""),
         (view("n1", is_skipped=True, is_cordoned=True), "it is cordoned"),
-        (view("n2", is_skipped=True), "is to be skipped"),
+        (view("n2", is_skipped=True), "is skipped"),
     ],
 )
 def test_a_node_that_people_want_left_alone_waits_for_nothing(seen: NodeView, reason: str) -> None:
-    (node,) = status(seen, tenant=ADA, standing=standing(n2="is to be skipped")).nodes
+    (node,) = status(seen, tenant=ADA, standing=standing(n2="is skipped")).nodes
 
     assert (node.situation, node.reason) == (situations.SKIPPED, reason)
 

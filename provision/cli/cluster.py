@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster, NodeProblem
     from provision.rollout.model import NodeView
-    from provision.spec.model import QueryGate, StackSpec
+    from provision.spec.model import QueryGate, StackSpec, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +67,14 @@ def open_scope(
     fleet: Fleet,
     stacks: dict[str, StackSpec],
     addresses: Mapping[str, frozenset[str]] | None = None,
+    *,
+    all_pods: bool = False,
 ) -> Scope:
     """Return the nodes and their cluster; a state file on this machine serves machines without one.
 
     ``stacks`` are the nodes' declarations: the dict itself is kept, since versions are chosen later. ``addresses`` are
-    those of the nodes; the resolver is asked where they are not given and a cluster wants them.
+    those of the nodes; the resolver is asked where they are not given and a cluster wants them. ``all_pods`` have to
+    leave a node, and not only those that use a GPU.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
         Asked,
@@ -101,11 +104,13 @@ def open_scope(
             args.context,
             os.environ,
             state_file=state_file,
-            rules=pod_rules(stacks.values()),
+            rules=replace(pod_rules(stacks.values()), takes_all=all_pods),
             machines=machines,
             asked=Asked(
                 labels=label_keys(stacks),
-                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+                respect=respected(stacks),
+                maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
+                opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
             ),
         )
         if isinstance(found, LocalCluster):
@@ -139,6 +144,15 @@ def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
     places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
     return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
+
+
+def respected(stacks: Mapping[str, StackSpec]) -> frozenset[Tool]:
+    """Return the tools that declarations respect; whoever is asked for nodes is respected as well."""
+    from provision.spec.model import Tool  # noqa: PLC0415 - start-up time
+
+    found = {tool for stack in stacks.values() for tool in stack.rollout.respect}
+    is_asked = any(stack.rollout.maintenance.node_maintenances for stack in stacks.values())
+    return frozenset(found | {Tool.MAINTENANCE_OPERATOR} if is_asked else found)
 
 
 def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:

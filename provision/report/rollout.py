@@ -135,6 +135,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
+        "remarks": list(state.view.remarks),
         "pods": [_describe_pod(state, pod) for pod in evictable(state)],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
@@ -166,6 +167,8 @@ def _about(state: NodeState) -> Text:
         text.append("is not ready; ", "yellow")
     if state.kept_out and not state.is_in_flight:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
+    for remark in state.view.remarks:
+        text.append(f"{remark}; ", "yellow")
     return text.append("; ".join(_pods(state)) or "nothing has to leave it")
 
 

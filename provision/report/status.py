@@ -13,6 +13,7 @@ from provision.report.doctor import runs
 from provision.report.terminal import count, duration, hanging, names
 from provision.rollout.pause import RESUME
 from provision.rollout.status.situations import (
+    AT_WORK,
     DONE,
     GIVE_UP,
     IDLE,
@@ -21,7 +22,6 @@ from provision.rollout.status.situations import (
     RETURNED,
     SITUATIONS,
     WAITING,
-    WORKING,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     if node.reason:
         facts.append(("reason", node.reason))
     facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
+    facts += [("note", remark) for remark in node.remarks]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:
         facts.append(("do", _for_node(node.situation.todo, name)))
@@ -223,4 +224,4 @@ def _style(situation: Situation) -> str:
         return "bold red"
     if situation is DONE:
         return "bold green"
-    return "bold yellow" if situation in WORKING.values() else "bold"
+    return "bold yellow" if situation in AT_WORK else "bold"

@@ -31,6 +31,7 @@ STATUS_STYLES = {
     Status.STAGED: "bold green",
     Status.RETURNED: "bold green",
     Status.REMOVED: "bold green",
+    Status.REBOOTED: "bold green",
     Status.SKIPPED: "yellow",
     Status.CHECKED: "bold green",
     Status.UNFINISHED: "bold yellow",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from provision.apply.model import Failure, NodeResult, Status, Upgrade
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -58,7 +58,8 @@ def _upgrade(record: Record, rollout: RolloutResult) -> Upgrade:
     is_out = not record.phase.is_in_service
     until = rollout.ended if is_out else record.since
     target = record.origin if record.phase is Phase.RETURNED else record.target
-    return Upgrade(record.origin, target, (until - record.began).total_seconds(), is_out=is_out)
+    origin = record.origin if record.kind is ChangeKind.DRIVER else target  # of an upgrade before, if it is another
+    return Upgrade(origin, target, (until - record.began).total_seconds(), is_out=is_out)
 
 
 def _untouched(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> NodeResult:

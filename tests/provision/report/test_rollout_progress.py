@@ -224,7 +224,7 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("web-1", is_replaced_first=True),))),
-            "evicts shop/web-1 (once its replacement is ready elsewhere)",
+            "evicts shop/web-1 (replaced first)",
             id="replaced first",
         ),
         pytest.param(
@@ -292,7 +292,7 @@ def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:
 def test_a_plan_says_why_nodes_would_not_begin() -> None:
     states = (
         state("n1", view("n1", is_skipped=True), zone="east"),
-        state("n2", view("n2", held_by="kured is rebooting it: waits until it has")),
+        state("n2", view("n2", held_by="kured is rebooting it: waits until it has", remarks=("its pool is paused",))),
     )
     gates = (
         GateState(name="alerts", is_open=False, reason="its query returns GpuLost: waits until it returns nothing"),
@@ -309,8 +309,9 @@ def test_a_plan_says_why_nodes_would_not_begin() -> None:
         " gate jobs is open",
     ]
     assert "does not begin: is skipped: `grapnel skip --undo n1` ends that; " in lines[3]
-    assert "does not begin: kured is rebooting it: waits until it has; " in lines[4]
+    assert "does not begin: kured is rebooting it: waits until it has; its pool is paused; " in lines[4]
     document = rollout_document(prepared, "cluster test")
     assert document["closed"] == closed
     assert [gate["open"] for gate in document["gates"]] == [False, True]  # type: ignore[attr-defined]
     assert [node["zone"] for node in document["nodes"]] == ["east", None]  # type: ignore[attr-defined]
+    assert [node["remarks"] for node in document["nodes"]] == [[], ["its pool is paused"]]  # type: ignore[attr-defined]

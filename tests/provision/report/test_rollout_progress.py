@@ -114,6 +114,29 @@ def test_after_an_interruption_there_is_nothing_to_fix() -> None:
     ]
 
 
+def test_a_narrow_terminal_has_the_names_of_the_nodes() -> None:
+    """Below 65 columns the results had no names."""
+    results = [NodeResult(name, Status.CONVERGED, 1, 2, upgrade=Upgrade(OLD, NEW, 9)) for name in ("gpu01", "gpu02")]
+    for width in (44, 60):
+        stream = io.StringIO()
+        show(make_console(stream, width=width), render_results(results, 22.0))
+        lines = stream.getvalue().splitlines()
+        assert [line.split()[:2] for line in lines[:-1] if "converged " in line] == [
+            ["gpu01", "converged"],
+            ["gpu02", "converged"],
+        ]
+        assert all(len(line) <= width for line in lines)
+
+
+def test_a_node_that_is_asked_who_holds_its_gpus_says_so() -> None:
+    """It said that it was gathering facts again."""
+    live = LiveView(make_console(io.StringIO(), width=80), ["n1"], Clock())
+    live(PhaseEntered("n1", Phase.RELEASE))
+    live(NodeTask(TaskStarted("n1", "Release", ""), gathering=True))
+    (line,) = (line for line in picture(live) if "n1" in line)
+    assert "n1 release  asking who holds a GPU" in line
+
+
 def picture(view: LiveView) -> list[str]:
     stream = io.StringIO()
     make_console(stream, width=80).print(view.render())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional
 
 RULES = replace(GPU_RULES, first=parse_selector("tier=serving"))
-# No kubelet reports for these nodes. Would they be ready, their pods would be said not to be as soon as that is noticed.
+# No kubelet reports for these nodes: those that were ready would be found silent, and so would their pods.
 NOT_READY = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
 SILENT = ("not-ready", "unreachable")
 ALWAYS_ONE = {"maxSurge": 1, "maxUnavailable": 0}

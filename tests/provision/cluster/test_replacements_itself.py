@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional
 
 RULES = replace(GPU_RULES, first=parse_selector("tier=serving"))
-# No kubelet reports for these nodes. Were they ready, their pods would soon be said not to be.
+# No kubelet reports for these nodes: those that were ready would be found silent, and so would their pods.
 NOT_READY = json.dumps({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
 SILENT = ("not-ready", "unreachable")
 ALWAYS_ONE = {"maxSurge": 1, "maxUnavailable": 0}

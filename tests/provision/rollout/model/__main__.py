@@ -69,8 +69,11 @@ def start(way: str, runs: int, seed: int) -> tuple[int, int, str]:
     argv = [sys.executable, "-P", "-m", "tests.provision.rollout.model", way, "--runs", str(runs), "--seed", str(seed)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    played, injected = (int(word) for word in done.stdout.partition("\n")[0].split()) if done.stdout else (0, 0)
-    return played, injected, done.stdout.partition("\n")[2] + done.stderr if done.returncode else ""
+    count, _newline, violation = done.stdout.partition("\n")
+    played, _space, injected = count.partition(" ")
+    if not (played.isdecimal() and injected.isdecimal()):  # it did not come to its end
+        return 0, 0, f"{done.stdout}{done.stderr}"
+    return int(played), int(injected), violation
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ A node is refused as a whole and before anything is changed on it. Nodes whose G
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Status
 from provision.node_plan import Disruption
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.fleet.facts import DeviceHolder
     from provision.node_plan import Item, NodePlan
 
-_ENDS_WORK = (Disruption.DRAIN, Disruption.REBOOT)
+ENDS_WORK: Final = (Disruption.DRAIN, Disruption.REBOOT)
 _NAMED = 3
 
 
@@ -30,12 +30,12 @@ def find_obstacle(plan: NodePlan) -> Failure | None:
 
 def needs_drain(plan: NodePlan) -> bool:
     """Tell whether the node has to be out of service for its plan."""
-    return any(item.disruption in _ENDS_WORK and not item.deferred for item in plan.items)
+    return any(item.disruption in ENDS_WORK and not item.deferred for item in plan.items)
 
 
 def will_need_drain(plan: NodePlan) -> bool:
     """Tell whether the node has to be out of service for its plan, now or after what comes first."""
-    return any(item.disruption in _ENDS_WORK for item in plan.items)
+    return any(item.disruption in ENDS_WORK for item in plan.items)
 
 
 def needs_staging(plan: NodePlan) -> bool:
@@ -47,7 +47,7 @@ def needs_staging(plan: NodePlan) -> bool:
 def find_refusal(assessment: Assessment) -> Failure | None:
     """Return why a node's plan is not applied now, None when it may be: the last check before it is."""
     plan = assessment.plan
-    ending = [item for item in plan.items if item.disruption in _ENDS_WORK and not item.deferred]
+    ending = [item for item in plan.items if item.disruption in ENDS_WORK and not item.deferred]
     held_by = holders(assessment.facts)
     if ending and held_by:
         return find_obstacle(plan) or Failure(Status.REFUSED, _ends_work(ending[0], held_by))

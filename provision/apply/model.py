@@ -30,6 +30,7 @@ class Status(Enum):
     STAGED = "staged"  # its driver is ready to be swapped in; nothing that runs was changed
     RETURNED = "returned"  # has the driver again that was there before
     REMOVED = "removed"  # its driver was taken away
+    REBOOTED = "rebooted"  # is in another boot, with the driver and the GPUs that it had
     SKIPPED = "skipped"  # would be taken out of service, and somebody wants it left alone: not touched
     CHECKED = "checked"  # check mode: the roles said what they would do
     UNFINISHED = "unfinished"  # was applied, and its plan is still not empty
@@ -52,6 +53,7 @@ _GOOD = frozenset(
         Status.STAGED,
         Status.RETURNED,
         Status.REMOVED,
+        Status.REBOOTED,
         Status.SKIPPED,
         Status.CHECKED,
     }

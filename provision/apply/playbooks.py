@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,9 +23,11 @@ FACTS_TIMEOUT_S = 600
 APPLY_TIMEOUT_S = 7200  # a node may have to reboot for its driver, and for the way back from it
 DAEMON_TIMEOUT_S = 600
 DRIVER_TIMEOUT_S = 7200
+REBOOT_TIMEOUT_S = 3600
 COLLECT_TIMEOUT_S = 4 * 3600  # it may build modules for several kernels
 BUILT_MODULE_TIMEOUT_S = 1800
 DAEMON_RESULT = "daemon"
+_BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,20 @@ class Playbooks:
             environment=self.environment,
         )
 
+    def reboot(self, node: str, boot: str) -> RunRequest:
+        """Reboot a node that is out of service, unless it has left that boot already, and wait until it is back."""
+        if not is_boot(boot):  # a node tells its own, and Ansible would render a template
+            raise ValueError(f"{boot!r} is not the name of a boot")
+        return RunRequest(
+            playbook=self.collection / "reboot.yml",
+            inventory=self.inventory,
+            nodes=(node,),
+            extra_vars={"grapnel_boot_id": boot},
+            forks=1,
+            timeout_s=REBOOT_TIMEOUT_S,
+            environment=self.environment,
+        )
+
     def daemon(self, verb: str, node: str, variables: Mapping[str, object]) -> RunRequest:
         """Ask a node's daemon for its part of an upgrade: ``release``, ``verify`` or ``resume``."""
         return RunRequest(
@@ -147,6 +164,11 @@ class Playbooks:
             environment=self.environment,
             keep=frozenset({DAEMON_RESULT}),
         )
+
+
+def is_boot(text: str) -> bool:
+    """Tell whether a text is the name of a boot, as Linux gives one."""
+    return _BOOT.fullmatch(text) is not None
 
 
 def _handover(handover: Handover | None) -> dict[str, object]:

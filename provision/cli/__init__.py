@@ -25,7 +25,7 @@ __all__ = ["VERBS", "common_arguments", "load_fleet", "main"]
 
 VERBS: Final = (
     *("init", "check", "plan", "simulate", "stage", "apply", "status"),
-    *("pause", "resume", "skip", "retry", "abandon", "rollback"),
+    *("pause", "resume", "skip", "retry", "abandon", "rollback", "reboot"),
     *("remove", "doctor", "bundle"),
 )
 

@@ -15,6 +15,7 @@ GRANT: Final = "deploy/rbac/operator.yaml"
 REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
+REQUESTING_GRANT: Final = "deploy/rbac/requesting.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,12 @@ TELLING: Final = (
     Permission(verb="create", resource="events"),
     Permission(verb="patch", resource="events"),
     Permission(verb="patch", resource="nodes/status"),
+)
+
+# For `rollout.maintenance.nodeMaintenances`: those of grapnel are in one namespace.
+REQUESTING: Final = tuple(
+    Permission(verb=verb, resource="nodemaintenances", group="maintenance.nvidia.com", namespace="default")
+    for verb in ("get", "list", "create", "delete")
 )
 
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).

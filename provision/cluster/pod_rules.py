@@ -30,6 +30,7 @@ class PodRules:
     it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. ``first`` selects
     those whose replacements have to be ready elsewhere before they leave, in ``first_namespaces``; where that is not
     possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests.
+    ``takes_all``: pods without a GPU have to leave as well, since the node reboots.
     """
 
     resources: frozenset[str]
@@ -44,6 +45,7 @@ class PodRules:
     first_namespaces: frozenset[str] = frozenset()
     keeps_unreplaced: bool = False
     requests: bool = False
+    takes_all: bool = False
 
     def awaits(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether pods of these labels are waited for."""

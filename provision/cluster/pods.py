@@ -76,7 +76,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
     """
     if not pod.spec.node_name or pod.status.phase in _FINISHED:
         return None
-    has_gpu = has_gpu_of(pod, rules, claims)
+    has_gpu = rules.takes_all or has_gpu_of(pod, rules, claims)
     is_selected = rules.awaits(pod.metadata.namespace, pod.metadata.labels)
     if not has_gpu and not is_selected:
         return None

@@ -12,7 +12,7 @@ import msgspec
 
 from provision import strict_json
 from provision.cluster.errors import RecordError
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import ChangeKind, Phase, Record
 from provision.strict_json import MalformedError
 
 SCHEMA: Final = "grapnel.dev/node-state/v1alpha1"
@@ -32,6 +32,11 @@ _PHASES: Final = {"propertyNames": {"enum": [phase.value for phase in Phase]}}
 Took = Annotated[
     dict[Phase, Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_S)]], msgspec.Meta(extra_json_schema=_PHASES)
 ]
+
+
+LabelText = Annotated[str, msgspec.Meta(max_length=317)]  # a prefix of 253 characters, a slash, a name of 63
+# A boot is compared, and handed to Ansible: a node may write its own record, and must not write templates there.
+Boot = Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{0,64}$")]
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -55,6 +60,10 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    requested: bool = False
+    opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: Boot = ""
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -83,6 +92,10 @@ def document_of(record: Record) -> RecordDocument:
         ailment=_presentable(record.ailment),
         because_of=record.because_of,
         retry=record.retry,
+        requested=record.is_requested,
+        opted_out=record.opted_out,
+        kind=record.kind,
+        boot=record.boot,
     )
 
 
@@ -106,6 +119,10 @@ def record_of(document: RecordDocument) -> Record:
         ailment=document.ailment,
         because_of=document.because_of,
         retry=document.retry,
+        is_requested=document.requested,
+        opted_out=document.opted_out,
+        kind=document.kind,
+        boot=document.boot,
     )
 
 

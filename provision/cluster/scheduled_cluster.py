@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import Eviction, EvictionOutcome, NodeProblem, OneByOne
 from provision.rollout.errors import ConflictError
-from provision.rollout.model import NodeView, Phase
+from provision.rollout.model import ChangeKind, NodeView, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -200,4 +200,6 @@ def reason_of(record: Record) -> str:
     """Return why a node is drained, in one word that `sinfo -R` shows."""
     if record.phase is Phase.FAILED:
         return f"failed-in-{record.failed_in or record.phase}"
+    if record.kind is not ChangeKind.DRIVER:
+        return record.kind.value
     return f"driver-{record.target}" if record.target else MAINTENANCE

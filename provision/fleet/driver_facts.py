@@ -38,6 +38,13 @@ class Kernel(Fact, frozen=True, kw_only=True):
     modules: Annotated[tuple[ModuleFile, ...], Meta(max_length=32)] = ()
 
 
+class PendingReboot(Fact, frozen=True, kw_only=True):
+    """What the operating system's packages have left: the file ``path``, with the ``packages`` that asked for it."""
+
+    path: grammar.AbsolutePath
+    packages: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=256)] = ()
+
+
 class DkmsBuild(Fact, frozen=True, kw_only=True):
     """One line of ``dkms status``; ``kernel`` is empty while the module is only ``added``.
 

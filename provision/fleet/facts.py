@@ -24,6 +24,7 @@ from provision.fleet.driver_facts import (
     Initramfs,
     Kernel,
     Nouveau,
+    PendingReboot,
     SecureBoot,
     Unattended,
 )
@@ -149,12 +150,13 @@ class FileState(Fact, frozen=True, kw_only=True):
 
 
 class Service(Fact, frozen=True, kw_only=True):
-    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``)."""
+    """A systemd unit in systemd's words (``LoadState``, ``ActiveState``, ``UnitFileState``, ``KillMode``)."""
 
     load: grammar.Word = "not-found"
     active: grammar.Word = "inactive"
     enabled: grammar.Word = ""
     started_monotonic_us: grammar.Microseconds | None = None
+    kill_mode: grammar.Word = ""
 
 
 class Engine(Fact, frozen=True, kw_only=True):
@@ -227,6 +229,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     build_tools: BuildTools | None = None
     nvswitches: grammar.Devices = 0
     infiniband: bool = False
+    pending_reboot: PendingReboot | None = None
     driver: DriverState = DriverState()
 
     def file(self, path: str) -> FileState | None:

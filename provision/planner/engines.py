@@ -40,6 +40,8 @@ class NodeEngine:
     declaration; ``engine_files`` follow from the engine's present configuration, are written to ``main_path`` and
     ``drop_in_path``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
+    ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
+    KillMode says.
     """
 
     name: str
@@ -52,6 +54,7 @@ class NodeEngine:
     engine_files: Callable[[NodeFacts, StackSpec], Files] = field(repr=False)
     live_files: frozenset[str] = frozenset()
     reloads: bool = False
+    has_shims: bool = False
 
 
 def _containerd_files(facts: NodeFacts, stack: StackSpec) -> Files:
@@ -161,6 +164,7 @@ ENGINES: Mapping[Engine, NodeEngine] = {
     Engine.CONTAINERD: NodeEngine(
         name=Engine.CONTAINERD.value,
         service="containerd.service",
+        has_shims=True,
         packages=("containerd",),
         show_config="containerd config dump",
         engine_paths=(containerd.MAIN_PATH, containerd.DROP_IN_PATH),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from provision.spec.model import StackSpec
 
 _PROBLEM = "engine-config"
+_SPARING = ("", "process", "none")  # KillMode of systemd.kill(5): what runs beside the main process goes on
 
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
@@ -162,15 +163,30 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngin
         reason = "an earlier apply changed its configuration and was interrupted before the restart"
     else:
         return ()
+    disruption = _disruption(facts, engine)
+    if disruption is Disruption.DRAIN:
+        kill_mode = facts.service(engine.service).kill_mode
+        reason = f"{reason}, and its restart ends all containers: KillMode={kill_mode} of {engine.service}"
     return (
         Item(
             role=Role.RUNTIME,
             action=Action.RELOAD if engine.reloads else Action.RESTART,
             target=engine.service,
             reason=reason,
-            disruption=Disruption.NONE if engine.reloads else Disruption.RESTART_RUNTIME,
+            disruption=disruption,
         ),
     )
+
+
+def _disruption(facts: NodeFacts, engine: NodeEngine) -> Disruption:
+    """Return what it costs to have an engine read its files: where its restart ends containers, they leave first.
+
+    See docs/upgrade/reboot.md#restarts-of-the-container-engine.
+    """
+    if engine.reloads:
+        return Disruption.NONE
+    spares = facts.service(engine.service).kill_mode in _SPARING
+    return Disruption.RESTART_RUNTIME if spares or not engine.has_shims else Disruption.DRAIN
 
 
 def _is_same(file: FileContent, before: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
+    from provision.rollout.decision.prepare import Prepared
     from provision.rollout.engine import Adapters
     from provision.rollout.model import Origin
     from provision.rollout.progress import RolloutObserver
@@ -62,17 +63,46 @@ class VerbSteps:
 
 def verb_steps(context: ApplyContext, stacks: Mapping[str, StackSpec], plan: VerbPlan) -> VerbSteps:
     """Return the steps of a plan, in which every node is verified against what it has afterwards."""
-    expected = {name: _with_driver(stacks[name], version) for name, version in plan.targets.items()}
+    expected = {name: with_driver(stacks[name], version) for name, version in plan.targets.items()}
     return VerbSteps(NodeSteps(context, expected), plan.verb, plan.targets)
 
 
-def _with_driver(stack: StackSpec, version: str) -> StackSpec:
+def with_driver(stack: StackSpec, version: str) -> StackSpec:
+    """Return a declaration of that driver, or of none where there is no version."""
     driver = msgspec.structs.replace(stack.driver, enabled=bool(version), version=version or None, branch=None)
     return msgspec.structs.replace(stack, driver=driver)
 
 
+class Verb(Protocol):
+    """A verb that takes nodes out of service, as messages and results call it."""
+
+    @property
+    def command(self) -> str:
+        """The command of grapnel that does it."""
+
+    @property
+    def status(self) -> Status:
+        """What becomes of a node with which it went well."""
+
+
+class Planned(Protocol):
+    """What a verb comes to: the nodes that go through the rollout, and the results of those that do not."""
+
+    @property
+    def verb(self) -> Verb:
+        """What is carried out."""
+
+    @property
+    def prepared(self) -> Prepared:
+        """The nodes, in their order."""
+
+    @property
+    def settled(self) -> Mapping[str, NodeResult]:
+        """The results of nodes that need not be, or cannot be, taken out of service."""
+
+
 def execute_verb(
-    plan: VerbPlan, adapters: Adapters, observe: RolloutObserver, *, cancel: threading.Event, holder: str
+    plan: Planned, adapters: Adapters, observe: RolloutObserver, *, cancel: threading.Event, holder: str
 ) -> tuple[NodeResult, ...]:
     """Carry a verb out on the nodes that it is for; return the result of every node.
 
@@ -89,7 +119,7 @@ def execute_verb(
     return tuple(_told(plan, result, observe) for result in results.values())
 
 
-def _told(plan: VerbPlan, result: NodeResult, observe: RolloutObserver) -> NodeResult:
+def _told(plan: Planned, result: NodeResult, observe: RolloutObserver) -> NodeResult:
     if result.status is Status.CONVERGED or (result.status is plan.verb.status is Status.RETURNED):
         result = replace(result, status=plan.verb.status, failure=None)
     observe(NodeFinished(result))

@@ -20,7 +20,15 @@ from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import domains_of, waves_of
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, Withdraw, Write
+from provision.rollout.decision.snapshot import (
+    Decision,
+    Evict,
+    RequestMaintenance,
+    RunStep,
+    Snapshot,
+    Withdraw,
+    Write,
+)
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
 from provision.rollout.executor import StepEnded, ThreadExecutor
@@ -297,6 +305,8 @@ class Engine:
                 self._begin_step(action)
             elif isinstance(action, Withdraw):
                 self._withdraw(action)
+            elif isinstance(action, RequestMaintenance):
+                self._cluster.request_maintenance(action.node)
 
     def _write(self, actions: Sequence[Write]) -> None:
         """Write several records at a time; tell those that are written, and raise what is not about one node alone."""

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 CLOCKS_DIFFER: Final = timedelta(minutes=1)  # between machines that upgrade the same fleet one after the other
 
 
+class ChangeKind(StrEnum):
+    """What a node is taken out of service for. The phase SWAP does it, VERIFY proves it; all else is the same."""
+
+    DRIVER = "driver"  # another driver, or none
+    REBOOT = "reboot"  # another boot of what the node has
+    OTHER = "other"  # anything else that a plan cannot do while pods run
+
+
 class Phase(StrEnum):
     """The phases of a node's upgrade, in order; DONE, RETURNED and FAILED are its ends."""
 
@@ -86,7 +94,11 @@ class Record:
     ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
-    somebody wants a failed node tried again by the engine at work.
+    somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
+    the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
+
+    ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
+    on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
     """
 
     phase: Phase
@@ -106,6 +118,10 @@ class Record:
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    is_requested: bool = False
+    opted_out: tuple[str, ...] = ()
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -169,6 +185,10 @@ class Record:
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
             because_of=self.because_of,
+            is_requested=self.is_requested,
+            opted_out=self.opted_out,
+            kind=self.kind,
+            boot=self.boot,
         )
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -225,6 +245,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """What has become of the request for a node's maintenance.
+
+    ``words`` say it for people. ``is_granted``: the node may be taken out of service.
+    """
+
+    words: str
+    is_requested: bool = False
+    is_granted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """What is seen of one node where its state lives.
 
@@ -233,7 +265,12 @@ class NodeView:
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
     itself says to be wrong with its GPUs.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
-    node that is not.
+    node that is not. ``maintenance`` is None where none has to be requested before the node leaves service. ``opt_out``
+    are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
+    people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
+    one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
+    conditions by which an engine said that the node is being upgraded. ``boot`` is the boot that its kubelet last
+    reported, empty where nobody does.
     """
 
     name: str
@@ -249,3 +286,11 @@ class NodeView:
     jobs: tuple[GpuPod, ...] = ()
     work: tuple[Job, ...] = ()
     why_not_ready: str = ""
+    maintenance: Maintenance | None = None
+    opt_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    pool: str = ""
+    uid: str = ""
+    machine_id: str = ""
+    told: tuple[str, ...] = ()
+    boot: str = ""

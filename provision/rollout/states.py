@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.rollout.cluster import NodeProblem
@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from provision.rollout.step import StepOutcome
 
 
+REPLACED: Final = (
+    "is another machine than when this run began: its Node was deleted and registered again. What was under way on the "
+    "former one ended with it; the next run plans this one by its own facts"
+)
+
+
 def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: datetime) -> NodeState:
     """Return the node as it was observed ``now``; ``obstacle`` is the one that it had before the rollout."""
+    if not isinstance(view, NodeProblem):
+        node, view = _recognized(node, view)
+    obstacle = REPLACED if node.is_replaced else obstacle
     if isinstance(view, NodeProblem):
         return changed(
             node,
@@ -41,6 +50,25 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
     )
 
 
+def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
+    """Return the node and its view after its object was deleted and registered again, if it was.
+
+    The records of an object end with it. Of the same machine what was under way goes on, and is written down again; of
+    another one nothing that was known is true any more.
+    """
+    before = node.view
+    if node.is_unwritten and view.record is None:
+        return node, replace(view, record=before.record)
+    if not before.uid or not view.uid or before.uid == view.uid:
+        return replace(node, is_unwritten=False) if node.is_unwritten else node, view
+    is_same = bool(view.machine_id) and view.machine_id == before.machine_id
+    if not is_same:
+        return replace(node, is_replaced=True, step=None, blocked={}), view
+    if before.record is None or before.record.phase.is_in_service or view.record is not None:
+        return node, view
+    return replace(node, is_unwritten=True), replace(view, record=before.record)
+
+
 def entered(node: NodeState, record: Record) -> NodeState:
     """Return the node after its record was written."""
     return changed(
@@ -50,6 +78,7 @@ def entered(node: NodeState, record: Record) -> NodeState:
         is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
         step=None,
         blocked={},
+        is_unwritten=False,
     )
 
 

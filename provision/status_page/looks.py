@@ -48,7 +48,7 @@ def _tone(situation: Situation) -> str:
         return "bad"
     if situation.needs_somebody:
         return "warn"
-    if situation in situations.WORKING.values():
+    if situation in situations.AT_WORK:
         return "work"
     return "off" if situation in (situations.IDLE, situations.CORDONED) else "wait"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +12,8 @@ from tests.e2e.manifests import STAY, TEST, container, daemon_set, deployment, p
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.e2e.operator import Operator
     from tests.e2e.room import Room
@@ -60,7 +58,7 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
     agent = wait_for("the DaemonSet's pod runs", lambda: running(room, "agent"), evidence=room.evidence)
     declare(stage, lab_nodes, version, ROLLOUT.format(research=research.name))
 
-    with applying(operator, operator.folder / "output") as apply:
+    with operator.applying(operator.folder / "output") as apply:
         wait_for("it waits for the jobs", lambda: reached(stage, node, apply), timeout_s=END_S)
         told = wait_for("status names them", lambda: named(operator, node, "paper", "train"))
         assert f"pod {research.name}/paper (namespace {research.name} may only be waited for)" in told
@@ -119,25 +117,3 @@ def named(operator: Operator, node: LabNode, *words: str) -> str:
     told = operator.status("--node", node.name).stdout
     flat = " ".join(told.split())
     return flat if all(word in flat for word in words) else ""
-
-
-@contextmanager
-def applying(operator: Operator, output: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run an apply; one that is left over is ended as by Ctrl-C."""
-    with (
-        output.open("w") as file,
-        subprocess.Popen(
-            operator.apply_command(),
-            cwd=operator.folder,
-            env=operator.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as apply,
-    ):
-        try:
-            yield apply
-        finally:
-            if apply.poll() is None:
-                apply.terminate()

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.api import is_ready
+from tests.e2e.fleet import look
 from tests.e2e.manifests import STAY, container, deployment
 from tests.e2e.waiting import for_each, wait_for
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Collection
 
+    from tests.e2e.operator import Operator
     from tests.e2e.room import Room
     from tests.e2e.stage import LabNode, Stage
 
@@ -40,6 +43,46 @@ def test_pods_of_a_rebooted_node_run_again_with_gpus_of_their_own(
         assert sorted(uuid for uuids in seen.values() for uuid in uuids) == sorted(node.uuids)
         assert {name: node.given_to(room.name, name)["main"] for name in names} == seen
         assert {each.pod for each in node.allocations()} == set(names)
+
+
+def test_grapnel_reboots_a_node_that_all_its_pods_have_left(
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
+) -> None:
+    """Whatever a pod has: who only shut the node down would find the same pods on it again."""
+    node, *others = lab_nodes
+    room.start(
+        deployment("gpu", REPLICAS, container(script=STAY, gpus=1), node=node.name),
+        deployment("plain", REPLICAS, container(script=STAY), node=node.name),
+    )
+    before, boots = wait_for_pods(room), {each.name: each.boot_id() for each in lab_nodes}
+
+    done = reboot(operator, node)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    state = look(stage, node)
+    assert (state.phase, state.is_cordoned) == ("done", False)
+    assert state.boot != boots[node.name]
+    assert stage.api.node(node.name).status.node_info.boot_id == state.boot, "its kubelet had reported it"
+    assert {each.name: each.boot_id() for each in others} == {each.name: boots[each.name] for each in others}
+    assert wait_for_pods(room).isdisjoint(before)
+    again = reboot(operator, node)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{node.name} is not rebooted: was rebooted at" in again.stdout
+    assert node.boot_id() == state.boot
+
+
+def reboot(operator: Operator, node: LabNode) -> subprocess.CompletedProcess[str]:
+    return operator.grapnel("reboot", "--yes", "--kubeconfig", str(operator.kubeconfig), node.name)
+
+
+def wait_for_pods(room: Room) -> set[str]:
+    """Wait until both deployments are complete, and return the names of their pods."""
+
+    def ready() -> set[str] | None:
+        found = [each for app in ("gpu", "plain") for each in room.api.pods(room.name, f"app={app}") if is_ready(each)]
+        return {each.metadata.name for each in found} if len(found) == 2 * REPLICAS else None
+
+    return wait_for("all pods are ready", ready, timeout_s=120, evidence=room.evidence)
 
 
 def wait_for_replicas(room: Room, node: LabNode, unlike: Collection[str] = ()) -> list[Any]:

@@ -78,7 +78,7 @@ def test_no_two_pods_share_and_those_without_a_gpu_wait(room: Room, stage: Stage
         wait_for("the others run", lambda crowd=crowd: not crowd.waiting(), evidence=room.evidence)
         crowd.wait_for(gpus)
         newcomers = {name: uuid for name, uuid in crowd.gpus().items() if name not in before}
-        assert sorted(newcomers.values()) == sorted(gone.values())
+        assert sorted(newcomers.values()) == sorted(gone.values()), room.evidence()
 
 
 class Crowd:

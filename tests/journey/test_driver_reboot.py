@@ -50,6 +50,7 @@ def test_a_pinned_module_is_exchanged_with_a_reboot_there_and_back(controller: C
     refused_without_leave(controller, node)
     exchanged_with_a_reboot(controller, node)
     returned_with_a_reboot(controller, node)
+    rebooted_for_its_own_sake(controller, node)
 
 
 def installed(controller: Controller) -> None:
@@ -126,3 +127,29 @@ def returned_with_a_reboot(controller: Controller, node: Node) -> None:
     assert_is_cut(node)
     record, _ = last_run(node)
     assert (record["state"], record["verb"], record["reboots"]) == ("done", "back", 1)
+
+
+def rebooted_for_its_own_sake(controller: Controller, node: Node) -> None:
+    """`grapnel reboot` reboots a node that needs it, once, and leaves it with the driver and the GPUs that it had."""
+    controller.declare(OLD_VERSION)
+    node.run(["sh", "-c", "touch /run/reboot-required && echo linux-image-6.12 >/run/reboot-required.pkgs"])
+    boot = boot_id(node)
+
+    planned = controller.grapnel("reboot", "--needed", NAME, "--no-cluster", "--plan", "--json")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert json.loads(planned.stdout)["needs"] == {NAME: ["linux-image-6.12 asked for it"]}
+    assert boot_id(node) == boot, "a plan changes nothing"
+
+    done = controller.call("reboot", "--needed", NAME)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 node: 1 rebooted" in done.stdout
+    after = boot_id(node)
+    assert after != boot
+    assert works_with(node, OLD_VERSION)
+    assert_is_cut(node)
+
+    again = controller.call("reboot", NAME)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{NAME} is not rebooted: was rebooted at" in again.stdout
+    assert boot_id(node) == after

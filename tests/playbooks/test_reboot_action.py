@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ansible.plugins.loader
@@ -14,9 +17,13 @@ from ansible_collections.grapnel.node.plugins.action.reboot import ActionModule
 PROGRAM = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver reboot"
 
 
+BOOT = "4f2a1c0e-6f0b-4b6e-9d0a-1f6f6c1b2a3d"
+
+
 @dataclass
 class Task:
     args: dict[str, Any] = field(default_factory=dict)
+    check_mode: bool = False
 
     def copy(self) -> Task:
         return Task(dict(self.args))
@@ -88,3 +95,85 @@ def test_what_a_node_answers_fails_that_node_alone(answer: Any, words: str) -> N
 def test_a_node_that_does_not_answer_is_unreachable_as_ever() -> None:
     with pytest.raises(AnsibleConnectionFailure):
         ask(Reboot(AnsibleConnectionFailure("no route to host")))
+
+
+@dataclass
+class Node:
+    """Answers the module that looks at a node: whether it is in another boot than ``BOOT``, or why it stays in it."""
+
+    looks: list[dict[str, Any]]
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def execute(self, module: str, arguments: dict[str, Any], _task_vars: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append((module, arguments))
+        return self.looks.pop(0)
+
+
+def ask_once(reboot: Reboot, *looks: dict[str, Any], check_mode: bool = False, boot: str = BOOT) -> dict[str, Any]:
+    node = Node([*looks])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(action_loader, "get", reboot.get)
+        task = Task({"boot_id": boot, "timeout_s": 60}, check_mode)
+        action = ActionModule(task, None, None, None, None, ansible.plugins.loader)
+        patch.setattr(action, "execute", node.execute)
+        answer = dict(action.ask({}))
+    assert node.asked == [("grapnel.node.reboot", {"boot_id": BOOT})] * len(node.asked)
+    return answer
+
+
+THERE, GONE = {"rebooted": False, "changed": False}, {"rebooted": True, "changed": False, "state": "running"}
+
+
+def test_a_node_in_that_boot_is_rebooted_and_looked_at_again() -> None:
+    reboot = Reboot({"changed": True, "rebooted": True, "elapsed": 31})
+
+    answer = ask_once(reboot, THERE, GONE)
+
+    assert answer == {"changed": True, "rebooted": True, "elapsed": 31, "state": "running"}
+    words = shlex.split(reboot.arguments["reboot_command"])
+    assert (words[:3], words[-1]) == (["/usr/bin/python3", "-IS", "-c"], BOOT)
+
+
+@pytest.mark.parametrize(
+    ("looks", "check_mode", "expected"),
+    [
+        pytest.param([GONE], False, GONE, id="it has left that boot"),
+        pytest.param([{"failed": True, "msg": "in use"}], False, {"failed": True, "msg": "in use"}, id="it is in use"),
+        pytest.param([THERE], True, THERE, id="check mode"),
+    ],
+)
+def test_a_node_is_not_rebooted(looks: list[dict[str, Any]], check_mode: bool, expected: dict[str, Any]) -> None:  # noqa: FBT001 - a column
+    reboot = Reboot(AssertionError("it was rebooted"))
+
+    assert ask_once(reboot, *looks, check_mode=check_mode) == expected
+
+
+def test_a_reboot_that_did_nothing_is_a_failure() -> None:
+    answer = ask_once(Reboot({"changed": True, "rebooted": True}), THERE, THERE)
+
+    assert (answer["failed"], answer["msg"]) == (True, "the node is still in the boot that was to end")
+
+
+@pytest.mark.parametrize("boot", ["{{ lookup('pipe', 'id') }}", "a b", "'; id", "A", "0" * 65])
+def test_what_is_not_the_name_of_a_boot_reaches_no_shell(boot: str) -> None:
+    with pytest.raises(AnsibleActionFail, match="boot_id is not the name of a boot"):
+        ask_once(Reboot(AssertionError("it was rebooted")), boot=boot)
+
+
+@pytest.mark.parametrize(("boot", "is_rebooted"), [("this", True), ("another", False)])
+def test_the_command_reboots_a_node_in_that_boot_alone(boot: str, tmp_path: Path, *, is_rebooted: bool) -> None:
+    """The command is run as it is, with a systemctl that only tells."""
+    this = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    reboot = Reboot({"changed": True, "rebooted": True})
+    ask_once(reboot, THERE, GONE)
+    words = [
+        this if word == BOOT and boot == "this" else word for word in shlex.split(reboot.arguments["reboot_command"])
+    ]
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho told: $*\n")
+    systemctl.chmod(0o755)
+
+    done = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+
+    assert done.stdout == ("told: --no-block reboot\n" if is_rebooted else "")
+    assert (done.returncode == 0) == is_rebooted

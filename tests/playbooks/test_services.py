@@ -309,7 +309,7 @@ def test_units_are_told_in_systemds_words(machine: Machine) -> None:
     machine.teach(
         "systemctl show",
         "Id=containerd.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
-        "ActiveEnterTimestampMonotonic=12\n\n"
+        "ActiveEnterTimestampMonotonic=12\nKillMode=process\n\n"
         "Id=crio.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\nActiveEnterTimestampMonotonic=0\n",
     )
 
@@ -320,6 +320,7 @@ def test_units_are_told_in_systemds_words(machine: Machine) -> None:
         "active": "active",
         "enabled": "enabled",
         "started_monotonic_us": 12,
+        "kill_mode": "process",
     }
     assert units["crio.service"]["started_monotonic_us"] is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -13,18 +15,46 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ACTION = "ansible.builtin.reboot"
+_LOOK = "grapnel.node.reboot"  # the module of the same name
 _COMMAND = "/usr/bin/python3 -IS /usr/lib/grapnel/driver/grapnel-driver reboot"
-_ARGUMENTS = {"timeout_s": {"type": "int", "default": 1500}}
+_ARGUMENTS = {"timeout_s": {"type": "int", "default": 1500}, "boot_id": {"type": "str", "default": ""}}
+_BOOT_ID = re.compile(r"[0-9a-f-]{1,64}")
+# In the same process as the reboot: between a look from here and the reboot, somebody else could have rebooted it.
+_ONCE = (
+    "import os, sys; "
+    "open('/proc/sys/kernel/random/boot_id').read().strip() == sys.argv[1] or sys.exit('it was rebooted just now'); "
+    "os.execvp('systemctl', ['systemctl', '--no-block', 'reboot'])"
+)
 
 
 class ActionModule(CheckedAction):
-    RETURNS: ClassVar[Mapping[str, type]] = {"rebooted": bool, "elapsed": int}
+    RETURNS: ClassVar[Mapping[str, type]] = {"rebooted": bool, "elapsed": int, "state": str}
 
     def ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
         """Reboot the node and wait until it answers in another boot; raises AnsibleActionFail."""
         _, arguments = self.validate_argument_spec(_ARGUMENTS)
+        timeout_s, boot = arguments["timeout_s"], arguments["boot_id"]
+        if not boot:
+            return self._reboot(_COMMAND, timeout_s, task_vars)
+        if not _BOOT_ID.fullmatch(boot):
+            raise AnsibleActionFail("boot_id is not the name of a boot")
+        return self._reboot_once(boot, timeout_s, task_vars)
+
+    def _reboot_once(self, boot: str, timeout_s: int, task_vars: dict[str, Any]) -> dict[str, Any]:
+        before = self.execute(_LOOK, {"boot_id": boot}, task_vars)
+        if before.get("failed") or before.get("rebooted") or self._task.check_mode:
+            return before
+        done = self._reboot(shlex.join(["/usr/bin/python3", "-IS", "-c", _ONCE, boot]), timeout_s, task_vars)
+        if done.get("failed"):
+            return done
+        after = self.execute(_LOOK, {"boot_id": boot}, task_vars)
+        if not after.get("failed") and not after.get("rebooted"):
+            return {**after, "failed": True, "msg": "the node is still in the boot that was to end"}
+        return {**done, **after, "changed": True}
+
+    def _reboot(self, command: str, timeout_s: int, task_vars: dict[str, Any]) -> dict[str, Any]:
         task = self._task.copy()
-        task.args = {"reboot_command": _COMMAND, "reboot_timeout": arguments["timeout_s"]}
+        task.args = {"reboot_command": command, "reboot_timeout": timeout_s}
         action = self._shared_loader_obj.action_loader.get(
             _ACTION,
             task=task,

@@ -47,7 +47,7 @@ _UNITS = (
     "nvidia-persistenced.service",
     *unattended.UNITS,
 )
-_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic"
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic,KillMode"
 _TIMEOUT_S = 20.0
 
 
@@ -69,6 +69,7 @@ def _describe(unit: dict[str, str]) -> dict[str, Any]:
         "active": unit.get("ActiveState", ""),
         "enabled": unit.get("UnitFileState", ""),
         "started_monotonic_us": started or None,
+        "kill_mode": unit.get("KillMode", ""),
     }
 
 

@@ -78,6 +78,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_dri
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.initramfs import read_initramfs
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import read_kernels
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.nouveau import read_nouveau
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reboot import read_pending_reboot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.secure_boot import read_secure_boot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.staged import read_driver_state
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
@@ -124,6 +125,7 @@ def gather(host: Host, waits: Waits, clock: Clock, files: list[str]) -> dict[str
         "disk_free": read_disk_free(host),
         "foreign_driver": read_foreign_driver(host, manager.is_owned),
         "unattended": read_unattended(host, services),
+        "pending_reboot": read_pending_reboot(host),
         "initramfs": read_initramfs(host),
         "driver": read_driver_state(host),
     }

@@ -51,8 +51,17 @@ def held(node: NodeState, record: Record, step: StepResult | None, pods: tuple[G
     if step is not None and step.holders:
         named = [_holder(one, node) for one in step.holders[:_NAMED]]
         return f"a GPU is held by {', '.join(named)}{_more(len(step.holders))}"
-    if record.phase is Phase.RESUME and step is not None and step.is_done and not node.view.is_ready:
+    if record.phase is Phase.RESUME and step is not None and step.is_done:
+        return _why_not_back(node, record)
+    return ""
+
+
+def _why_not_back(node: NodeState, record: Record) -> str:
+    """Return why a node cannot take pods yet. For a while after a reboot, its Node is as ready as it was before."""
+    if not node.view.is_ready:
         return node.view.why_not_ready or "the kubelet is not ready"
+    if record.boot and node.view.boot == record.boot:
+        return "the kubelet has not reported since the reboot"
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.spec.shares import count_of
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def with_waves(
 def _taking_part(states: Sequence[NodeState]) -> list[NodeState]:
     """Return the nodes that a rollout is about: those to change, and those that were changed to the same version.
 
-    A change that keeps the version is remembered by no record: it begins with a canary in each run.
+    A change that keeps the version is remembered by no record: it begins with a canary in each run. A reboot is, by the
+    boot that it ended.
     """
     pending = [state for state in states if state.wants_to_begin or state.is_in_flight]
-    is_remembered = all(_origin(state) != state.target for state in pending)
+    is_remembered = all(state.kind is ChangeKind.REBOOT or _origin(state) != state.target for state in pending)
     return [
         state
         for state in states
@@ -62,6 +63,8 @@ def _origin(state: NodeState) -> str:
 
 
 def _was_changed(state: NodeState) -> bool:
+    if state.kind is ChangeKind.REBOOT:
+        return state.is_changed
     record = state.record
     is_done = record is not None and record.phase is Phase.DONE
     return record is not None and is_done and record.target == state.target != record.origin

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from provision.apply.gate import find_obstacle, needs_staging, will_need_drain
+from provision.apply.gate import ENDS_WORK, find_obstacle, needs_staging, will_need_drain
 from provision.apply.model import Assessment, Failure, Status
+from provision.node_plan import Role
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.drain_policy import drain_policy
@@ -16,15 +18,17 @@ from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import why_apart, with_domains
 from provision.rollout.decision.topology import with_places
+from provision.rollout.model import ChangeKind
 from provision.spec.model import Entitlement, Order, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.apply.kinds import Handing
+    from provision.node_plan import NodePlan
     from provision.rollout.forecast import Forecast
     from provision.rollout.gates import GateState
-    from provision.rollout.model import NodeView
+    from provision.rollout.model import NodeView, Record
     from provision.rollout.pause import Pause
     from provision.spec.model import StackSpec
 
@@ -69,14 +73,18 @@ def prepare(
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
     groups: Mapping[str, Sequence[str]],
+    unnamed: Mapping[str, NodeView | NodeProblem] = MappingProxyType({}),
 ) -> Prepared:
-    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's."""
+    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's.
+
+    ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not.
+    """
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
     shared = stacks[found[0].name].rollout if found else Rollout()  # what says where nodes belong is the same for all
     grouped = with_domains(found, shared.domains, groups)
-    apart = why_apart(grouped, views, shared.domains, groups)
+    apart = why_apart(grouped, views, shared.domains, groups, unnamed)
     able = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in grouped]
     states = in_their_places(able, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]
@@ -168,4 +176,14 @@ def _state(view: NodeView, answer: Assessment | Failure, stack: StackSpec) -> No
         is_as_declared=answer.plan.is_empty,
         obstacle="" if obstacle is None else obstacle.message,
         origin_change=answer.facts.driver.current or "",
+        kind=_kind(answer.plan, view.record),
     )
+
+
+def _kind(plan: NodePlan, record: Record | None) -> ChangeKind:
+    """Return what a node is taken out of service for; one that is as declared by now comes to its end as what it is."""
+    roles = {item.role for item in plan.items if item.disruption in ENDS_WORK}
+    if roles:
+        return ChangeKind.DRIVER if Role.DRIVER in roles else ChangeKind.OTHER
+    is_other = record is not None and record.kind is ChangeKind.OTHER and not record.phase.is_over
+    return ChangeKind.OTHER if is_other else ChangeKind.DRIVER

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
-from provision.rollout.model import GpuPod, NodeView, Phase, Record
+from provision.rollout.model import ChangeKind, GpuPod, NodeView, Phase, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,10 @@ class NodeState:
     ``origin_change`` is the driver change that the node runs (`Record`). ``may_return``: a failure leads back to the
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
-    ``domain`` names the nodes that are changed together with it, empty for one that is on its own.
+    ``domain`` names the nodes that are changed together with it, empty for one that is on its own. ``kind`` is what it
+    is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has. ``is_unwritten``: its
+    machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
+    was registered under its name.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -96,6 +99,10 @@ class NodeState:
     lost_timeout: timedelta = LOST_TIMEOUT
     is_missing: bool = False
     domain: str = ""
+    is_unwritten: bool = False
+    is_replaced: bool = False
+    kind: ChangeKind = ChangeKind.DRIVER
+    boot: str = ""
 
     name: str = field(init=False, repr=False, compare=False)
     record: Record | None = field(init=False, repr=False, compare=False)
@@ -121,6 +128,8 @@ class NodeState:
         derive(self, "wants_to_begin", is_wanted and not self.has_failed and not self.obstacle)
         derive(self, "has_failed_before", phase is Phase.FAILED and not self.has_failed)
         is_same = record is not None and record.target == self.target
+        if self.kind is ChangeKind.REBOOT:  # an earlier reboot is not the one that is wanted
+            is_same = record is not None and record.kind is self.kind and record.boot == self.boot
         derive(self, "is_changed", is_same and phase is Phase.DONE)
         derive(self, "is_blamed", is_same and self._may_be_blamed())
         derive(self, "is_serving", view.is_ready and not view.is_cordoned)
@@ -146,7 +155,7 @@ class NodeState:
         """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
         view = self.view
         if view.is_skipped:
-            return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
+            return f"is skipped: `grapnel skip --undo {view.name}` ends that"
         return view.held_by
 
 
@@ -214,7 +223,14 @@ class Withdraw:
     cordoned: bool | None
 
 
-Action = Write | Evict | RunStep | Withdraw
+@dataclass(frozen=True, slots=True)
+class RequestMaintenance:
+    """Ask for a node's maintenance; its record says so already."""
+
+    node: str
+
+
+Action = Write | Evict | RunStep | Withdraw | RequestMaintenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

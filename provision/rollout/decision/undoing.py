@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from provision.rollout.model import Record
@@ -33,7 +33,7 @@ def part_of(driver: Driver, record: Record | None) -> Part:
         return Part.NONE
     if record.phase is Phase.RETURNED:
         return Part.RETURNED if _is_declared(driver, record.target) else Part.NONE
-    if not record.phase.is_in_service:
+    if not record.phase.is_in_service and record.kind is not ChangeKind.REBOOT:  # of which its versions tell nothing
         return Part.TO_RETURN
     is_there, was_there = _is_declared(driver, record.target), _is_declared(driver, record.origin)
     if is_there and record.target != record.origin:

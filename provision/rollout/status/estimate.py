@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.forecast import WaveForecast
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,10 +55,10 @@ class Measures:
 
 
 def measure(records: Iterable[Record], standing: Standing | None) -> Measures:
-    """Return the medians of this upgrade: of records whose target is that of a node that was in flight in this run."""
+    """Return the medians of this rollout: of records of the kind and target of a node that was in flight in it."""
     known = list(records)
-    targets = {one.target for one in known if _is_of_this_run(one, standing)}
-    return measures_of(one for one in known if one.target in targets)
+    wanted = {(one.kind, one.target) for one in known if _is_of_this_run(one, standing)}
+    return measures_of(one for one in known if (one.kind, one.target) in wanted)
 
 
 def foreseeing(records: Iterable[Record], targets: Collection[str]) -> Measures:
@@ -66,7 +66,7 @@ def foreseeing(records: Iterable[Record], targets: Collection[str]) -> Measures:
 
     Where that does not measure each phase, of all upgrades that nodes remember.
     """
-    known = list(records)
+    known = [one for one in records if one.kind is ChangeKind.DRIVER]
     own = measures_of(one for one in known if one.target in targets)
     return measures_of(known) if own.whole_s is None else own
 

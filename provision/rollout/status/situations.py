@@ -113,7 +113,10 @@ FAILED: Final = Situation(
 )
 
 _WORKING: Final = {
-    Phase.CORDON: ("it takes no new pods", "wait-for-jobs where jobs are to be waited for, else drain; at once"),
+    Phase.CORDON: (
+        "it takes no new pods; where a NodeMaintenance is requested, it serves until that is ready",
+        "wait-for-jobs where jobs are to be waited for, else drain; at once, or returned if nobody makes it ready",
+    ),
     Phase.JOBS: (
         "pods that `rollout.waitFor` or `rollout.drain.onlyWait` selects are waited for; none is evicted",
         "drain, when they have ended; after waitFor.timeoutMinutes drain or returned, as waitFor.onTimeout says",
@@ -138,7 +141,7 @@ _WORKING: Final = {
     ),
 }
 _LEFT: Final = {
-    Phase.CORDON: "it takes no new pods, and nobody is at it; its GPUs are as before",
+    Phase.CORDON: "it takes no new pods or is about to, and nobody is at it; its GPUs are as before",
     Phase.JOBS: "it takes no new pods, and nobody is at it; its jobs go on, its GPUs are as before",
     Phase.DRAIN: "some of its pods may be evicted, and nobody is at it; its GPUs are as before",
     Phase.RELEASE: "its GPUs may be out of service, and nobody is at it",
@@ -227,18 +230,45 @@ FAILED_IN: Final = {
     for phase, (means, todo) in _FAILED.items()
 }
 
+FAILED_REBOOT: Final = Situation(
+    "failed-in-reboot",
+    "failed in its reboot",
+    "it has not come back from a reboot, or not with the driver and the GPUs that it had; it stays cordoned, with its "
+    "GPUs out of service",
+    "the next run begins with it, and does not reboot it again if it has left the boot that was to end",
+    "bring the node back, or repair what the reason names; then `grapnel reboot NODE`",
+    needs_somebody=True,
+)
+LEFT_REBOOTING: Final = Situation(
+    "left-rebooting",
+    "left in its reboot",
+    "it is out of service, reboots or has rebooted, and nobody is at it",
+    "nothing, until the next run",
+    "`grapnel reboot NODE`: it begins where that one stopped, and reboots no node twice",
+    needs_somebody=True,
+)
+REBOOTING: Final = Situation(
+    "rebooting",
+    "rebooting",
+    "it reboots, by `grapnel reboot`; what a boot forgets (MIG) is restored then",
+    "verify, when it answers in another boot; failed, if it does not within half an hour",
+)
+AT_WORK: Final = (*WORKING.values(), REBOOTING)
+
 # In the order in which they are shown: what needs somebody first.
 SITUATIONS: Final = (
     *FAILED_IN.values(),
+    FAILED_REBOOT,
     FAILED,
     UNRELATED,
     RETURNED,
     PUT_BACK,
     UNCLEAR,
     *LEFT.values(),
+    LEFT_REBOOTING,
     NOT_BEGUN,
     NOT_READY,
-    *WORKING.values(),
+    *AT_WORK,
     WAITING,
     SKIPPED,
     CORDONED,

@@ -145,7 +145,7 @@ class FakeMachine:
         self.write("proc/sys/kernel/random/boot_id", f"boot-after-{self.seconds}")
         self.loaded, self.running = {}, set()
         # What a run has noted is for it to restore: whoever cuts at boot may come later than it.
-        is_noted = self.has("var/lib/grapnel/driver/restore.json")
+        is_noted = any(self.has(f"var/lib/grapnel/driver/{name}.json") for name in ("restore", "reboot"))
         self.mig = {} if is_noted else {gpu: [*cuts] for gpu, cuts in self.cut.items()}
         self.pinned = self.pinned if self.pins_again else set()
         first = self.initramfs if self.initramfs and self.kernel == KERNEL else None
@@ -355,11 +355,12 @@ class FakeMachine:
         assert words[2] == "mig"
         if self.mig_unreadable:
             return finished(1, stderr="the mig layout cannot be read: Driver/library version mismatch\n")
-        if words[3:] != ["restore"]:
+        if not words[3:]:
             return finished(0, json.dumps({gpu: [as_document(one) for one in self.mig[gpu]] for gpu in self.mig}))
         if self.loaded.get("nvidia") in self.mig_errors:
             return finished(1, stderr="error: GPU-0: this driver has no mig profile 9 for it\n")
-        noted = json.loads((self.root / "var/lib/grapnel/driver/restore.json").read_text())["mig"]
+        note = "reboot.json" if words[3:] == ["restore", "--after-reboot"] else "restore.json"
+        noted = json.loads((self.root / f"var/lib/grapnel/driver/{note}").read_text())["mig"]
         made = 0
         for gpu, cuts in noted.items():
             for cut in cuts[len(self.mig.setdefault(gpu, [])) :]:

@@ -9,6 +9,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg imp
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.nouveau import read_nouveau
+from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reboot import read_pending_reboot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.unattended import read_unattended
 
 from tests.playbooks.preflight.kernels import NEW
@@ -121,3 +122,29 @@ def test_dnf_automatic_may_only_tell(apply_updates: str, machine: Machine, *, is
 def test_a_timer_without_its_program_upgrades_nothing(machine: Machine) -> None:
     """Debian's apt has the timer, and unattended-upgrades is a package of its own."""
     assert read_unattended(machine.host, {"apt-daily-upgrade.timer": service()}) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({}, None, id="none"),
+        pytest.param(
+            {"/run/reboot-required": "*** System restart required ***\n"},
+            {"path": "/run/reboot-required", "packages": []},
+            id="of Debian, by hand",
+        ),
+        pytest.param(
+            {"/run/reboot-required": "", "/run/reboot-required.pkgs": "libc6\nlinux-image-6.12\nlibc6\n; rm -rf\n"},
+            {"path": "/run/reboot-required", "packages": ["libc6", "linux-image-6.12"]},
+            id="of Debian, with packages",
+        ),
+        pytest.param({"/run/reboot-needed": ""}, {"path": "/run/reboot-needed", "packages": []}, id="of SUSE"),
+    ],
+)
+def test_packages_leave_word_that_a_reboot_is_needed(
+    files: dict[str, str], expected: dict[str, object] | None, machine: Machine
+) -> None:
+    for path, text in files.items():
+        machine.write(path, text)
+
+    assert read_pending_reboot(machine.host) == expected

@@ -106,6 +106,17 @@ def test_a_pod_counts_for_its_node_when(changes: dict[str, Any], expected: bool)
     assert bool(pods_of_nodes([one], RULES)) is expected
 
 
+def test_before_a_reboot_all_pods_have_to_leave() -> None:
+    everyone = replace(RULES, takes_all=True)
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "cni", "controller": True, "uid": "u"}]}
+    pods = [pod("web"), pod("cni", metadata=daemon), pod("done", status={"phase": "Succeeded"})]
+
+    found = pods_of_nodes(pods, everyone)["n1"].gpu
+
+    assert pods_of_nodes(pods, RULES) == {}
+    assert [(each.name, each.is_mirror_or_daemon) for each in found] == [("cni", True), ("web", False)]
+
+
 def only(rules: PodRules = RULES, spec: dict[str, Any] | None = None, **metadata: Any) -> GpuPod:  # noqa: ANN401 - parts of an object of the API
     one = pod(metadata=metadata, spec={"containers": [container(limits=GPU)]} | (spec or {}))
     return pods_of_nodes([one], rules)["n1"].gpu[0]

@@ -16,7 +16,7 @@ from provision.cluster.errors import RecordError
 from provision.cluster.marks import NVIDIA_WORDS, render_patch
 from provision.cluster.objects import Metadata, Node, NodeSpec, Taint
 from provision.cluster.record import MAX_REASON, decode_record, encode_record
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import ChangeKind, Phase, Record
 from tests.provision.cluster.samples import CONTRACT, RECORD
 
 if TYPE_CHECKING:
@@ -27,9 +27,13 @@ BAD = sorted(CONTRACT.joinpath("bad").glob("*.json"))
 AT_SEVEN = Node(metadata=Metadata(name="n1", resource_version="7"))
 SCHEMA = json.loads(CONTRACT.joinpath("schema.json").read_text())
 WORDS = {
+    "boot-is-a-template": "expected `str` matching regex '^[0-9a-f-]{0,64}$' - at `$.boot`",
+    "kind-unknown": "invalid enum value 'firmware' - at `$.kind`",
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
+    "opted-out-is-a-word": "expected `array`, got `str` - at `$.optedOut`",
+    "requested-is-a-word": "expected `bool`, got `str` - at `$.requested`",
     "retry-is-a-word": "expected `bool`, got `str` - at `$.retry`",
     "returning-is-a-word": "expected `bool`, got `str` - at `$.returning`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
@@ -62,6 +66,10 @@ records = st.builds(
     ailment=st.text(max_size=MAX_REASON),
     because_of=st.text(),
     is_touched=st.booleans(),
+    is_requested=st.booleans(),
+    opted_out=st.lists(st.text(max_size=317), max_size=8).map(tuple),
+    kind=st.sampled_from(ChangeKind),
+    boot=st.text("0123456789abcdef-", max_size=64),
 ).map(lambda one: replace(one, is_returning=one.is_returning or one.phase is Phase.ROLLBACK))
 
 

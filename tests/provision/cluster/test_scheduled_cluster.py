@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.cluster.local_cluster import LocalCluster
-from provision.cluster.scheduled_cluster import REGISTERS, ScheduledCluster
+from provision.cluster.scheduled_cluster import REGISTERS, ScheduledCluster, reason_of
 from provision.cluster.scheduler import SchedulerNode
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ConflictError
-from provision.rollout.model import Job, NodeView, Phase
+from provision.rollout.model import ChangeKind, Job, NodeView, Phase
 from tests.provision.rollout.fakes import NEW, record
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ def test_a_node_is_drained_with_a_reason_and_resumed(path: Path, scheduler: Fake
     assert scheduler.reasons["n1"] == f"driver-{NEW}"
     seen = look(cluster)
     assert (seen.is_cordoned, seen.record and seen.record.phase) == (False, Phase.DONE)
+
+
+def test_a_node_that_reboots_says_so_in_its_reason() -> None:
+    assert reason_of(record(Phase.DRAIN, kind=ChangeKind.REBOOT)) == "reboot"
 
 
 @pytest.mark.parametrize("cut", [{"cut_before": 1}, {"cut_after": 1}, {"cut_before": 2}, {"cut_after": 2}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from provision.driver.pins.apt import PIN_PATH
 from provision.driver_change import change_id
 from provision.fleet.facts import (
@@ -95,6 +97,28 @@ def test_the_second_pass_configures_the_engine_that_the_first_one_installed() ->
     assert second.disruption is Disruption.RESTART_RUNTIME
     assert second.roles.driver is None
     assert second.roles.node_daemon is None
+
+
+@pytest.mark.parametrize(
+    ("kill_mode", "disruption"),
+    [
+        pytest.param("process", Disruption.RESTART_RUNTIME, id="as containerd ships it"),
+        pytest.param("", Disruption.RESTART_RUNTIME, id="not told, by an older collection"),
+        pytest.param("control-group", Disruption.DRAIN, id="systemd's default"),
+        pytest.param("mixed", Disruption.DRAIN, id="the shims are killed"),
+    ],
+)
+def test_a_restart_that_would_end_containers_takes_the_node_out_of_service(
+    kill_mode: str, disruption: Disruption
+) -> None:
+    facts = edit_file(configured(), DROP_IN_PATH, None)
+    facts = edit_service(facts, "containerd.service", kill_mode=kill_mode)
+
+    restart = next(each for each in plan(facts).items if each.action is Action.RESTART)
+
+    assert restart.disruption is disruption
+    ends = f"its restart ends all containers: KillMode={kill_mode} of containerd.service"
+    assert (ends in restart.reason) == (disruption is Disruption.DRAIN)
 
 
 def test_a_node_that_is_as_declared_needs_nothing() -> None:

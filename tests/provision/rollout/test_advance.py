@@ -11,7 +11,7 @@ import pytest
 from provision.rollout.decision.advance import advance, begin
 from provision.rollout.decision.drain_policy import DrainPolicy
 from provision.rollout.decision.snapshot import Evict, Holder, RunStep, StepResult, Write
-from provision.rollout.model import Origin, Phase
+from provision.rollout.model import ChangeKind, Origin, Phase
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
 
 if TYPE_CHECKING:
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from provision.rollout.model import GpuPod
 
 LATER = NOON + MINUTE
+_OF_THE_VIEW = ("gpu_pods", "jobs", "is_cordoned", "is_ready", "reported")
 TRAIN = Holder(pid=7, command="train", unit="train.service")
 
 
 def move(phase: Phase, *, now: datetime = LATER, **more: object) -> tuple[Any, str]:
     """Return what is done on a node in a phase, and what holds it; ``more`` are fields of view or state."""
     more = {"is_disruptive": phase not in (Phase.VERIFY, Phase.RESUME)} | more
-    seen = {name: more.pop(name) for name in ("gpu_pods", "jobs", "is_cordoned", "is_ready") if name in more}
+    seen = {name: more.pop(name) for name in _OF_THE_VIEW if name in more}
+    seen["boot"] = seen.pop("reported", "")
     changes: dict[str, Any] = more.pop("remembered", {})  # type: ignore[assignment]  # the record's
     remembered = record(phase, **changes)
     node = state("n1", view("n1", remembered, **seen), **more)
@@ -67,6 +69,33 @@ def test_phases_follow_one_another(phase: Phase, following: Phase) -> None:
 @pytest.mark.parametrize("phase", [Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME])
 def test_after_a_crash_the_step_of_the_record_is_done_again(phase: Phase) -> None:
     assert move(phase) == (RunStep("n1", phase), "")
+
+
+@pytest.mark.parametrize(
+    ("reported", "held"),
+    [
+        pytest.param("boot-1", "the kubelet has not reported since the reboot", id="from before"),
+        pytest.param("boot-2", "", id="since then"),
+        pytest.param("", "", id="where no kubelet tells"),
+    ],
+)
+def test_a_rebooted_node_is_back_when_its_kubelet_has_reported_the_new_boot(reported: str, held: str) -> None:
+    """A Node stays ready for a while after its kubelet has gone, and one that does not come back would take pods."""
+    kind = ChangeKind.REBOOT
+    remembered = {"kind": kind, "boot": "boot-1"}
+    action, why = move(
+        Phase.RESUME, step=ended(Phase.RESUME, is_done=True), remembered=remembered, kind=kind, reported=reported
+    )
+
+    assert why == held
+    assert isinstance(action, Write) == (not held)
+
+
+def test_a_reboot_that_is_half_way_is_another_change_to_an_apply() -> None:
+    action, _ = move(Phase.SWAP, remembered={"kind": ChangeKind.REBOOT, "boot": "boot-1"})
+
+    assert isinstance(action, Write)
+    assert (action.record.phase, action.record.kind, action.record.boot) == (Phase.DRAIN, ChangeKind.DRIVER, "")
 
 
 def test_a_step_of_another_phase_says_nothing_about_this_one() -> None:

@@ -8,11 +8,11 @@ import msgspec
 
 from provision.apply.model import Assessment, Failure, Status
 from provision.fleet.facts import KernelModule
-from provision.node_plan import Disruption, NodePlan, Problem
+from provision.node_plan import Disruption, NodePlan, Problem, Role
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
-from provision.rollout.model import NodeView, Phase
+from provision.rollout.model import ChangeKind, NodeView, Phase
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view
 from tests.provision.samples import make_stack
@@ -44,6 +44,22 @@ def test_only_what_has_to_be_drained_is_taken_out_of_service() -> None:
     assert prepared.policy == Policy(max_unavailable=2)
     first = prepared.states[1]
     assert (first.origin, first.target, first.drain_timeout) == (OLD, NEW, 5 * MINUTE)
+
+
+def test_a_node_is_told_what_it_is_taken_out_of_service_for() -> None:
+    restart = item("containerd.service", disruption=Disruption.DRAIN, role=Role.RUNTIME)
+    prepared = sort(
+        {
+            "n1": assessed("n1", restart),
+            "n2": assessed("n2", DRAIN, restart),
+            "n3": assessed("n3"),
+            "n4": assessed("n4"),
+        },
+        n3=view("n3", record(Phase.VERIFY, kind=ChangeKind.OTHER)),
+        n4=view("n4", record(Phase.VERIFY, kind=ChangeKind.REBOOT)),
+    )
+    assert [state.kind.value for state in prepared.states] == ["other", "driver", "other", "driver"]
+    assert prepared.rollout == ("n3", "n4", "n1", "n2")
 
 
 def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:

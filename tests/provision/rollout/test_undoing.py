@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.rollout.decision.undoing import Part, part_of
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.verb_plan import Extent, plan_verb
 from tests.provision.rollout.fakes import NEW, OLD, record
 from tests.provision.samples import make_stack
@@ -28,6 +28,8 @@ from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, OLDER, RETUR
         (record(Phase.SWAP), Part.TO_RETURN),
         (record(Phase.FAILED), Part.TO_RETURN),
         (record(Phase.SWAP, target=OLD, origin=NEW), Part.TO_RETURN),
+        (record(Phase.SWAP, target=NEW, origin=NEW, kind=ChangeKind.REBOOT), Part.NONE),
+        (record(Phase.SWAP, target=NEW, origin=OLD, kind=ChangeKind.REBOOT), Part.TO_RETURN),
         (RETURNED, Part.RETURNED),
         (record(Phase.RETURNED, is_returning=True), Part.RETURNED),
         (record(Phase.RETURNED, target=OLD, origin=OLDER, is_returning=True), Part.NONE),

@@ -18,7 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.mig import (
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.nvml import Nvml, NvmlError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.restore import remembered_mig
-from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
+from ansible_collections.grapnel.node.plugins.module_utils.driver.store import NOTE, StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import LAUNCH
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _READ = (*LAUNCH, "mig")
 _RESTORE = (*_READ, "restore")
+AFTER_REBOOT = "--after-reboot"
 _READ_TIMEOUT_S = 120.0  # without a persistence daemon every GPU is initialised for it
 _RESTORE_TIMEOUT_S = 300.0
 
@@ -47,6 +48,12 @@ def have_restored(host: Host) -> tuple[str, str]:
     return (done.stdout.strip(), "") if done.return_code == 0 else ("", done.complaints)
 
 
+def have_noted_restored(host: Host) -> tuple[str, str]:
+    """Have the layout restored that was noted before a reboot; as `have_restored`."""
+    done = host.run((*_RESTORE, AFTER_REBOOT), _RESTORE_TIMEOUT_S)
+    return (done.stdout.strip(), "") if done.return_code == 0 else ("", done.complaints)
+
+
 def print_layout() -> str:
     """Return the layout as text, in the process that asks NVML; raises `StoreError`."""
     try:
@@ -58,7 +65,19 @@ def print_layout() -> str:
 
 def restore_remembered(host: Host) -> str:
     """Cut the GPUs as is remembered, in the process that asks NVML; returns what was made, and raises `StoreError`."""
-    wanted = remembered_mig(host)
+    return _restore(remembered_mig(host))
+
+
+def restore_noted(host: Host) -> str:
+    """Do the same with what was noted before a reboot (`reboot_note`)."""
+    try:
+        noted = json.loads(host.read_text(NOTE) or "")["mig"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return _restore(noted if isinstance(noted, dict) else None)
+
+
+def _restore(wanted: dict[str, Any] | None) -> str:
     if not wanted:
         return ""
     try:

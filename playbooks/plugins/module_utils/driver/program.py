@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver import reserve
 from ansible_collections.grapnel.node.plugins.module_utils.driver.actions import plan_work
@@ -21,7 +21,12 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.change import 
     ChangeError,
     parse_change,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import print_layout, restore_remembered
+from ansible_collections.grapnel.node.plugins.module_utils.driver.mig_process import (
+    AFTER_REBOOT,
+    print_layout,
+    restore_noted,
+    restore_remembered,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.reboot import reboot
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run import BACK, REMOVE, SWAP, carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
@@ -61,6 +66,11 @@ DONE, NOT_DONE, USAGE, BUG = 0, 1, 2, 70
 _TIMEOUT_S = 7200.0
 _COLLECT = "collect"
 _OPTIONS = {"stage": ("--offline", "--no-tools"), _COLLECT: ("--no-modules", "--no-tools")}
+_MIG: dict[tuple[str, ...], Callable[[Host], str]] = {
+    (): lambda _host: print_layout(),
+    ("restore",): restore_remembered,
+    ("restore", AFTER_REBOOT): restore_noted,
+}
 _HERE = "--here"  # in this process, which is in a scope of its own already
 _SCOPE = ("--scope", "--quiet", "--collect", "--property=CPUWeight=1", "--property=IOWeight=1", "--")
 _HELP = """usage: grapnel-driver VERB
@@ -113,8 +123,8 @@ def _call(verb: str, words: list[str], node: Node) -> int:
         return _check(_before_release(node, words), _subject(SWAP, words))
     if verb in _OPTIONS:
         return _stage(node, verb, words)
-    if verb == "mig" and words in ([], ["restore"]):
-        sys.stdout.write(f"{restore_remembered(node.host) if words else print_layout()}\n")
+    if verb == "mig" and tuple(words) in _MIG:
+        sys.stdout.write(f"{_MIG[tuple(words)](node.host)}\n")
         return DONE
     if words:
         raise UsageError(f"{verb} takes no {words[0]!r}")

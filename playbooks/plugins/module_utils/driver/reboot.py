@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils import driver_services, node_daemon
 from ansible_collections.grapnel.node.plugins.module_utils.driver.drift import installed_kernels, running_kernel
 from ansible_collections.grapnel.node.plugins.module_utils.driver.module_files import find_module
 from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record import (
@@ -18,7 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.run_record imp
 )
 from ansible_collections.grapnel.node.plugins.module_utils.driver.store import StoreError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.unit import is_active, only_run
-from ansible_collections.grapnel.node.plugins.module_utils.module_use import find_users
+from ansible_collections.grapnel.node.plugins.module_utils.node_reboot import why_not_reboot
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import find_default, newest_first
 
 if TYPE_CHECKING:
@@ -63,11 +62,8 @@ def reboot(host: Host) -> str:
         if not is_reboot_due(host, record):
             again = f"{record.verb} {record.change}".strip()
             raise StoreError(f"the node was rebooted already: run `{again}`, which goes on from there")
-        if node_daemon.is_installed(host) and not node_daemon.is_released(host):
-            raise StoreError("not rebooted: the GPUs are in service; take them out of it first: grapnel-node release")
-        users = find_users(host, {*driver_services.running_own_services(host)}).processes
-        if users:
-            raise StoreError(f"not rebooted: the driver is in use: {'; '.join(users)}")
+        if obstacle := why_not_reboot(host):
+            raise StoreError(f"not rebooted: {obstacle}")
         done = host.run(["systemctl", "--no-block", "reboot"], _REBOOT_TIMEOUT_S)
     if done.return_code:
         raise StoreError(f"systemctl reboot: {done.complaints}")

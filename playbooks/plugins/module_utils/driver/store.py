@@ -31,6 +31,7 @@ HOME = "/var/lib/grapnel/driver"
 STAGED = f"{HOME}/staged"
 JOURNALS = f"{HOME}/journal"
 RUN = f"{HOME}/run.json"
+NOTE = f"{HOME}/reboot.json"  # what is restored after a reboot that is no part of a run
 CURRENT = f"{HOME}/current"
 PREVIOUS = f"{HOME}/previous"
 LOCK = f"{HOME}/lock"

@@ -1,0 +1,226 @@
+"""`grapnel reboot`: reboots nodes, wave by wave, each out of service."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from provision.apply.gather import gather_facts
+from provision.apply.interrupt import cancel_on_signals
+from provision.apply.lock import lock_machines
+from provision.apply.model import Failure, NodeResult
+from provision.cli.apply import claim_of, exit_code, find_pause, holder_of
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.listening import metrics_argument, open_listeners
+from provision.cli.options import common_arguments, load_fleet
+from provision.cli.plan import build_context, foresee_refusals, run_arguments, with_identity
+from provision.cli.terminal import say
+from provision.cluster.machine import Machine
+from provision.errors import ExitCode, GrapnelError, UsageError
+from provision.fleet.resolve import resolve_nodes
+from provision.gates import GateKeeper, ask_once
+from provision.report import make_console, open_view, render_results, render_rollout, rollout_document, show
+from provision.rollout.decision.hours import opening_hours
+from provision.rollout.decision.prepare import only_in_flight
+from provision.rollout.driver_verbs import execute_verb
+from provision.rollout.engine import Adapters
+from provision.rollout.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
+from provision.rollout.reboot_steps import reboot_steps
+
+if TYPE_CHECKING:
+    import argparse
+    import threading
+
+    from provision.apply.context import ApplyContext
+    from provision.cli.cluster import Scope
+    from provision.rollout.pause import Pause
+    from provision.rollout.reboot_plan import RebootPlan
+
+SUMMARY: Final = "reboot nodes, each out of service, wave by wave"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    common_arguments(parser)
+    run_arguments(parser)
+    cluster_arguments(parser)
+    metrics_argument(parser)
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="hosts or groups of the inventory, as in --limit")
+    parser.add_argument(
+        "--needed", action="store_true", help="only nodes that need a reboot: a newer kernel, /run/reboot-required"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="leave nodes alone that grapnel has rebooted after this, such as 2026-11-23T14:00:00Z (default: 24 hours "
+        "ago)",
+    )
+    parser.add_argument("--plan", action="store_true", help="show what would be done, and change nothing")
+    parser.add_argument("--json", action="store_true", help="with --plan: print it as JSON")
+    parser.add_argument("--yes", action="store_true", help="do not ask before rebooting machines")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="end when only a window or a gate is waited for, instead of waiting"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reboot the nodes that are named, or that need it; return the exit code."""
+    if args.limit:
+        raise UsageError("reboot names its nodes without --limit", hint=f"{COMMAND} NODE...")
+    if not args.nodes and not args.needed:
+        raise UsageError("say which nodes", hint=f"{COMMAND} NODE..., or {COMMAND} --needed")
+    if args.json and not args.plan:
+        raise UsageError("--json is about --plan", hint=f"{COMMAND} --plan --json")
+    if not args.yes and not args.plan and not sys.stdin.isatty():
+        raise UsageError(
+            "reboot asks before it changes machines, and standard input is not a terminal", hint="add --yes"
+        )
+    now = datetime.now(UTC)
+    since = now - SINCE if args.since is None else parse_moment(args.since)
+    args.limit = ",".join(args.nodes)
+    fleet = load_fleet(args)
+    addresses = resolve_nodes(fleet.nodes)
+    request = RebootRequest(now=now, since=since, only_needed=args.needed)
+    if args.plan:
+        context = build_context(args, fleet)
+        scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
+        return show_plan(context, scope, replace(request, groups=scope.groups), as_json=args.json)
+    with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
+        context = build_context(args, fleet, environment=environment)
+        scope = open_scope(args, fleet, context.declarations.stacks, addresses, all_pods=True)
+        scope, request = replace(scope, metrics_file=args.metrics_file), replace(request, groups=scope.groups)
+        return reboot_nodes(context, scope, request, consent=args.yes, waits=not args.no_wait)
+
+
+def parse_moment(text: str) -> datetime:
+    """Return a moment that a person wrote, which has a date, a time and a zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageError(f"--since {text}: not a moment with its zone", hint="such as 2026-11-23T14:00:00Z")
+    return moment
+
+
+def show_plan(context: ApplyContext, scope: Scope, request: RebootRequest, *, as_json: bool) -> int:
+    """Print what would be done; return the exit code, 1 where a node could not be rebooted."""
+    with cancel_on_signals() as cancel:
+        plan = _plan(context, scope, request, cancel)
+    if as_json:
+        print(json.dumps(plan_document(plan, scope.cluster.name), indent=2))
+    else:
+        _show(plan, scope)
+    return ExitCode.DONE if all(result.is_good for result in plan.settled.values()) else ExitCode.FAILED
+
+
+def plan_document(plan: RebootPlan, cluster: str) -> dict[str, object]:
+    """Return a plan as JSON: the rollout as `grapnel plan --json` has it, and why nodes need a reboot, or get none."""
+    return {
+        "schema": "grapnel.dev/reboot-plan/v1alpha1",
+        "rollout": rollout_document(plan.prepared, cluster),
+        "needs": {name: list(reasons) for name, reasons in plan.needs.items() if reasons},
+        "left": [
+            {
+                "node": result.node,
+                "result": result.status.value,
+                "reason": (result.failure.message if result.failure is not None else result.note) or None,
+            }
+            for result in plan.settled.values()
+        ],
+    }
+
+
+def reboot_nodes(
+    context: ApplyContext, scope: Scope, request: RebootRequest, *, consent: bool, waits: bool = True
+) -> int:
+    """Show who goes out of service, ask unless there is consent, reboot, show the results; return the exit code."""
+    console, began = make_console(sys.stdout), time.monotonic()
+    pause = find_pause(scope)
+    with cancel_on_signals() as cancel:
+        plan = _only_in_flight(_plan(context, scope, request, cancel), pause)
+    prepared = replace(plan.prepared, policy=replace(plan.prepared.policy, waits=waits))
+    plan = replace(plan, prepared=prepared)
+    _show(plan, scope)
+    console.print()
+    if prepared.rollout and not consent:
+        asked = time.monotonic()
+        if not _confirm(len(prepared.rollout)):
+            console.print("nothing was changed")
+            return ExitCode.FAILED
+        began += time.monotonic() - asked
+    keeper = GateKeeper(declared_gates(scope.stacks) if prepared.rollout else ())
+    listeners = open_listeners(scope, holder=holder_of(context), metrics_file=scope.metrics_file)
+    adapters = Adapters(
+        cluster=scope.cluster,
+        steps=reboot_steps(context, scope.stacks, plan),
+        clock=scope.clock,
+        poll_s=scope.poll_s,
+        publish=listeners.see,
+        gates=keeper,
+    )
+    with cancel_on_signals() as cancel, open_view(console, prepared.rollout, time.monotonic) as view, keeper:
+        results = execute_verb(plan, adapters, listeners.observing(view), cancel=cancel, holder=holder_of(context))
+    if prepared.rollout:
+        console.print()
+    show(console, render_results(results, time.monotonic() - began, COMMAND))
+    for untold in listeners.close():
+        say(f"· {untold}", sys.stderr)
+    return exit_code(results)
+
+
+def _plan(context: ApplyContext, scope: Scope, request: RebootRequest, cancel: threading.Event) -> RebootPlan:
+    """Gather facts and sort the nodes; nothing has to be downloaded for a reboot."""
+    playbooks = replace(context.playbooks, offline=True)
+    with open_view(make_console(sys.stderr), tuple(scope.stacks), time.monotonic) as view:
+        answers = gather_facts(context.runner, playbooks.facts(scope.stacks), view, cancel)
+    for node, answer in answers.items():
+        if not isinstance(answer, Failure):
+            scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer)
+    views = scope.cluster.observe(tuple(scope.stacks))
+    if (other := another_change(views)) is not None:
+        name, phase = other
+        raise GrapnelError(
+            f"{name} is out of service for its driver, in {phase}: that has to come to its end first",
+            hint="`grapnel apply` goes on with it, `grapnel status` shows who is at work; or leave it out. Nothing was "
+            "changed",
+        )
+    plan = plan_reboots(answers, scope.stacks, views, request)
+    prepared = foresee_refusals(plan.prepared, scope.cluster)
+    closed = opening_hours(prepared.states, prepared.policy, scope.clock()).closed
+    gates = ask_once(declared_gates(scope.stacks)) if prepared.rollout else ()
+    return replace(plan, prepared=replace(prepared, closed=closed, gates=gates))
+
+
+def _only_in_flight(plan: RebootPlan, pause: Pause | None) -> RebootPlan:
+    """Return what is left of a plan that is carried out while somebody wants no node to begin."""
+    if pause is None:
+        return plan
+    prepared = only_in_flight(plan.prepared, pause)
+    refused = {name: NodeResult(name, failure.status, failure=failure) for name, failure in prepared.refusals.items()}
+    return replace(plan, prepared=prepared, settled={**plan.settled, **refused})
+
+
+def _show(plan: RebootPlan, scope: Scope) -> None:
+    console = make_console(sys.stdout)
+    for name in plan.prepared.rollout:
+        if reasons := plan.needs.get(name):
+            console.print(f"{name} needs a reboot: {'; '.join(reasons)}", soft_wrap=True)
+    for result in plan.settled.values():
+        reason = result.failure.message if result.failure is not None else result.note
+        if reason:
+            console.print(f"{result.node} is not rebooted: {reason}", soft_wrap=True)
+    if plan.prepared.rollout:
+        show(console, render_rollout(plan.prepared, scope.cluster.name))
+    else:
+        console.print("no node is to be rebooted")
+
+
+def _confirm(count: int) -> bool:
+    nodes, them = ("1 node", "it") if count == 1 else (f"{count} nodes", "them")
+    print(f"reboot {nodes}, taking {them} out of service for a while? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -23,8 +23,11 @@ BATCH = 2_000  # so that a violation is told soon
 BY_HYPOTHESIS = 50  # one interleaving of so many
 
 
-def explore(runs: int, seed: int) -> tuple[int, str]:
-    """Play interleavings with seeds from one on; return how many events were injected, and what was violated."""
+def explore(runs: int, seed: int) -> tuple[int, int, str]:
+    """Play interleavings with seeds from one on, until something is violated.
+
+    Return how many were played, how many events were injected, and what was violated.
+    """
     from tests.provision.rollout.model.events import INJECTED, drawn  # noqa: PLC0415 - the parent does not need it
     from tests.provision.rollout.model.shrink import shrink, told, violated  # noqa: PLC0415 - see above
 
@@ -35,8 +38,8 @@ def explore(runs: int, seed: int) -> tuple[int, str]:
         injected += sum(name in INJECTED for name, *_ in events[2:])
         if violated(events):
             fewest = shrink(events)
-            return injected, f"seed {each}: {violated(fewest)}\n{told(fewest)}"
-    return injected, ""
+            return each - seed + 1, injected, f"seed {each}: {violated(fewest)}\n{told(fewest)}"
+    return runs, injected, ""
 
 
 def explore_by_hypothesis(runs: int, seed: int) -> None:
@@ -61,14 +64,16 @@ def explore_by_hypothesis(runs: int, seed: int) -> None:
     )
 
 
-def start(way: str, runs: int, seed: int) -> tuple[int, str]:
-    """Explore in a process of its own; return how many events it injected, and what it says was violated."""
+def start(way: str, runs: int, seed: int) -> tuple[int, int, str]:
+    """Explore in a process of its own; return what `explore` does, but nothing of what hypothesis has injected."""
     argv = [sys.executable, "-P", "-m", "tests.provision.rollout.model", way, "--runs", str(runs), "--seed", str(seed)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        return 0, f"{done.stdout}{done.stderr}"
-    return int(done.stdout or 0), ""
+    count, _newline, violation = done.stdout.partition("\n")
+    played, _space, injected = count.partition(" ")
+    if not (played.isdecimal() and injected.isdecimal()):  # it did not come to its end
+        return 0, 0, f"{done.stdout}{done.stderr}"
+    return int(played), int(injected), violation
 
 
 def main() -> int:
@@ -82,10 +87,11 @@ def main() -> int:
     args = parser.parse_args()
     if args.by_hypothesis:
         explore_by_hypothesis(args.runs, args.seed)
+        sys.stdout.write(f"{args.runs} 0\n")
         return 0
     if args.by_seed:
-        injected, violation = explore(args.runs, args.seed)
-        sys.stdout.write(violation or f"{injected}\n")
+        played, injected, violation = explore(args.runs, args.seed)
+        sys.stdout.write(f"{played} {injected}\n{violation}")
         return 1 if violation else 0
     return explore_all(args.runs, args.seed, args.jobs)
 
@@ -97,12 +103,12 @@ def explore_all(runs: int, seed: int, jobs: int) -> int:
     work += [("--by-seed", min(BATCH, runs - drawn - at), seed + at) for at in range(0, runs - drawn, BATCH)]
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(start, *zip(*work, strict=True)))
-    for _injected, violation in found:
+    for _played, _injected, violation in found:
         sys.stdout.write(violation)
-    violations = sum(bool(violation) for _injected, violation in found)
-    injected = sum(injected for injected, _violation in found)
-    played = f"{runs} interleavings ({drawn} of them by hypothesis) in {time.monotonic() - began:.0f} s"
-    sys.stdout.write(f"{played}, {injected} events beside the engines' own: {violations or 'no'} violations\n")
+    violations = sum(bool(violation) for _played, _injected, violation in found)
+    played, injected = sum(each[0] for each in found), sum(each[1] for each in found)
+    told = f"{played} interleavings ({drawn} drawn by hypothesis) in {time.monotonic() - began:.0f} s"
+    sys.stdout.write(f"{told}, {injected} events beside the engines' own: {violations or 'no'} violations\n")
     return 1 if violations else 0
 
 

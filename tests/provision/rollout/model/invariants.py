@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 UNTOUCHED = (Phase.CORDON, Phase.JOBS, Phase.DRAIN)
+EMPTIED = (Phase.DRAIN, Phase.RELEASE, Phase.SWAP, Phase.ROLLBACK)  # people may have let pods in again meanwhile
 
 
 class ViolationError(AssertionError):
@@ -204,7 +205,7 @@ class Invariants:
         hold(seen is not None and seen.record is not None, f"{pod} of {node} is evicted without a record")
         assert seen is not None
         assert seen.record is not None
-        hold(seen.record.phase in {Phase.DRAIN, Phase.RELEASE, Phase.SWAP}, f"{pod} is evicted in {seen.record.phase}")
+        hold(seen.record.phase in EMPTIED, f"{pod} is evicted in {seen.record.phase}")
         hold(seen.is_cordoned, f"{pod} is evicted and may come back")
         self.hold_open(f"{pod} is evicted")
         hold(not pod.is_mirror_or_daemon, f"{pod} would come back at once")

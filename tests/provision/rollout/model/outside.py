@@ -69,12 +69,14 @@ class Outside:
     def cordon(self, name: str) -> None:
         """Cordon a node as a person does; one that is cordoned already is left as it is, as kubectl does.
 
-        A cordon while the node is upgraded cannot be told from the upgrade's own, and ends with it.
+        A cordon while the node is upgraded cannot be told from the upgrade's own, and ends with it; nor can it from the
+        one that was there before, and then it stays.
         """
         machine = self.world.machines[name]
+        record = machine.record
         if not machine.is_cordoned and not machine.is_deleted:
-            is_upgraded = machine.record is not None and not machine.record.phase.is_in_service
-            self.world.cordon(name, "" if is_upgraded else "a person")
+            is_ours = record is not None and not record.phase.is_in_service and not record.was_cordoned
+            self.world.cordon(name, "" if is_ours else "a person")
 
     def uncordon(self, name: str) -> None:
         """Uncordon a node as a person does, after which pods come."""

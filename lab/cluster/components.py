@@ -25,7 +25,7 @@ SERVICE_NETWORK = "10.96.0.0/16"
 ETCD_CLIENTS = "unix://etcd:1"
 ETCD_PEERS = "unix://etcd-peer:1"
 # A node that stops answering is NotReady after this time; kubelets renew their leases every quarter of theirs.
-NODE_MONITOR_GRACE_PERIOD = "20s"
+NODE_GRACE_S = 20
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,17 @@ class Component:
 
 @dataclass(frozen=True)
 class Layout:
-    """Location of a control plane: its folder, its programs, the address and port of its API server."""
+    """Location of a control plane: its folder, its programs, the address and port of its API server.
+
+    A node of which nothing is heard for ``node_grace_s`` is NotReady.
+    """
 
     folder: Path
     programs: Path
     address: str
     port: int
     certificates: Certificates
+    node_grace_s: int = NODE_GRACE_S
 
     @property
     def server(self) -> str:
@@ -123,7 +127,7 @@ def _controller_manager(layout: Layout) -> dict[str, object]:
         # With the default of 20 requests a second the controllers take four seconds longer to start.
         "kube-api-qps": 500,
         "kube-api-burst": 1000,
-        "node-monitor-grace-period": NODE_MONITOR_GRACE_PERIOD,
+        "node-monitor-grace-period": f"{layout.node_grace_s}s",
     }
 
 

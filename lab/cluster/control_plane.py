@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from lab import golang
 from lab.cluster.api import Api
 from lab.cluster.certificates import ADMIN, CONTROLLER_MANAGER, SCHEDULER, Certificates
-from lab.cluster.components import API_SERVER, Layout, plan_components
+from lab.cluster.components import API_SERVER, NODE_GRACE_S, Layout, plan_components
 from lab.cluster.components import CONTROLLER_MANAGER as CONTROLLER_MANAGER_PROCESS
 from lab.cluster.errors import ClusterError, StartError
 from lab.cluster.kubeconfig import render_kubeconfig
@@ -50,12 +50,15 @@ ENDED_TOO_OFTEN = 3  # starts; the controller manager may exit once if the API s
 class ControlPlane:
     """The control plane in ``folder``; ``port`` 0 picks a free port, which stays the same from then on."""
 
-    def __init__(self, folder: Path, address: str = LOOPBACK, port: int = 0, *, group: str = "") -> None:
+    def __init__(
+        self, folder: Path, address: str = LOOPBACK, port: int = 0, *, group: str = "", node_grace_s: int = NODE_GRACE_S
+    ) -> None:
         self.folder = folder
         self.address = address
         self.certificates = Certificates(folder / "pki")
         self.group = ControlGroup(group or f"grapnel-control-plane-{content_key(str(folder.absolute()))}")
         self._port = port
+        self._node_grace_s = node_grace_s
 
     @property
     def port(self) -> int:
@@ -168,7 +171,8 @@ class ControlPlane:
         return "\n".join([f"end of {path}:", *lines])
 
     def _layout(self) -> Layout:
-        return Layout(self.folder.absolute(), self.programs, self.address, self.port, self.certificates)
+        folder = self.folder.absolute()
+        return Layout(folder, self.programs, self.address, self.port, self.certificates, self._node_grace_s)
 
     def _report(self) -> dict[str, Any]:
         try:

@@ -122,6 +122,6 @@ def _read(file: IO[bytes]) -> _Record:
 def _locked(names: list[str], record: _Record) -> LockedError:
     who = f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more are"
     return LockedError(
-        f"{who} being applied by process {record.pid} (inventory {record.inventory})",
-        hint="wait for it, or stop it: it is safe to apply its nodes again",
+        f"{who} being changed by process {record.pid} (inventory {record.inventory})",
+        hint="wait for it, or end it: wherever that is, the same command goes on from there",
     )

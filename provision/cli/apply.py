@@ -14,12 +14,12 @@ from provision.apply.gate import needs_staging
 from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import APPLY_VARIABLE, Claim, lock_machines
 from provision.apply.model import Failure, Status
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
 from provision.cli.options import common_arguments, load_fleet
 from provision.cli.person import person
 from provision.cli.plan import assess_fleet, build_context, bundle_argument, run_arguments, show_overview
-from provision.cli.terminal import print_error, say
+from provision.cli.terminal import outlasting, print_error, say
 from provision.errors import ExitCode, GrapnelError, UsageError
 from provision.fleet.resolve import resolve_nodes
 from provision.gates import GateKeeper
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import Assessment, NodeResult
     from provision.cli.cluster import Scope
+    from provision.cli.plan import ContextBuilder
     from provision.fleet.model import Fleet
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.pause import Pause
@@ -70,7 +71,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Plan, ask, change what differs, and show the result of every node."""
     consent = args.yes or args.check
     if not consent and not sys.stdin.isatty():
@@ -80,9 +81,9 @@ def run(args: argparse.Namespace) -> int:
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, check=args.check, environment=environment)
+        context = (build or build_context)(args, fleet, check=args.check, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        scope = replace(scope, metrics_file=args.metrics_file)
+        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
         parallel = args.parallel or min(PARALLEL, len(scope.stacks))
         return apply_nodes(context, scope, parallel=parallel, consent=consent, waits=not args.no_wait)
 
@@ -95,14 +96,14 @@ def claim_of(fleet: Fleet, addresses: Mapping[str, frozenset[str]]) -> Claim:
 
 def apply_nodes(context: ApplyContext, scope: Scope, *, parallel: int, consent: bool, waits: bool = True) -> int:
     """Gather facts, show the plans, ask unless there is consent, apply, show the results; return the exit code."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
     pause = None if context.playbooks.check else find_pause(scope)
     with cancel_on_signals() as cancel:
         answers, prepared = assess_fleet(context, scope, cancel)
     prepared = prepared if pause is None else only_in_flight(prepared, pause)
     prepared = replace(prepared, policy=replace(prepared.policy, waits=waits))
     if prepared.is_change or not all(_is_as_declared(answer) for answer in answers.values()):
-        show_overview(console, answers, prepared, scope.cluster.name)
+        show_overview(console, answers, prepared, scope)
         console.print()
     if prepared.is_change and not consent:
         asked = time.monotonic()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from provision.cli.options import inventories_of
 from provision.errors import UsageError
 from provision.rollout.engine import POLL_S, utc_now
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from provision.cluster import Machine
     from provision.cluster.kubernetes_cluster import KubernetesCluster
     from provision.fleet.model import Fleet
-    from provision.rollout.cluster import Cluster
-    from provision.spec.model import QueryGate, StackSpec
+    from provision.rollout.cluster import Cluster, NodeProblem
+    from provision.rollout.model import NodeView
+    from provision.spec.model import QueryGate, StackSpec, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,8 @@ class Scope:
     ``machines`` are what the cluster finds them by; what a machine says of itself is added with its facts. ``groups``
     are the inventory's, by node. ``clock`` and ``poll_s`` are the rollout's. ``metrics_file`` is kept while it runs. A
     branch in a declaration gets its version when facts are there. ``kubernetes`` is the part of the cluster that is one
-    of Kubernetes, None where there is none.
+    of Kubernetes, None where there is none. ``unnamed`` are the nodes of the fleet that were left out, of which some
+    may be in a domain with one that was not; `with_unnamed` looks at them.
     """
 
     stacks: dict[str, StackSpec]
@@ -40,6 +43,7 @@ class Scope:
     poll_s: float = POLL_S
     metrics_file: Path | None = None
     kubernetes: KubernetesCluster | None = None
+    unnamed: Mapping[str, NodeView | NodeProblem] = field(default_factory=dict)
 
 
 def cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +108,9 @@ def open_scope(
             machines=machines,
             asked=Asked(
                 labels=label_keys(stacks),
-                respect=frozenset(tool for stack in stacks.values() for tool in stack.rollout.respect),
+                respect=respected(stacks),
+                maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
+                opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
             ),
         )
         if isinstance(found, LocalCluster):
@@ -120,10 +126,33 @@ def open_scope(
     return Scope(stacks=stacks, cluster=cluster, machines=machines, groups=groups, kubernetes=kubernetes)
 
 
+def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:
+    """Return the scope with the nodes that are not named, where they may be in a domain with one that is."""
+    from provision.fleet.load import load  # noqa: PLC0415 - start-up time
+    from provision.fleet.resolve import resolve_nodes  # noqa: PLC0415 - start-up time
+
+    if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
+        return scope
+    named = {node.name for node in fleet.nodes}
+    whole = load(args.file, inventories_of(args), limit="", directory=Path.cwd(), environ=os.environ)
+    stacks = {node.name: node.stack for node in whole.nodes if node.name not in named}
+    others = open_scope(args, whole, stacks, resolve_nodes(whole.nodes))
+    return replace(scope, groups=others.groups, unnamed=others.cluster.observe(tuple(stacks)) if stacks else {})
+
+
 def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:
     """Return the labels of Nodes that declarations ask for."""
     places = [each for stack in stacks.values() for each in (stack.rollout.zones, stack.rollout.domains)]
     return frozenset(each.node_label for each in places if each is not None and each.node_label is not None)
+
+
+def respected(stacks: Mapping[str, StackSpec]) -> frozenset[Tool]:
+    """Return the tools that declarations respect; whoever is asked for nodes is respected as well."""
+    from provision.spec.model import Tool  # noqa: PLC0415 - start-up time
+
+    found = {tool for stack in stacks.values() for tool in stack.rollout.respect}
+    is_asked = any(stack.rollout.maintenance.node_maintenances for stack in stacks.values())
+    return frozenset(found | {Tool.MAINTENANCE_OPERATOR} if is_asked else found)
 
 
 def declared_gates(stacks: Mapping[str, StackSpec]) -> tuple[QueryGate, ...]:

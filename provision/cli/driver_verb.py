@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.apply.gather import gather_facts
@@ -14,14 +13,13 @@ from provision.apply.interrupt import cancel_on_signals
 from provision.apply.lock import lock_machines
 from provision.apply.model import Failure, Status
 from provision.cli.apply import claim_of, exit_code, holder_of
-from provision.cli.cluster import cluster_arguments, open_scope
+from provision.cli.cluster import cluster_arguments, open_scope, with_unnamed
 from provision.cli.listening import metrics_argument, open_listeners
-from provision.cli.options import common_arguments, inventories_of, load_fleet
+from provision.cli.options import common_arguments, load_fleet
 from provision.cli.plan import build_context, run_arguments, with_identity
-from provision.cli.terminal import say
+from provision.cli.terminal import outlasting, say
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError, UsageError
-from provision.fleet.load import load
 from provision.fleet.resolve import resolve_nodes
 from provision.report import make_console, open_view, render_results, render_rollout, show
 from provision.rollout.driver_verbs import execute_verb, verb_steps
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import NodeResult
     from provision.cli.cluster import Scope
+    from provision.cli.plan import ContextBuilder
     from provision.fleet.facts import NodeFacts
-    from provision.fleet.model import Fleet
     from provision.rollout.verb_plan import VerbPlan
 
 
@@ -54,12 +52,10 @@ def verb_arguments(parser: argparse.ArgumentParser) -> None:
 def run_verb(
     args: argparse.Namespace,
     verb: DriverVerb,
-    *,
-    undoes_upgrade: bool = False,
-    in_waves: bool = False,
-    further: bool = False,
+    extent: Extent = EVERY_NODE,
+    build: ContextBuilder | None = None,
 ) -> int:
-    """Carry a verb out on the machines that the command line selects; return the exit code. See `Extent`."""
+    """Carry a verb out on the machines that the command line selects; return the exit code."""
     if not args.yes and not sys.stdin.isatty():
         name = verb.command.split()[1]
         raise UsageError(
@@ -68,30 +64,18 @@ def run_verb(
     fleet = load_fleet(args)
     addresses = resolve_nodes(fleet.nodes)
     with lock_machines(claim_of(fleet, addresses), os.environ) as environment:
-        context = build_context(args, fleet, environment=environment)
+        context = (build or build_context)(args, fleet, environment=environment)
         scope = open_scope(args, fleet, context.declarations.stacks, addresses)
-        scope = replace(scope, metrics_file=args.metrics_file)
-        extent = Extent(undoes_upgrade=undoes_upgrade, groups=scope.groups, in_waves=in_waves, further=further)
-        extent = _with_unnamed(args, fleet, extent)
+        scope = replace(with_unnamed(args, fleet, scope), metrics_file=args.metrics_file)
+        extent = replace(extent, groups=scope.groups, unnamed=scope.unnamed)
         return change_drivers(context, scope, verb, consent=args.yes, extent=extent)
-
-
-def _with_unnamed(args: argparse.Namespace, fleet: Fleet, extent: Extent) -> Extent:
-    """Return the extent with the nodes that are not named, where they may be in a domain with one that is."""
-    if not args.limit or all(node.stack.rollout.domains is None for node in fleet.nodes):
-        return extent
-    named = {node.name for node in fleet.nodes}
-    whole = load(args.file, inventories_of(args), limit="", directory=Path.cwd(), environ=os.environ)
-    stacks = {node.name: node.stack for node in whole.nodes if node.name not in named}
-    scope = open_scope(args, whole, stacks, resolve_nodes(whole.nodes))
-    return replace(extent, groups=scope.groups, unnamed=scope.cluster.observe(tuple(stacks)) if stacks else {})
 
 
 def change_drivers(
     context: ApplyContext, scope: Scope, verb: DriverVerb, *, consent: bool, extent: Extent = EVERY_NODE
 ) -> int:
     """Gather facts, show who goes out of service, ask unless there is consent, change, show the results."""
-    console, began = make_console(sys.stdout), time.monotonic()
+    console, began = make_console(outlasting(sys.stdout)), time.monotonic()
     # All that it takes lies on the node, which may reach no package source and need not wait for one.
     context = replace(context, playbooks=replace(context.playbooks, offline=True))
     with cancel_on_signals() as cancel:

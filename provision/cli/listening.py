@@ -6,7 +6,8 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.cluster.notices import LIFECYCLE, UPGRADE_CONDITION
+from provision.cluster.notices import LIFECYCLE
+from provision.cluster.others import UPGRADE_CONDITION
 from provision.notify.listeners import Listeners, Webhooks
 from provision.notify.metrics_file import MetricsFile
 from provision.notify.news import Newsroom

@@ -50,11 +50,10 @@ def run(args: argparse.Namespace) -> int:
 def open_place(args: argparse.Namespace) -> PausePlace:
     """Return where a pause is kept: with the node state that the other verbs find by the same options.
 
-    A rollout over several places is held up by a pause in any of them: one is enough, and the lease is seen from
-    everywhere.
+    Where the nodes belong to several places, it is kept in all of them: a rollout may be about some nodes only.
     """
     from provision.cluster import open_api  # noqa: PLC0415 - start-up time
-    from provision.cluster.requests import LeasePauses, StateFilePauses  # noqa: PLC0415 - start-up time
+    from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses  # noqa: PLC0415 - start-up time
     from provision.fleet.errors import InventoryError  # noqa: PLC0415 - start-up time
     from provision.spec.errors import DeclarationError  # noqa: PLC0415 - start-up time
 
@@ -65,9 +64,11 @@ def open_place(args: argparse.Namespace) -> PausePlace:
         if api is None:
             raise
         return LeasePauses(api)  # a declaration that is broken keeps nobody from pausing a cluster
-    if places.api is not None and (places.in_cluster or not places.in_file):
-        return LeasePauses(places.api)
-    return StateFilePauses(places.state_file)
+    in_file = StateFilePauses(places.state_file)
+    if places.api is None or (places.in_file and not places.in_cluster):
+        return in_file
+    on_lease = LeasePauses(places.api)
+    return MixedPauses(in_file, on_lease) if places.in_file else on_lease
 
 
 def pause(place: PausePlace, why: str) -> int:

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import provision
 from provision.apply.bundles import Bundles
@@ -24,7 +24,7 @@ from provision.apply.runfiles import Runfiles
 from provision.builds.shelf import Shelf
 from provision.bundle.errors import BundleError
 from provision.bundle.read import name_of, unpack_bundle
-from provision.cli.cluster import cluster_arguments, declared_gates, open_scope
+from provision.cli.cluster import cluster_arguments, declared_gates, open_scope, with_unnamed
 from provision.cli.options import common_arguments, load_fleet
 from provision.cluster.machine import Machine
 from provision.errors import ExitCode, GrapnelError
@@ -105,13 +105,21 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+class ContextBuilder(Protocol):
+    """Puts runner, planner and playbooks together for a fleet: `build_context`, or what tests have instead."""
+
+    def __call__(
+        self, args: argparse.Namespace, fleet: Fleet, *, check: bool = ..., environment: Mapping[str, str] | None = ...
+    ) -> ApplyContext:
+        """Return the context of a command."""
+
+
+def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Gather facts, plan, and show the plans."""
     fleet = load_fleet(args)
-    context = build_context(args, fleet)
-    return show_plans(
-        context, open_scope(args, fleet, context.declarations.stacks), as_json=args.json, tell_changes=args.exit_code
-    )
+    context = (build or build_context)(args, fleet)
+    scope = with_unnamed(args, fleet, open_scope(args, fleet, context.declarations.stacks))
+    return show_plans(context, scope, as_json=args.json, tell_changes=args.exit_code)
 
 
 def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_changes: bool) -> int:
@@ -122,17 +130,18 @@ def show_plans(context: ApplyContext, scope: Scope, *, as_json: bool, tell_chang
         rollout, builds = rollout_document(prepared, scope.cluster.name), builds_document(prepared.builds)
         print(plans_document(answers, rollout, builds))
     else:
-        show_overview(make_console(sys.stdout), answers, prepared, scope.cluster.name)
+        show_overview(make_console(sys.stdout), answers, prepared, scope)
     return _exit_code(answers, prepared, tell_changes=tell_changes)
 
 
 def show_overview(
-    console: Console, answers: Mapping[str, Assessment | Failure], prepared: Prepared, cluster: str
+    console: Console, answers: Mapping[str, Assessment | Failure], prepared: Prepared, scope: Scope
 ) -> None:
     """Print the plans, and below them what would be taken out of service and made in the cluster."""
     show(console, render_plans(answers, prepared.refusals))
     show(console, render_builds(prepared.builds))
-    show(console, render_rollout(prepared, cluster))
+    kubernetes = "" if scope.kubernetes is None else scope.kubernetes.name
+    show(console, render_rollout(prepared, scope.cluster.name, kubernetes))
 
 
 def _exit_code(answers: Mapping[str, Assessment | Failure], prepared: Prepared, *, tell_changes: bool) -> int:
@@ -152,7 +161,7 @@ def assess_fleet(
         if not isinstance(answer, Failure):
             scope.machines[node] = with_identity(scope.machines.get(node, Machine()), answer.facts)
     views = scope.cluster.observe(tuple(scope.stacks))
-    prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups), scope.cluster)
+    prepared = foresee_refusals(prepare(answers, scope.stacks, views, scope.groups, scope.unnamed), scope.cluster)
     wanted = runtime_classes(scope.stacks[state.name] for state in prepared.states)
     missing = tuple(name for name in wanted if not scope.cluster.has_runtime_class(name, name))
     builds = foresee_builds(context, answers, prepared.todo)

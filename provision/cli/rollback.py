@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from provision.cli.driver_verb import run_verb, verb_arguments
 from provision.errors import UsageError
-from provision.rollout.verb_plan import DriverVerb
+from provision.rollout.verb_plan import DriverVerb, Extent
 
 if TYPE_CHECKING:
     import argparse
+
+    from provision.cli.plan import ContextBuilder
 
 SUMMARY: Final = "return nodes to the driver that they had before"
 
@@ -28,13 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, build: ContextBuilder | None = None) -> int:
     """Return nodes to the driver before, wave by wave: those that are named, or all of the last upgrade."""
     if args.limit:
         raise UsageError("rollback names its nodes without --limit", hint="grapnel rollback NODE...")
     if args.further and not args.nodes:
         raise UsageError("--further is about nodes that are named", hint="grapnel rollback --further NODE...")
     args.limit = ",".join(args.nodes)
-    return run_verb(
-        args, DriverVerb.BACK, undoes_upgrade=not args.nodes, in_waves=not args.no_waves, further=args.further
-    )
+    extent = Extent(undoes_upgrade=not args.nodes, in_waves=not args.no_waves, further=args.further)
+    return run_verb(args, DriverVerb.BACK, extent, build)

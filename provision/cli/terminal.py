@@ -5,9 +5,10 @@ Whatever is printed without ``rich`` is printed here, so that nothing of it reac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from provision.printable import printable_lines
 from provision.spec.errors import DeclarationError
@@ -61,3 +62,43 @@ def print_findings(findings: Iterable[Finding]) -> None:
     text = render_findings(findings, colour=wants_colour(sys.stderr))
     if text:
         print(f"{text}\n", file=sys.stderr)
+
+
+def outlasting(stream: TextIO) -> TextIO:
+    """Return the stream for a command that must not end because nobody reads what it prints any more.
+
+    When the reader has gone, as `| head` does, that is said once on standard error, and the rest is thrown away.
+    """
+    return cast("TextIO", _Outlasting(stream))
+
+
+class _Outlasting:
+    """Passes on everything; what is not written here is asked of the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or drop it."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._go_on_unread()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what was to be flushed."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._go_on_unread()
+
+    def _go_on_unread(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        with contextlib.suppress(OSError):  # nobody may read that either
+            say("grapnel: nobody reads the output any more: going on; `grapnel status` shows how it stands", sys.stderr)

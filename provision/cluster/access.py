@@ -9,7 +9,7 @@ import msgspec
 
 from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request
-from provision.cluster.permissions import GRANT, NEEDED, REPLACE_GRANT, REPLACING
+from provision.cluster.permissions import GRANT, NEEDED, REPLACE_GRANT, REPLACING, REQUESTING, REQUESTING_GRANT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,20 +28,27 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-def require_access(api: Api, *, replacing: Collection[str] = ()) -> None:
+def require_access(api: Api, *, replacing: Collection[str] = (), requesting: bool = False) -> None:
     """Raise ForbiddenError that names every permission that is missing, with the rules that grant them.
 
     ``replacing`` are the namespaces whose pods may have to be replaced before they leave, empty text for all of them.
+    ``requesting``: NodeMaintenances are requested.
     """
-    missing = [permission for permission in NEEDED if not _is_allowed(api, permission)]
-    wanted = [replace(permission, namespace=place) for place in sorted(replacing) for permission in REPLACING]
-    more = [permission for permission in wanted if not _is_allowed(api, permission)]
-    if missing or more:
-        rules = "".join(f"\n  - {permission.rule}" for permission in (*missing, *more))
-        grants = [f"{GRANT} grants everything that is needed"] if missing else []
-        grants += [f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"] if more else []
+    replaced = [replace(permission, namespace=place) for place in sorted(replacing) for permission in REPLACING]
+    asked = (
+        (NEEDED, f"{GRANT} grants everything that is needed"),
+        (replaced, f"{REPLACE_GRANT} grants what rollout.drain.replaceFirst needs"),
+        (REQUESTING if requesting else (), f"{REQUESTING_GRANT} grants what rollout.maintenance needs"),
+    )
+    missing, grants = [], []
+    for permissions, grant in asked:
+        found = [permission for permission in permissions if not _is_allowed(api, permission)]
+        missing += found
+        grants += [grant] if found else []
+    if missing:
+        rules = "".join(f"\n  - {permission.rule}" for permission in missing)
         raise ForbiddenError(
-            f"these credentials may not {', '.join(str(each) for each in (*missing, *more))} on {api.name}",
+            f"these credentials may not {', '.join(str(each) for each in missing)} on {api.name}",
             hint=f"{'; '.join(grants)}; missing rules:{rules}",
         )
 

@@ -226,6 +226,11 @@ class Api:
             version = self._decode(bytes(event.object), _Versioned).metadata.resource_version
             yield event.type, None if event.type == "BOOKMARK" else self._decode(bytes(event.object), item), version
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What its waits are measured by."""
+        return self._clock
+
     def now(self) -> datetime:
         """Return the API server's time, from its last answer, to the second."""
         date, moment = self._date

@@ -84,6 +84,10 @@ class CompositeCluster:
         """Ask for the pod to leave its node."""
         return Eviction(outcome=EvictionOutcome.GONE) if self._pods_of is None else self._pods_of.evict(pod)
 
+    def request_maintenance(self, node: str) -> None:
+        """Request it where the node belongs."""
+        self._homes[node].request_maintenance(node)
+
     def settle_evictions(self, is_wanted: Callable[[str], bool]) -> None:
         """Take back what was asked for pods that are not wanted to leave any more."""
         if self._pods_of is not None:

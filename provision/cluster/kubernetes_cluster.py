@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ from provision.cluster.ailments import ailment_of
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.budgets import refusals
 from provision.cluster.claims import ClaimReader
+from provision.cluster.elsewhere import Elsewhere
 from provision.cluster.errors import RecordError
 from provision.cluster.eviction import evict
 from provision.cluster.evictions.replacements import Replacements
@@ -19,12 +19,25 @@ from provision.cluster.evictions.requests import EvictionRequests
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import ALIVE, FEW, NODES, PODS, Informer
 from provision.cluster.lease import Tenure, hold, pause_of, read_lease
+from provision.cluster.maintenances import Maintenances, needs_withdrawal
 from provision.cluster.marks import UPGRADE, render_patch
 from provision.cluster.mirror import essence
 from provision.cluster.objects import Node, Pod
-from provision.cluster.others import EVERYTHING, Asked, is_skipped, labels_of, priority_of, why_held
+from provision.cluster.others import (
+    EVERYTHING,
+    Asked,
+    is_skipped,
+    labels_of,
+    opt_out_of,
+    pool_of,
+    priority_of,
+    remarks_of,
+    told_of,
+    why_held,
+)
 from provision.cluster.parallel import each
 from provision.cluster.pods import NO_PODS, NodePods, drained_pod
+from provision.cluster.pools import Pools
 from provision.cluster.progress import encode_progress
 from provision.cluster.record import decode_record
 from provision.cluster.reporter import NodeReporter
@@ -73,8 +86,9 @@ class KubernetesCluster:
         self._replacements = Replacements(api, self._acting, keeps=rules.keeps_unreplaced)
         self._requests = EvictionRequests(api, self._acting, is_used=rules.requests)
         self._machines = machines
-        self._asked, self._locks = asked, locks
-        self._locked: dict[str, tuple[NodeView, NodeView]] = {}  # views before and after what locks say
+        self._asked = asked
+        self._maintenances = Maintenances(api, self._acting, is_asked=asked.maintenances)
+        self._elsewhere = Elsewhere(locks, self._maintenances, Pools(api, asked.respect))
         self._seen: dict[str, Node] = {}
         self._views: dict[str, NodeView | NodeProblem] = {}
         self._informer: Informer | None = None
@@ -87,23 +101,9 @@ class KubernetesCluster:
         Nodes are read before pods: a node that was seen cordoned gets no pod that this call could miss, save one
         that the scheduler was just binding.
         """
-        if self._informer is not None:
-            return self._with_locks(self._informer.observe(nodes))
-        return self._with_locks(self._informer_of(nodes, lambda: None).look(nodes))
-
-    def _with_locks(self, views: dict[str, NodeView | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
-        """Add what other tools hold by objects of their own; a view that has not changed stays the same object."""
-        holds = {} if self._locks is None else self._locks.holds()
-        former, self._locked = self._locked, {}
-        for name, node in self._seen.items() if holds else ():
-            view, reason = views.get(name), holds.get(node.metadata.name, "")
-            if reason and isinstance(view, NodeView) and not view.held_by:
-                before, after = former.get(name, (None, view))
-                if before is not view or after.held_by != reason:
-                    after = replace(view, held_by=reason)
-                self._locked[name] = (view, after)
-                views[name] = after
-        return views
+        informer = self._informer
+        views = self._informer_of(nodes, lambda: None).look(nodes) if informer is None else informer.observe(nodes)
+        return self._elsewhere.added_to(views, self._seen)
 
     @contextlib.contextmanager
     def watching(self, nodes: Collection[str], wake: Callable[[], None]) -> Iterator[None]:
@@ -123,6 +123,8 @@ class KubernetesCluster:
     def write(self, node: str, record: Record | None, *, cordoned: bool | None = None) -> None:
         """Remember ``record`` and set the cordon of a node that was observed before, in one patch."""
         seen = self._seen[node]
+        if needs_withdrawal(seen, record):  # before the record that would be the only trace of it is over
+            self._maintenances.withdraw(seen)
         for _attempt in range(_ATTEMPTS):
             patch = render_patch(record, cordoned=cordoned, node=seen)
             request = Request(method="PATCH", path=node_path(seen), body=patch, content_type=MERGE_PATCH)
@@ -145,6 +147,10 @@ class KubernetesCluster:
             f"node {seen.metadata.name} of {self.name} was changed by somebody else meanwhile",
             hint="run apply again: it continues from what is recorded now",
         )
+
+    def request_maintenance(self, node: str) -> None:
+        """Request a NodeMaintenance for it."""
+        self._maintenances.request(self._seen[node])
 
     def find_pods(self, node: str, uids: Collection[str]) -> tuple[GpuPod, ...]:
         """Return the pods of these UIDs that are on a node now, as the API server has them."""
@@ -178,7 +184,7 @@ class KubernetesCluster:
     def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
         """Return why each of these pods could not be evicted now: its replacement, or its disruption budgets."""
         first = {pod.uid: self._replacements.foresee(pod) for pod in pods if pod.is_replaced_first}
-        refused = refusals(self._api, [pod for pod in pods if pod.uid not in first])
+        refused = refusals(self._api, [pod for pod in pods if first.get(pod.uid) is None])
         return refused | {uid: reason for uid, reason in first.items() if reason}
 
     def evict(self, pod: GpuPod) -> Eviction:
@@ -201,13 +207,14 @@ class KubernetesCluster:
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
         """Keep every other engine out while inside; what this one may do is made sure of first."""
-        require_access(self._api, replacing=self._rules.replacing)
+        require_access(self._api, replacing=self._rules.replacing, requesting=self._asked.maintenances)
         self._requests.begin()
         self._standing = None
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):
             self._tenure = tenure
             try:
+                self._maintenances.sweep(self._read)
                 yield
             finally:
                 self._tenure = None
@@ -257,8 +264,11 @@ class KubernetesCluster:
 
     def _get(self, node: Node) -> Node | None:
         """Return the node as it is now; None when it has left the cluster."""
+        return self._read(node.metadata.name)
+
+    def _read(self, name: str) -> Node | None:
         try:
-            return self._api.call(Request(method="GET", path=node_path(node)), Node, expected=(NOT_FOUND,))
+            return self._api.call(Request(method="GET", path=path_of(name)), Node, expected=(NOT_FOUND,))
         except StatusError:
             return None
 
@@ -289,13 +299,24 @@ def view_of(
         is_skipped=is_skipped(node),
         priority=priority_of(node),
         ailment=ailment_of(node),
+        opt_out=opt_out_of(node) if asked.opts_out else (),
+        remarks=remarks_of(node),
+        pool=pool_of(node),
+        uid=node.metadata.uid,
+        machine_id=node.status.node_info.machine_id,
+        told=told_of(node),
         boot=node.status.node_info.boot_id,
     )
 
 
 def node_path(node: Node) -> str:
     """Return the path of a Node in the API."""
-    return f"{NODES}/{quote(node.metadata.name, safe='')}"
+    return path_of(node.metadata.name)
+
+
+def path_of(name: str) -> str:
+    """Return the path of the Node of a name."""
+    return f"{NODES}/{quote(name, safe='')}"
 
 
 def _holds(node: Node, patch: Mapping[str, Mapping[str, Mapping[str, object]]]) -> bool:

@@ -7,16 +7,15 @@ until it is read again, so that a rollout never waits for it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.exchange import Request
-from provision.cluster.objects import Condition, Metadata, Page
-from provision.rollout.errors import ClusterError
+from provision.cluster.maintenances import MAINTENANCES, NodeMaintenance
+from provision.cluster.objects import Metadata, Page
+from provision.cluster.polled import Polled
 from provision.spec.model import Tool
 
 if TYPE_CHECKING:
@@ -25,11 +24,8 @@ if TYPE_CHECKING:
     from provision.cluster.api import Api
 
 DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
-MAINTENANCES: Final = "/apis/maintenance.nvidia.com/v1alpha1/nodemaintenances"
 KURED: Final = "kured"  # the name of its DaemonSet, unless it is started with --ds-name
 LOCK: Final = "weave.works/kured-node-lock"
-INTERVAL_S: Final = 30.0
-REFUSED_S: Final = 300.0  # a permission, or an API, that is not there will rarely come
 _MOST: Final = 500
 # Before these (NVIDIA's maintenance operator, api/v1alpha1/nodemaintenance_types.go) nothing is done to the node yet.
 _NOT_BEGUN: Final = frozenset({"", "Pending", "Scheduled"})
@@ -39,23 +35,6 @@ class DaemonSet(msgspec.Struct, frozen=True, kw_only=True):
     """A DaemonSet, of which only the annotations matter."""
 
     metadata: Metadata
-
-
-class _MaintenanceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    node_name: str = ""
-    requestor_id: str = msgspec.field(default="", name="requestorID")
-
-
-class _MaintenanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    conditions: tuple[Condition, ...] = ()
-
-
-class NodeMaintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to NVIDIA's maintenance operator to take a node out of service."""
-
-    metadata: Metadata
-    spec: _MaintenanceSpec = _MaintenanceSpec()
-    status: _MaintenanceStatus = _MaintenanceStatus()
 
 
 class _Lock(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,24 +65,12 @@ def kured_holds(sets: Iterable[DaemonSet], now: datetime) -> dict[str, str]:
 
 def maintenance_holds(maintenances: Iterable[NodeMaintenance]) -> dict[str, str]:
     """Return why each node is held that NVIDIA's maintenance operator is at, by the names of Nodes."""
-    found = {}
-    for each in maintenances:
-        state = next((one.reason for one in each.status.conditions if one.type == "Ready"), "")
-        if each.spec.node_name and state not in _NOT_BEGUN:
-            found[each.spec.node_name] = (
-                f"the maintenance operator has taken it out of service (NodeMaintenance {each.metadata.namespace}/"
-                f"{each.metadata.name}): waits until that is deleted"
-            )
-    return found
-
-
-@dataclass
-class _Source:
-    """One kind of objects, what was read of it last, and when it is read again."""
-
-    read: Callable[[], dict[str, str]]
-    holds: dict[str, str] = field(default_factory=dict)
-    due: float | None = None
+    words = "the maintenance operator has taken it out of service ({}): waits until that is deleted"
+    return {
+        each.spec.node_name: words.format(each)
+        for each in maintenances
+        if each.spec.node_name and not each.is_ours and each.state not in _NOT_BEGUN
+    }
 
 
 class Locks:
@@ -117,30 +84,19 @@ class Locks:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._api, self._clock, self._now = api, clock, now
-        self._sources = []
+        self._api, self._now = api, now
+        self._sources: list[Polled[str]] = []
         if Tool.KURED in respect:
-            self._sources.append(_Source(self._read_kured))
+            self._sources.append(Polled(self._read_kured, clock))
         if Tool.MAINTENANCE_OPERATOR in respect:
-            self._sources.append(_Source(self._read_maintenances))
+            self._sources.append(Polled(self._read_maintenances, clock))
 
     def holds(self) -> Mapping[str, str]:
         """Return why Nodes are held, by their names; it is read again when that is due."""
         found: dict[str, str] = {}
         for source in self._sources:
-            if source.due is None or self._clock() >= source.due:
-                self._read(source)
-            found |= source.holds
+            found |= source.found()
         return found
-
-    def _read(self, source: _Source) -> None:
-        source.due = self._clock() + INTERVAL_S
-        try:
-            source.holds = source.read()
-        except (ForbiddenError, RefusedError):
-            source.holds, source.due = {}, self._clock() + REFUSED_S
-        except ClusterError:
-            return  # it does not answer: what was known still counts, and whoever needs an answer tells
 
     def _read_kured(self) -> dict[str, str]:
         query: dict[str, str | int] = {"limit": _MOST, "fieldSelector": f"metadata.name={KURED}"}

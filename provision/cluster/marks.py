@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from provision.cluster.errors import RecordError
 from provision.cluster.objects import Taint
+from provision.cluster.others import OPT_OUT, is_repaired
 from provision.cluster.pod_rules import TAINT, TAINT_EFFECT
-from provision.cluster.record import encode_record
+from provision.cluster.record import decode_record, encode_record
 from provision.rollout.model import Phase, Record
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ NVIDIA_WORDS: Final = {
     Phase.RETURNED: "upgrade-failed",
     Phase.FAILED: "upgrade-failed",
 }
+NODE_MAINTENANCE: Final = "node-maintenance-required"  # of its requestor mode: a NodeMaintenance is waited for
 
 
 def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) -> dict[str, Any]:
@@ -45,7 +48,8 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
             "resourceVersion": node.metadata.resource_version,
             "labels": {
                 UPGRADE: None if phase is None else phase.value,
-                NVIDIA_STATE: None if phase is None else NVIDIA_WORDS[phase],
+                NVIDIA_STATE: None if record is None else _nvidia_word(record),
+                **_opt_out(record, node),
             },
             "annotations": {UPGRADE: None if record is None else encode_record(record)},
         }
@@ -55,6 +59,35 @@ def render_patch(record: Record | None, *, cordoned: bool | None, node: Node) ->
     if taints != node.spec.taints:
         spec["taints"] = [msgspec.to_builtins(taint) for taint in taints]
     return patch | ({"spec": spec} if spec else {})
+
+
+def _nvidia_word(record: Record) -> str:
+    if record.phase is Phase.CORDON and record.is_requested:
+        return NODE_MAINTENANCE
+    return NVIDIA_WORDS[record.phase]
+
+
+def _opt_out(record: Record | None, node: Node) -> dict[str, str | None]:
+    """Return the labels that keep other tools off the node: set while it is upgraded, taken away with its end.
+
+    A record names which of them nobody had set before. Whatever else it names is not touched: a node may write its own.
+    """
+    former = former_record(node)
+    before = () if former is None or former.phase.is_over else former.opted_out
+    now = () if record is None or record.phase.is_over else record.opted_out
+    kept = OPT_OUT[:1] if is_repaired(node) else ()
+    return {
+        key: "false" if key in now else None for key in OPT_OUT if key in now or (key in before and key not in kept)
+    }
+
+
+def former_record(node: Node) -> Record | None:
+    """Return what the Node remembers; None as well where that cannot be read."""
+    text = node.metadata.annotations.get(UPGRADE)
+    try:
+        return None if text is None else decode_record(text)
+    except RecordError:
+        return None
 
 
 def _taints(record: Record | None, present: tuple[Taint, ...]) -> tuple[Taint, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MixedReader:
-    """Several readers; ``nodes`` are all of their nodes, in the order in which they are shown."""
+    """Several readers, that of a state file first; ``nodes`` are all of their nodes, in the order of showing."""
 
     def __init__(
         self, readers: Sequence[Reader], nodes: Sequence[str], sleep: Callable[[float], None] = time.sleep
@@ -39,8 +39,8 @@ class MixedReader:
 def merge(parts: Sequence[Seen], nodes: Sequence[str]) -> Seen:
     """Return what was seen in several places as one. Pure.
 
-    One engine tells every place how its rollout stands, and each of them for itself knows who has its lock: what was
-    said last is believed, and whoever is at work in one of them is at work.
+    One engine tells every place how its rollout stands, and each of them for itself knows who has its lock: the last
+    rollout is believed, and whoever is at work in one of them is at work. The state file is the first of the parts.
     """
     found: dict[str, NodeView | NodeProblem] = {}
     for part in parts:
@@ -63,6 +63,10 @@ def _tenant(parts: Sequence[Seen]) -> Tenant | None:
 
 
 def _standing(parts: Sequence[Seen]) -> Standing | None:
-    """Return the one that was said last, and of the same moment the one that names most nodes."""
+    """Return that of the last rollout, and of the same one what the first place has.
+
+    That is the state file, which is written within a second of what is new, and names the nodes of all places. The
+    lease is renewed now and then, and only its own nodes are known by what it calls them.
+    """
     standings = [part.standing for part in parts if part.standing is not None]
-    return max(standings, key=lambda one: (one.began, one.time, len(one.waiting) + len(one.out)), default=None)
+    return max(standings, key=lambda one: one.began, default=None)

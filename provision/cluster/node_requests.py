@@ -6,13 +6,17 @@ refused its next write and observes again. The lease is not needed, and not aske
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
+from provision.cluster.errors import ForbiddenError, RefusedError
+from provision.cluster.evictions.requests import take_back
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import NODES
 from provision.cluster.kubernetes_cluster import node_path, view_of
 from provision.cluster.local_cluster import view_of_entry
+from provision.cluster.maintenances import NAMESPACE, Maintenances, name_of, needs_withdrawal
 from provision.cluster.marks import render_patch
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node
@@ -60,6 +64,7 @@ class KubernetesRequests:
         self._names = nodes
         self._machines = machines
         self._found: dict[str, Node] = {}
+        self._maintenances = Maintenances(api, api, is_asked=False)
 
     def reader(self) -> Reader:
         """Return what reads these nodes."""
@@ -72,8 +77,13 @@ class KubernetesRequests:
             if attempt:
                 seen = self._get(seen, node)
             answer = decide(self._as_found(node, seen))
-            if answer.change is None or self._patch(seen, answer.change):
+            if answer.change is None:
                 return answer
+            left = self._withdraw(seen, answer.change)
+            if self._patch(seen, answer.change):
+                if answer.change.writes_record and answer.change.record is None:
+                    take_back(self._api, seen.metadata.name)  # nothing of it is to be evicted after its upgrade
+                return replace(answer, words=(*answer.words, *left))
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
 
     def _find(self, name: str) -> Node:
@@ -109,6 +119,17 @@ class KubernetesRequests:
             is_skipped=is_skipped(node),
         )
         return Found(view=known, unread=view.message)
+
+    def _withdraw(self, node: Node, change: Change) -> tuple[str, ...]:
+        """Withdraw what was requested for an upgrade that ends here; return what to do about what could not be."""
+        if not change.writes_record or not needs_withdrawal(node, change.record):
+            return ()
+        try:
+            self._maintenances.withdraw(node)
+        except (ForbiddenError, RefusedError) as error:
+            command = f"kubectl delete nodemaintenance --namespace {NAMESPACE} {name_of(node.metadata.name)}"
+            return (f"its NodeMaintenance is still there ({error.message}): `{command}`",)
+        return ()
 
     def _patch(self, node: Node, change: Change) -> bool:
         """Change the node on exactly this version; return False where there is another one."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-UPGRADE_CONDITION: Final = "GrapnelDriverUpgrade"
 COMPONENT: Final = "grapnel"
 NAMESPACE: Final = "default"  # where Events of objects without a namespace are
 MAX_MESSAGE: Final = 1000  # the API server takes 1,024 bytes of an Event's
@@ -40,18 +39,25 @@ _WORDS: Final = {
     Phase.RETURNED: "the node is in service with its former driver",
     Phase.FAILED: "the driver upgrade has failed: the node stays cordoned",
 }
+_FORGOTTEN: Final = "no upgrade of the node is recorded any more"
 _BAD: Final = (Phase.FAILED, Phase.RETURNED, Phase.ROLLBACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """That a node entered a phase at ``time``. ``node`` and ``uid`` are those of the Node object."""
+    """That a node entered a phase at ``time``. ``node`` and ``uid`` are those of the Node object.
+
+    ``is_forgotten``: no upgrade of it is recorded any more, and ``phase`` is one that is over. ``left`` are conditions
+    that an engine left "True" that was killed.
+    """
 
     node: str
     uid: str
     phase: Phase
     reason: str
     time: datetime
+    is_forgotten: bool = False
+    left: tuple[str, ...] = ()
 
 
 def reason_of(phase: Phase) -> str:
@@ -61,7 +67,7 @@ def reason_of(phase: Phase) -> str:
 
 def message_of(notice: Notice) -> str:
     """Return what a person reads."""
-    words = _WORDS.get(notice.phase, notice.phase.value)
+    words = _FORGOTTEN if notice.is_forgotten else _WORDS.get(notice.phase, notice.phase.value)
     return printable(f"{words}: {notice.reason}" if notice.reason else words, limit=MAX_MESSAGE)
 
 
@@ -97,7 +103,8 @@ def conditions(
     found = []
     for kind in kinds:
         holds = notice.phase in LIFECYCLE[kind] if kind in LIFECYCLE else not notice.phase.is_over
-        status, reason = ("True" if holds else "False"), reason_of(notice.phase)
+        status = "True" if holds else "False"
+        reason = f"{OWN_REASON}Forgotten" if notice.is_forgotten else reason_of(notice.phase)
         known = before.get(kind)
         if known == (status, reason) or (kind in LIFECYCLE and known is not None and known[0] == status):
             continue
@@ -106,6 +113,11 @@ def conditions(
             condition["lastTransitionTime"] = _time(notice.time)
         found.append(condition | {"lastHeartbeatTime": _time(notice.time)})
     return found
+
+
+def heartbeats(types: Collection[str], now: datetime) -> list[dict[str, str]]:
+    """Return the parts of conditions that say that whoever set them still lives."""
+    return [{"type": each, "lastHeartbeatTime": _time(now)} for each in types]
 
 
 def _time(moment: datetime) -> str:

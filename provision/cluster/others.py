@@ -148,6 +148,14 @@ MARKS: Final = (
 # Not a hold: it does not say when. It may even announce this upgrade.
 PLANNED: Final = "MaintenancePlanned"
 
+# Labels that make NVSentinel leave a node alone while they are "false" (NVIDIA/NVSentinel): that of its releases since
+# 2026 (docs/designs/060-behaviour-profiles.md, docs/configuration/labeler.md), and that of the rules before and beside
+# it (docs/runbooks/maintenance-operations.md, docs/configuration/fault-quarantine.md). A release may look at one alone.
+OPT_OUT: Final = ("nvsentinel.dgxc.nvidia.com/managed", "k8saas.nvidia.com/ManagedByNVSentinel")
+_REPAIRED: Final = "nvsentinel.dgxc.nvidia.com/external-remediation"  # whoever set this taint sets the first label, too
+# The MachineConfig of a pool: openshift/machine-config-operator, pkg/controller/common (`rendered-POOL-HASH`).
+_RENDERED: Final = re.compile(r"rendered-(?P<pool>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)-[0-9a-f]{32}")
+
 # What the machine-config-operator says of a node: openshift/machine-config-operator, pkg/daemon/constants.
 MCO_STATE: Final = "machineconfiguration.openshift.io/state"
 MCO_PAIRS: Final = (
@@ -160,14 +168,21 @@ _DRY_RUN: Final = "quarantineHealthEventDryRun"  # of NVSentinel: it only says w
 _ANNOTATIONS, _TAINTS, _CONDITIONS = (
     {mark.key: mark for mark in MARKS if mark.kind is kind} for kind in (Kind.ANNOTATION, Kind.TAINT, Kind.CONDITION)
 )
+UPGRADE_CONDITION: Final = "GrapnelDriverUpgrade"
+_TOLD: Final = frozenset({UPGRADE_CONDITION, PLANNED, *_CONDITIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What of a Node the declaration asks for: the values of ``labels``, and the tools that it respects."""
+    """What of a Node the declaration asks for: the values of ``labels``, and the tools that it respects.
+
+    ``maintenances``: NodeMaintenances are requested; ``opts_out``: NVSentinel is kept off nodes meanwhile.
+    """
 
     labels: frozenset[str] = frozenset()
     respect: frozenset[Tool] = field(default_factory=lambda: frozenset(RESPECTED))
+    maintenances: bool = False
+    opts_out: bool = False
 
 
 EVERYTHING: Final = Asked()
@@ -187,6 +202,40 @@ def labels_of(node: Node, keys: frozenset[str]) -> dict[str, str]:
 def is_skipped(node: Node) -> bool:
     """Tell whether somebody has labelled a Node as one to be skipped."""
     return node.metadata.labels.get(SKIP) == "true"
+
+
+def opt_out_of(node: Node) -> tuple[str, ...]:
+    """Return the labels that have to be set to keep NVSentinel off a Node: none that somebody else has set."""
+    return tuple(key for key in OPT_OUT if key not in node.metadata.labels)
+
+
+def is_repaired(node: Node) -> bool:
+    """Tell whether NVSentinel has handed a Node to somebody: it keeps itself off it then."""
+    return any(taint.key == _REPAIRED for taint in node.spec.taints)
+
+
+def pool_of(node: Node) -> str:
+    """Return the MachineConfigPool that a Node is in, empty for none."""
+    found = _RENDERED.fullmatch(node.metadata.annotations.get(MCO_PAIRS[0][1], ""))
+    return "" if found is None else found["pool"]
+
+
+def remarks_of(node: Node) -> tuple[str, ...]:
+    """Return what people should know of a Node although it holds nothing."""
+    return tuple(
+        f"somebody plans a maintenance of it (condition {PLANNED}{_word(condition.reason)})"
+        for condition in node.status.conditions
+        if condition.type == PLANNED and condition.status == "True" and not condition.reason.startswith(OWN_REASON)
+    )
+
+
+def told_of(node: Node) -> tuple[str, ...]:
+    """Return the conditions by which grapnel has said that a Node is being upgraded."""
+    return tuple(
+        condition.type
+        for condition in node.status.conditions
+        if condition.type in _TOLD and condition.status == "True" and condition.reason.startswith(OWN_REASON)
+    )
 
 
 def priority_of(node: Node) -> int:

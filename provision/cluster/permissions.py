@@ -15,6 +15,7 @@ GRANT: Final = "deploy/rbac/operator.yaml"
 REPLACE_GRANT: Final = "deploy/rbac/replace-first.yaml"
 VIEW_GRANT: Final = "deploy/rbac/viewer.yaml"
 ON_CALL_GRANT: Final = "deploy/rbac/on-call.yaml"
+REQUESTING_GRANT: Final = "deploy/rbac/requesting.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ REPLACING: Final = (
     Permission(verb="patch", resource="deployments", group="apps"),
 )
 
-# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes).
+# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes; `abandon` takes EvictionRequests back).
 ASKING: Final = (
     Permission(verb="list", resource="nodes"),
     Permission(verb="get", resource="nodes"),
@@ -83,6 +84,8 @@ ASKING: Final = (
     _lease("get"),
     _lease("patch"),
     _lease("create", name=""),
+    Permission(verb="list", resource="evictionrequests", group="lifecycle.k8s.io"),
+    Permission(verb="delete", resource="evictionrequests", group="lifecycle.k8s.io"),
 )
 
 # For `grapnel status`; without `watch` it lists, and without the lease it says what it cannot know.
@@ -97,6 +100,12 @@ TELLING: Final = (
     Permission(verb="create", resource="events"),
     Permission(verb="patch", resource="events"),
     Permission(verb="patch", resource="nodes/status"),
+)
+
+# For `rollout.maintenance.nodeMaintenances`: those of grapnel are in one namespace.
+REQUESTING: Final = tuple(
+    Permission(verb=verb, resource="nodemaintenances", group="maintenance.nvidia.com", namespace="default")
+    for verb in ("get", "list", "create", "delete")
 )
 
 # The words of Kubernetes' own authorizers (apiserver, pkg/endpoints/handlers/responsewriters/errors.go).

@@ -20,13 +20,16 @@ from provision.cluster.local_cluster import LocalCluster
 from provision.cluster.marks import UPGRADE
 from provision.cluster.names import match_nodes
 from provision.cluster.objects import Node
+from provision.cluster.pools import Pools
 from provision.cluster.progress import MAX_BYTES, decode_progress
 from provision.cluster.state_file import lock_path, progress_path
 from provision.regular_file import read_regular
 from provision.rollout.cluster import NodeProblem
 from provision.rollout.errors import ClusterError
+from provision.rollout.model import NodeView
 from provision.rollout.standing import Members
 from provision.rollout.status.model import Seen, Tenant
+from provision.spec.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from provision.cluster.machine import Machine
     from provision.cluster.objects import Lease
     from provision.rollout.cluster import Cluster
-    from provision.rollout.model import NodeView
     from provision.rollout.standing import Standing
 
 LIST_S: Final = 10.0  # between two lists of all Nodes, where changes may not be watched
@@ -60,6 +62,7 @@ class KubernetesReader:
         self._nodes = nodes
         self._machines = machines
         self._sleep = sleep
+        self._pools = Pools(api, [Tool.MACHINE_CONFIG_OPERATOR])
         self._known: dict[str, Node] = {}
         self._version = ""
         self._unwatched = ""
@@ -97,16 +100,24 @@ class KubernetesReader:
         return Seen(
             place=self._api.name,
             time=self._api.now(),
-            nodes={
-                name: each if isinstance(each, NodeProblem) else view_of(name, each, self._api.name)
-                for name, each in found.items()
-            },
+            nodes=self._views(found),
             tenant=None if lease is None else self._tenant(lease),
             standing=None if standing is None else _renamed(standing, names),
             pause=None if lease is None else pause_of(lease.metadata.annotations),
             complaints=tuple(each for each in (complaint, unread, self._unwatched) if each),
             is_lease_known=not complaint,
         )
+
+    def _views(self, found: Mapping[str, Node | NodeProblem]) -> dict[str, NodeView | NodeProblem]:
+        views = {
+            name: each if isinstance(each, NodeProblem) else view_of(name, each, self._api.name)
+            for name, each in found.items()
+        }
+        if remarks := self._pools.remarks(views.values()):
+            for name, view in views.items():
+                if isinstance(view, NodeView) and view.pool in remarks:
+                    views[name] = replace(view, remarks=(*view.remarks, remarks[view.pool]))
+        return views
 
     def _found(self, standing: Standing | None) -> dict[str, Node | NodeProblem]:
         nodes = [self._known[name] for name in sorted(self._known)]

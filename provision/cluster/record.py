@@ -34,6 +34,7 @@ Took = Annotated[
 ]
 
 
+LabelText = Annotated[str, msgspec.Meta(max_length=317)]  # a prefix of 253 characters, a slash, a name of 63
 # A boot is compared, and handed to Ansible: a node may write its own record, and must not write templates there.
 Boot = Annotated[str, msgspec.Meta(pattern="^[0-9a-f-]{0,64}$")]
 
@@ -59,6 +60,8 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    requested: bool = False
+    opted_out: Annotated[tuple[LabelText, ...], msgspec.Meta(max_length=8)] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: Boot = ""
 
@@ -89,6 +92,8 @@ def document_of(record: Record) -> RecordDocument:
         ailment=_presentable(record.ailment),
         because_of=record.because_of,
         retry=record.retry,
+        requested=record.is_requested,
+        opted_out=record.opted_out,
         kind=record.kind,
         boot=record.boot,
     )
@@ -114,6 +119,8 @@ def record_of(document: RecordDocument) -> Record:
         ailment=document.ailment,
         because_of=document.because_of,
         retry=document.retry,
+        is_requested=document.requested,
+        opted_out=document.opted_out,
         kind=document.kind,
         boot=document.boot,
     )

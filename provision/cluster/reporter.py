@@ -1,5 +1,8 @@
 """Writes Events and conditions of a rollout on Nodes, on a thread of its own: slowly, and never in the way.
 
+While it lives it renews the conditions that are "True", so that an old heartbeat tells of an engine that was killed;
+what such a one has left on a node whose upgrade is over, the next engine corrects.
+
 Whoever upgrades does not depend on it. A permission that is missing is told once, an API server that does not answer
 costs some Events, and more than the queue holds is dropped and counted, older notices of the same node first: the last
 one is what its conditions are about.
@@ -11,6 +14,7 @@ import threading
 import time
 from collections import deque
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,12 +22,13 @@ import msgspec
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError
 from provision.cluster.exchange import Request, StatusError
-from provision.cluster.notices import NAMESPACE, Notice, conditions, event, event_name
+from provision.cluster.notices import NAMESPACE, Notice, conditions, event, event_name, heartbeats
 from provision.rollout.errors import ClusterError
+from provision.rollout.model import Phase
 from provision.rollout.progress import PhaseEntered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from provision.cluster.api import Api
     from provision.cluster.objects import Node
@@ -35,6 +40,7 @@ MAX_WAITING: Final = 2000
 PAUSE_S: Final = 0.1  # between two nodes: ten a second, of the hundreds that an API server takes
 CLOSE_S: Final = 15.0
 TIMEOUT_S: Final = 5.0
+HEARTBEAT_S: Final = 300.0
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _EVENTS: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 
@@ -51,8 +57,12 @@ class NodeReporter:
         kinds: Collection[str],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         pause_s: float = PAUSE_S,
+        heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        self._api, self._find, self._clock, self._pause_s = api, find, clock, pause_s
+        self._api, self._find, self._clock = api, find, clock
+        self._pause_s, self._heartbeat_s = pause_s, heartbeat_s
+        self._has_seen = False
+        self._uids: dict[str, str] = {}
         self._writes_events, self._kinds = events, tuple(kinds)
         self._waiting: deque[Notice] = deque()
         self._news = threading.Condition()
@@ -61,6 +71,7 @@ class NodeReporter:
         self._conditions: dict[str, dict[str, tuple[str, str]]] = {}
         self._dropped = 0
         self._troubles: dict[str, str] = {}
+        self._renewal = time.monotonic() + heartbeat_s
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
         self._thread.start()
 
@@ -77,7 +88,28 @@ class NodeReporter:
             self._news.notify()
 
     def see(self, standing: Standing, nodes: Sequence[NodeState]) -> None:
-        """Do nothing: phases are heard of."""
+        """Look once for what a killed engine has left; phases are heard of."""
+        del standing
+        if self._has_seen or not self._kinds:
+            return
+        self._has_seen = True
+        for each in nodes:
+            record, node = each.record, self._find(each.name)
+            if node is None or not each.view.told or (record is not None and not record.phase.is_over):
+                continue
+            phase, reason = (Phase.DONE, "") if record is None else (record.phase, record.complaint)
+            notice = Notice(
+                node=node.metadata.name,
+                uid=node.metadata.uid,
+                phase=phase,
+                reason=reason,
+                time=self._clock(),
+                is_forgotten=record is None,
+                left=each.view.told,
+            )
+            with self._news:
+                self._waiting.append(notice)
+                self._news.notify()
 
     def close(self) -> str:
         """Write what is left, for a while, and return what could not be written."""
@@ -95,8 +127,14 @@ class NodeReporter:
         self._dropped += 1
 
     def _work(self) -> None:
-        while (notice := self._next()) is not None:
-            if self._writes_events:
+        while True:
+            notice = self._next()
+            if notice is None and self._is_closing:
+                return
+            if notice is None:
+                self._renew()
+                continue
+            if self._writes_events and not notice.left:
                 self._try("Events", lambda one=notice: self._tell(one))  # type: ignore[misc]  # bound at once
             if self._kinds:
                 self._try("conditions", lambda one=notice: self._mark(one))  # type: ignore[misc]  # bound at once
@@ -104,10 +142,27 @@ class NodeReporter:
                 time.sleep(self._pause_s)
 
     def _next(self) -> Notice | None:
+        """Return the next notice; None at the end, and where the conditions are to be renewed."""
         with self._news:
-            while not self._waiting and not self._is_closing:
-                self._news.wait()
-            return self._waiting.popleft() if self._waiting else None
+            if not self._waiting and not self._is_closing:
+                self._news.wait(max(0.0, self._renewal - time.monotonic()))
+            is_due = time.monotonic() >= self._renewal and not self._is_closing
+            return self._waiting.popleft() if self._waiting and not is_due else None
+
+    def _renew(self) -> None:
+        """Say of the conditions that are "True" that whoever set them lives."""
+        if time.monotonic() < self._renewal:
+            return
+        self._renewal = time.monotonic() + self._heartbeat_s
+        for node, known in self._conditions.items():
+            types = [kind for kind, (status, _) in known.items() if status == "True"]
+            if types and self._kinds and not self._is_closing:
+                body = {
+                    "metadata": {"uid": self._uids[node]},
+                    "status": {"conditions": heartbeats(types, self._clock())},
+                }
+                self._try("conditions", partial(self._patch, node, body))
+                time.sleep(self._pause_s)
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         try:
@@ -140,12 +195,16 @@ class NodeReporter:
 
     def _mark(self, notice: Notice) -> None:
         """Set the conditions that have changed."""
-        before = self._conditions.setdefault(notice.node, {})
-        changed = conditions(notice, kinds=self._kinds, before=before)
+        before = self._conditions.setdefault(notice.node, dict.fromkeys(notice.left, ("True", "")))
+        self._uids[notice.node] = notice.uid
+        changed = conditions(notice, kinds=notice.left or self._kinds, before=before)
         if not changed:
             return
-        path = f"/api/v1/nodes/{notice.node}/status"
         body = {"metadata": {"uid": notice.uid}, "status": {"conditions": changed}}  # not of a node of the same name
+        self._patch(notice.node, body)
+        before.update({each["type"]: (each["status"], each["reason"]) for each in changed})
+
+    def _patch(self, node: str, body: Mapping[str, object]) -> None:
+        path = f"/api/v1/nodes/{node}/status"
         request = Request(method="PATCH", path=path, body=body, content_type=STRATEGIC_PATCH, timeout_s=TIMEOUT_S)
         self._api.call(request, msgspec.Raw, expected=(CONFLICT, NOT_FOUND), patience_s=0)
-        before.update({each["type"]: (each["status"], each["reason"]) for each in changed})

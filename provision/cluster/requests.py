@@ -35,8 +35,11 @@ class PausePlace(Protocol):
     def name(self) -> str:
         """What messages call it."""
 
-    def pause(self, by: str, reason: str) -> tuple[Pause, Pause | None]:
-        """Keep further nodes from beginning; return the pause, and the one that it replaces. Raises ClusterError."""
+    def pause(self, by: str, reason: str, since: datetime | None = None) -> tuple[Pause, Pause | None]:
+        """Keep further nodes from beginning; return the pause, and the one that it replaces. Raises ClusterError.
+
+        ``since`` is now where it is None.
+        """
 
     def resume(self) -> Pause | None:
         """Let further nodes begin; return the pause that was there, None if there was none. Raises ClusterError."""
@@ -54,11 +57,11 @@ class LeasePauses:
         self.name = api.name
         self._api = api
 
-    def pause(self, by: str, reason: str) -> tuple[Pause, Pause | None]:
+    def pause(self, by: str, reason: str, since: datetime | None = None) -> tuple[Pause, Pause | None]:
         """Write the annotation, and the lease where there is none."""
         for _attempt in range(_ATTEMPTS):
             lease = read_lease(self._api)
-            pause = Pause(by=by, since=self._api.now().replace(microsecond=0), reason=reason)
+            pause = Pause(by=by, since=since or self._api.now().replace(microsecond=0), reason=reason)
             text = encode_pause(pause)
             if self._create(text) if lease is None else self._patch(lease, text):
                 return pause, None if lease is None else pause_of(lease.metadata.annotations)
@@ -109,9 +112,9 @@ class StateFilePauses:
         self._path = state_file
         self._clock = clock
 
-    def pause(self, by: str, reason: str) -> tuple[Pause, Pause | None]:
+    def pause(self, by: str, reason: str, since: datetime | None = None) -> tuple[Pause, Pause | None]:
         """Write it into the file."""
-        pause = Pause(by=by, since=self._clock().replace(microsecond=0), reason=reason)
+        pause = Pause(by=by, since=since or self._clock().replace(microsecond=0), reason=reason)
         with editing(self._path) as found:
             write_state(self._path, found.nodes, document_of(pause))
             return pause, as_pause(found.pause)
@@ -122,3 +125,27 @@ class StateFilePauses:
             if found.pause is not None:
                 write_state(self._path, found.nodes, None)
             return as_pause(found.pause)
+
+
+class MixedPauses:
+    """Keeps a pause in the state file and on the lease, for a fleet whose nodes belong to both.
+
+    A rollout of all of its nodes reads both, one of some nodes perhaps only one of them. The file is the first to be
+    written and the last to be cleared, and both say the same, so that an engine that reads both sees one pause.
+    """
+
+    def __init__(self, in_file: PausePlace, on_lease: PausePlace) -> None:
+        self.name = f"{in_file.name} and {on_lease.name}"
+        self._in_file = in_file
+        self._on_lease = on_lease
+
+    def pause(self, by: str, reason: str, since: datetime | None = None) -> tuple[Pause, Pause | None]:
+        """Write it in both places."""
+        written, before = self._in_file.pause(by, reason, since)
+        _, other = self._on_lease.pause(by, reason, written.since)
+        return written, before or other
+
+    def resume(self) -> Pause | None:
+        """Take it away in both places, also where it was only in one."""
+        other = self._on_lease.resume()
+        return self._in_file.resume() or other

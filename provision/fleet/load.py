@@ -100,7 +100,7 @@ def _no_match(wrong: str, inventory: Inventory) -> InventoryError:
     groups = sorted({group for host in inventory.hosts for group in host.groups})
     near = nearest(wrong, [*names, *groups])
     hint = f"did you mean {near}?" if near else f"hosts: {few(names)}; groups: {few(groups)}"
-    return InventoryError(f"no host matches --limit '{wrong}'", hint=hint)
+    return InventoryError(f"no host or group of the inventory matches '{wrong}'", hint=hint)
 
 
 def _with_place(error: InventoryError, inventories: Sequence[str]) -> InventoryError:

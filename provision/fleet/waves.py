@@ -27,6 +27,7 @@ SHARED: Final = {
     "domains": "other domains are",
     "gates": "other gates are",
     "order": "another order is",
+    "maintenance": "other requests are",
 }
 
 

@@ -217,7 +217,8 @@ class LiveView:
 
     def _finish(self, result: NodeResult) -> None:
         if result.node not in self._finished:
-            about = f": {result.failure.message}" if result.failure else f", {count(result.changes, 'change')}"
+            told = result.failure.message if result.failure else result.note
+            about = f": {told}" if told else f", {count(result.changes, 'change')}"
             self._scroll(result.node, result.status, f"{result.status.value}{about}", is_good=result.is_good)
 
     def _scroll(self, node: str, status: Status, words: str, *, is_good: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import re
+from typing import TYPE_CHECKING, Final, Self
 
 from provision.apply.model import NodeFinished, NodeTask, PassStarted, Staging
 from provision.report.terminal import count, phase_words, task_name, waiting_words
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from provision.apply.model import NodeResult
     from provision.rollout.progress import RolloutProgress
+
+_LEFT: Final = re.compile(r" \([0-9:-]+ left\)")  # of a job, as the scheduler says it
 
 
 class PlainView:
@@ -64,8 +67,8 @@ class PlainView:
         self._line(entered.node, phase_words(entered))
 
     def _wait(self, waits: NodeWaits) -> None:
-        """Tell a reason once: one that differs only in what the node ahead is doing is no news in a log."""
-        told = waits.reason if waits.is_out else waits.reason.partition(":")[0]
+        """Tell a reason once: what the node ahead is doing, or how much of its time a job has left, is no news."""
+        told = _LEFT.sub("", waits.reason) if waits.is_out else waits.reason.partition(":")[0]
         if told and told != self._waits.get(waits.node):
             self._waits[waits.node] = told
             self._line(waits.node, waiting_words(waits.reason) if waits.is_out else waits.reason)
@@ -82,4 +85,5 @@ class PlainView:
 
 
 def _ending(result: NodeResult) -> str:
-    return f"{result.status.value}: {result.failure.message}" if result.failure else result.status.value
+    about = result.failure.message if result.failure else result.note
+    return f"{result.status.value}: {about}" if about else result.status.value

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NEXT = "fix what is reported above, then run `{}` again: it begins there"
+GO_ON = "run `{}` again: it goes on there"
 
 
 def render_results(
@@ -34,12 +35,14 @@ def render_results(
             yield hanging(Text(f"{result.node}: ", "bold"), Text(f"output of '{result.failure.task}'", "bold"))
             for line in result.failure.tail:
                 yield Padding(Text(line.expandtabs(), "dim"), (0, 0, 0, 2))
-    out = [result.node for result in results if result.upgrade is not None and result.upgrade.is_out]
-    if out:
-        yield ""
-        yield Text(
-            f"{names(out)} {'stays' if len(out) == 1 else 'stay'} out of service: {NEXT.format(command)}", "yellow"
-        )
+    out = [result for result in results if result.upgrade is not None and result.upgrade.is_out]
+    interrupted = [result.node for result in out if result.status is Status.CANCELED]
+    failed = [result.node for result in out if result.status is not Status.CANCELED]
+    for nodes, todo in ((failed, NEXT), (interrupted, GO_ON)):
+        if nodes:
+            yield ""
+            verb = "stays" if len(nodes) == 1 else "stay"
+            yield Text(f"{names(nodes)} {verb} out of service: {todo.format(command)}", "yellow")
     back = [result.node for result in results if result.status is Status.RETURNED and not result.is_good]
     if back:
         yield ""
@@ -60,10 +63,10 @@ def summary(results: Sequence[NodeResult]) -> str:
 
 
 def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
-    """Yield why nodes are not as declared; the table has no room for it beside a rollout's columns."""
+    """Yield why nodes are not as declared, and notes; the table has no room for them beside a rollout's columns."""
     alike: dict[str, list[str]] = {}
     for result in results:
-        if result.failure is not None:
+        if result.failure is not None or result.note:
             alike.setdefault(_detail(result).plain, []).append(result.node)
     if alike:
         yield ""

@@ -23,20 +23,24 @@ if TYPE_CHECKING:
     from provision.rollout.model import GpuPod
 
 
-def render_rollout(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
-    """Yield which nodes are taken out of service, in their order, and the pods that have to leave each."""
+def render_rollout(prepared: Prepared, cluster: str, kubernetes: str = "") -> Iterator[RenderableType]:
+    """Yield which nodes are taken out of service, in their order, and the pods that have to leave each.
+
+    ``kubernetes`` is the part of the cluster that is one of Kubernetes.
+    """
     if prepared.rollout:
         yield ""
         yield from _render_order(prepared, cluster)
     if prepared.runtime_classes:
         yield ""
-        yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} will be created on {cluster}")
+        yield Text(f"RuntimeClass {', '.join(prepared.runtime_classes)} will be created on {kubernetes or cluster}")
 
 
 def _render_order(prepared: Prepared, cluster: str) -> Iterator[RenderableType]:
     policy, total = prepared.policy, len(prepared.states)
     soak = f", {count(int(policy.soak.total_seconds() // 60), 'minute')} apart" if policy.soak else ""
-    at_once = f"{policy.max_parallel} at a time{soak}, at most {policy.max_unavailable} of {count(total, 'node')} out"
+    most = min(policy.max_unavailable, total)
+    at_once = f"{min(policy.max_parallel, total)} at a time{soak}, at most {most} of {count(total, 'node')} out"
     failures = f", stops after {count(policy.max_failures + 1, 'failure')}" if policy.max_failures else ""
     yield Text.assemble(("rollout", "bold"), f" ({cluster}): {at_once}{failures}")
     if prepared.closed:
@@ -131,6 +135,7 @@ def _describe(state: NodeState) -> dict[str, object]:
         "cordoned": state.view.is_cordoned,
         "ready": state.view.is_ready,
         "keptOut": state.kept_out or None,
+        "remarks": list(state.view.remarks),
         "pods": [_describe_pod(state, pod) for pod in evictable(state)],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
@@ -162,7 +167,9 @@ def _about(state: NodeState) -> Text:
         text.append("is not ready; ", "yellow")
     if state.kept_out and not state.is_in_flight:
         text.append(f"does not begin: {state.kept_out}; ", "yellow")
-    return text.append("; ".join(_pods(state)) or "no pod has one of its GPUs")
+    for remark in state.view.remarks:
+        text.append(f"{remark}; ", "yellow")
+    return text.append("; ".join(_pods(state)) or "nothing has to leave it")
 
 
 def _pods(state: NodeState) -> Iterator[str]:
@@ -187,5 +194,5 @@ def _pods(state: NodeState) -> Iterator[str]:
 
 def _pod(pod: GpuPod, state: NodeState) -> str:
     if pod.is_replaced_first and pod.uid not in state.blocked:
-        return f"{pod} (once its replacement is ready elsewhere)"
+        return f"{pod} (replaced first)"
     return str(pod) if pod.controller else f"{pod} (nothing restarts it)"

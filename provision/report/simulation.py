@@ -150,7 +150,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One node; null is what did not happen. ``ending`` is null for one that was not touched."""
+    """One node; null is what did not happen. ``ending`` is null for one that was not touched. ``reason`` is why."""
 
     name: str
     wave: int | None

@@ -64,6 +64,7 @@ def render_node_status(status: FleetStatus, name: str) -> Iterator[RenderableTyp
     if node.reason:
         facts.append(("reason", node.reason))
     facts += [(label, text) for label, text in (("wave", node.wave), ("domain", node.domain)) if text]
+    facts += [("note", remark) for remark in node.remarks]
     facts.append(("next", node.situation.follows))
     if node.situation.todo:
         facts.append(("do", _for_node(node.situation.todo, name)))
@@ -98,10 +99,11 @@ def _head(status: FleetStatus) -> Iterator[RenderableType]:
     yield from _who(status.seen)
     for complaint in status.seen.complaints:
         yield hanging(Text("· ", "yellow"), Text(complaint, "yellow"))
+    is_idle = all(node.situation is IDLE for node in status.nodes)
     counts = [
         f"{number} {situation.title}"
         for situation in SITUATIONS
-        if (number := sum(node.situation is situation for node in status.nodes))
+        if not is_idle and (number := sum(node.situation is situation for node in status.nodes))
     ]
     left = "" if status.left_s is None else f"; about {age(status.left_s)} left, {_measured(status)}"
     yield Text(

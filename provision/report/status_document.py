@@ -62,6 +62,7 @@ class NodeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     took: dict[Phase, Seconds]
     wave: str
     domain: str
+    remarks: tuple[str, ...] = ()
 
 
 class WaveDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +161,7 @@ def _node(node: NodeStatus) -> NodeDocument:
         took={} if record is None else dict(record.took),
         wave=node.wave,
         domain=node.domain,
+        remarks=node.remarks,
     )
 
 

@@ -49,8 +49,8 @@ DISRUPTION_STYLES = {
     Disruption.REBOOT: "bold red",
 }
 PHASE_WORDS = {
-    Phase.CORDON: "cordon: takes no new pods",
-    Phase.JOBS: "wait-for-jobs: pods that are waited for end",
+    Phase.CORDON: "cordon: takes no new work",
+    Phase.JOBS: "wait-for-jobs: the jobs on it are waited for",
     Phase.DRAIN: "drain: pods with a GPU leave",
     Phase.RELEASE: "release: the node daemon closes the driver",
     Phase.SWAP: "swap: the driver is exchanged",

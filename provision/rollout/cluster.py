@@ -108,6 +108,9 @@ class Cluster(Protocol):
         has asked for is known as well.
         """
 
+    def request_maintenance(self, node: str) -> None:
+        """Request what `NodeView.maintenance` says is missing; the `write` that ends the upgrade withdraws it."""
+
     def has_runtime_class(self, name: str, handler: str) -> bool:
         """Return whether the RuntimeClass is there, or is not needed. Raises RuntimeClassError as below."""
 
@@ -157,6 +160,10 @@ class OneByOne:
         """There are no budgets."""
         del pods
         return {}
+
+    def request_maintenance(self: Cluster, node: str) -> None:
+        """There is nobody who would have to be asked."""
+        del node
 
     def settle_evictions(self: Cluster, is_wanted: Callable[[str], bool]) -> None:
         """There is nothing to take back: what is asked is done or refused at once."""

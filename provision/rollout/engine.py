@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Note
@@ -18,7 +20,15 @@ from provision.rollout.decision.decide import decide
 from provision.rollout.decision.domains import members_of
 from provision.rollout.decision.outcome import RolloutResult
 from provision.rollout.decision.places import domains_of, waves_of
-from provision.rollout.decision.snapshot import Decision, Evict, RunStep, Snapshot, Withdraw, Write
+from provision.rollout.decision.snapshot import (
+    Decision,
+    Evict,
+    RequestMaintenance,
+    RunStep,
+    Snapshot,
+    Withdraw,
+    Write,
+)
 from provision.rollout.errors import ClusterError, ConflictError, LeaseLostError, UnreachableError
 from provision.rollout.evictions import Evictions
 from provision.rollout.executor import StepEnded, ThreadExecutor
@@ -199,7 +209,7 @@ class Engine:
     def _observe_nodes(self) -> list[str]:
         """Take over what has changed, and return which nodes have: what has not is the same object."""
         views, known, now = self._cluster.observe(tuple(self._nodes)), self._views, self._clock()
-        changed = [name for name, view in views.items() if view is not known.get(name)]
+        changed = list(compress(views, map(is_not, views.values(), map(known.get, views))))  # of thousands, few
         for name in changed:
             known[name] = views[name]
             self._nodes[name] = seen(self._nodes[name], views[name], self._obstacles[name], now)
@@ -295,6 +305,8 @@ class Engine:
                 self._begin_step(action)
             elif isinstance(action, Withdraw):
                 self._withdraw(action)
+            elif isinstance(action, RequestMaintenance):
+                self._cluster.request_maintenance(action.node)
 
     def _write(self, actions: Sequence[Write]) -> None:
         """Write several records at a time; tell those that are written, and raise what is not about one node alone."""

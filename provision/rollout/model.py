@@ -94,7 +94,8 @@ class Record:
     ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
-    somebody wants a failed node tried again by the engine at work.
+    somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
+    the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
@@ -117,6 +118,8 @@ class Record:
     ailment: str = ""
     because_of: str = ""
     retry: bool = False
+    is_requested: bool = False
+    opted_out: tuple[str, ...] = ()
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
 
@@ -182,6 +185,8 @@ class Record:
             is_unrelated=self.is_unrelated,
             ailment=self.ailment,
             because_of=self.because_of,
+            is_requested=self.is_requested,
+            opted_out=self.opted_out,
             kind=self.kind,
             boot=self.boot,
         )
@@ -205,7 +210,8 @@ class GpuPod:
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
-    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves.
+    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``node`` is its node, as the
+    cluster calls it.
     """
 
     namespace: str
@@ -218,6 +224,7 @@ class GpuPod:
     only_waited: str = ""
     ending: str = ""
     is_replaced_first: bool = False
+    node: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -240,6 +247,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """What has become of the request for a node's maintenance.
+
+    ``words`` say it for people. ``is_granted``: the node may be taken out of service.
+    """
+
+    words: str
+    is_requested: bool = False
+    is_granted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """What is seen of one node where its state lives.
 
@@ -248,7 +267,12 @@ class NodeView:
     ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
     itself says to be wrong with its GPUs.
     ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
-    node that is not. ``boot`` is the boot that its kubelet last reported, empty where nobody does.
+    node that is not. ``maintenance`` is None where none has to be requested before the node leaves service. ``opt_out``
+    are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
+    people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
+    one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
+    conditions by which an engine said that the node is being upgraded. ``boot`` is the boot that its kubelet last
+    reported, empty where nobody does.
     """
 
     name: str
@@ -264,4 +288,11 @@ class NodeView:
     jobs: tuple[GpuPod, ...] = ()
     work: tuple[Job, ...] = ()
     why_not_ready: str = ""
+    maintenance: Maintenance | None = None
+    opt_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    pool: str = ""
+    uid: str = ""
+    machine_id: str = ""
+    told: tuple[str, ...] = ()
     boot: str = ""

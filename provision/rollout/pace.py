@@ -18,7 +18,7 @@ def pauses(longest_s: float) -> Iterator[float]:
     pause_s = min(SOON_S, longest_s)
     while True:
         yield pause_s
-        pause_s = min(2 * pause_s, longest_s)
+        pause_s = min(4 * pause_s, longest_s)
 
 
 class Pace:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Status
 from provision.rollout.cluster import NodeProblem
-from provision.rollout.decision.snapshot import StepResult
+from provision.rollout.decision.snapshot import StepResult, changed
 from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
@@ -18,10 +18,19 @@ if TYPE_CHECKING:
     from provision.rollout.step import StepOutcome
 
 
+REPLACED: Final = (
+    "is another machine than when this run began: its Node was deleted and registered again. What was under way on the "
+    "former one ended with it; the next run plans this one by its own facts"
+)
+
+
 def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: datetime) -> NodeState:
     """Return the node as it was observed ``now``; ``obstacle`` is the one that it had before the rollout."""
+    if not isinstance(view, NodeProblem):
+        node, view = _recognized(node, view)
+    obstacle = REPLACED if node.is_replaced else obstacle
     if isinstance(view, NodeProblem):
-        return replace(
+        return changed(
             node,
             view=replace(node.view, is_ready=False, gpu_pods=()),
             obstacle=obstacle or view.message,
@@ -29,9 +38,9 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
             lost_since=node.lost_since or now,
         )
     if not node.is_missing:
-        return replace(node, view=view, obstacle=obstacle)
+        return changed(node, view=view, obstacle=obstacle)
     is_over = view.record is not None and view.record.phase.is_over
-    return replace(  # it is there again: what was given up meanwhile goes on
+    return changed(  # it is there again: what was given up meanwhile goes on
         node,
         view=view,
         obstacle=obstacle,
@@ -41,15 +50,35 @@ def seen(node: NodeState, view: NodeView | NodeProblem, obstacle: str, now: date
     )
 
 
+def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
+    """Return the node and its view after its object was deleted and registered again, if it was.
+
+    The records of an object end with it. Of the same machine what was under way goes on, and is written down again; of
+    another one nothing that was known is true any more.
+    """
+    before = node.view
+    if node.is_unwritten and view.record is None:
+        return node, replace(view, record=before.record)
+    if not before.uid or not view.uid or before.uid == view.uid:
+        return replace(node, is_unwritten=False) if node.is_unwritten else node, view
+    is_same = bool(view.machine_id) and view.machine_id == before.machine_id
+    if not is_same:
+        return replace(node, is_replaced=True, step=None, blocked={}), view
+    if before.record is None or before.record.phase.is_in_service or view.record is not None:
+        return node, view
+    return replace(node, is_unwritten=True), replace(view, record=before.record)
+
+
 def entered(node: NodeState, record: Record) -> NodeState:
     """Return the node after its record was written."""
-    return replace(
+    return changed(
         node,
         view=replace(node.view, record=record),
         has_failed=record.phase.is_over and record.has_failed and record.target == node.target,
         is_disruptive=node.is_disruptive and record.phase is not Phase.DONE,
         step=None,
         blocked={},
+        is_unwritten=False,
     )
 
 
@@ -66,7 +95,7 @@ def stepped(node: NodeState, phase: Phase, outcome: StepOutcome, ended: datetime
     )
     is_swapped = step.is_done and phase is Phase.SWAP
     is_back = step.is_done and phase is Phase.ROLLBACK
-    return replace(
+    return changed(
         node,
         is_busy=False,
         step=step,

@@ -42,6 +42,8 @@ TRANSITIONS: Final = (
     Transition((Phase.JOBS, Phase.DRAIN), Phase.ROLLBACK, "the same, on a node that is tried again"),
     Transition((Phase.ROLLBACK,), Phase.VERIFY, "the former driver is back"),
     Transition((Phase.RESUME,), Phase.RETURNED, "the same, on the way back"),
+    Transition((Phase.CORDON,), Phase.RETURNED, "its maintenance is not granted in time"),
+    Transition((Phase.CORDON, Phase.FAILED), Phase.CORDON, "it begins again, and its maintenance is not granted yet"),
     Transition((Phase.JOBS,), Phase.RETURNED, "the jobs have not ended in time, and are not to be evicted"),
     Transition(FORWARD, Phase.DRAIN, "another driver is declared meanwhile, or somebody has put it back into service"),
     Transition(FORWARD, Phase.JOBS, "another driver is declared meanwhile, and jobs are to be waited for"),

@@ -15,7 +15,15 @@ from provision.rollout.decision.membership import with_waves
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import NodeState
-from provision.rollout.decision.together import Member, Refusal, domains_of, refusals, why_unlabelled, with_domains
+from provision.rollout.decision.together import (
+    Member,
+    Refusal,
+    domains_of,
+    refusals,
+    serves_with,
+    why_unlabelled,
+    with_domains,
+)
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import Origin, Phase
 from provision.rollout.way_back import is_back, loaded_version
@@ -184,19 +192,12 @@ def _strangers(
         Member(
             name=view.name,
             domain=domain,
-            after=None if isinstance(view, NodeProblem) else _has(view.record),
+            after=None if isinstance(view, NodeProblem) else serves_with(view.record),
             obstacle=view.message if isinstance(view, NodeProblem) else "",
             is_named=is_named,
         )
         for view, domain in zip(seen, domains_of(seen, domains, extent.groups), strict=True)
     ]
-
-
-def _has(record: Record | None) -> str | None:
-    """Return the driver with which a node was left in service, None where its record does not say."""
-    if record is None or not record.phase.is_in_service:
-        return None
-    return record.origin if record.phase is Phase.RETURNED else record.target
 
 
 def _goes_back_already(state: NodeState) -> bool:

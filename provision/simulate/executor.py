@@ -24,20 +24,29 @@ def nothing() -> None:
 class VirtualExecutor:
     """One engine's executor. ``alive`` is called as time passes in which the engine waits, at least every ``RENEW_S``.
 
+    ``undoes``: the engine returns nodes to their former driver.
+
     After something has happened it waits for ``batch_s`` more, so that what happens at about the same time is decided
     about at once.
     """
 
     def __init__(
-        self, world: World, cancel: threading.Event, *, batch_s: float = 0.0, alive: Callable[[], None] = nothing
+        self,
+        world: World,
+        cancel: threading.Event,
+        *,
+        batch_s: float = 0.0,
+        alive: Callable[[], None] = nothing,
+        undoes: bool = False,
     ) -> None:
         self._world, self._cancel, self._batch_s, self._alive = world, cancel, batch_s, alive
+        self._undoes = undoes
         self._events: list[Event] = []
         self._is_woken = False
 
     def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""
-        self._world.begin_step(self, node, phase, back)
+        self._world.begin_step(self, node, phase, back, undoes=self._undoes)
 
     def ended(self, node: str, phase: Phase, outcome: StepOutcome) -> None:
         """Have the engine told, as the world tells it."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Pod:
     """A pod that has a GPU. It ends ``grace_s`` after it was told to; never, where it is stuck.
 
-    ``budget`` is the disruption budget that it counts for, empty where there is none.
+    ``budget`` is the disruption budget that it counts for, empty where there is none. ``is_job``: it is waited for, and
+    ends by itself.
     """
 
     namespace: str
@@ -28,6 +29,7 @@ class Pod:
     budget: str = ""
     controller: str = ""
     is_daemon: bool = False
+    is_job: bool = False
     is_stuck: bool = False
     is_terminating: bool = False
 
@@ -45,17 +47,22 @@ class Pod:
 
 @dataclass(slots=True)
 class Change:
-    """An exchange of the driver that goes on by itself: it ends even if whoever began it does not."""
+    """An exchange of the driver that goes on by itself: it ends even if whoever began it does not.
+
+    ``is_back``: it leads to what the node ran before, and does not add to what a way back leads over.
+    """
 
     target: str
     ends_s: float
     failure: str = ""
+    is_back: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Machine:
     """One node. ``driver`` is what runs on it, ``verified`` the driver that was verified since it was last exchanged.
 
+    ``former`` are the drivers that a way back leads over, the latest one last; ``last`` is the last exchange.
     ``cordoned_by`` is who else wants it cordoned, ``held_by`` which tool is at it, ``is_skipped`` whether people want
     it left alone. ``is_up``: it answers over SSH, and its kubelet reports.
     ``broken`` are phases whose step fails on it, each with what it then says; ``ill`` is a hardware failure that has
@@ -76,6 +83,8 @@ class Machine:
     is_released: bool = False
     verified: str = ""
     change: Change | None = None
+    last: Change | None = None
+    former: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     broken: dict[Phase, str] = field(default_factory=dict)
     holders: int = 0
@@ -98,6 +107,7 @@ class Machine:
             is_ready=self.is_ready,
             gpu_pods=tuple([pod.seen() for pod in pods.values()]) if pods else (),
             labels=self.labels,
+            jobs=tuple([pod.seen() for pod in pods.values() if pod.is_job]) if pods else (),
             is_skipped=self.is_skipped,
             held_by=self.held_by,
         )

@@ -101,8 +101,13 @@ class World:
 
     # Steps
 
-    def begin_step(self, waiter: StepWaiter, node: str, phase: Phase, back: Origin | None = None) -> None:
-        """Run the step of a phase for somebody; on the way ``back``, for the driver that was there before."""
+    def begin_step(
+        self, waiter: StepWaiter, node: str, phase: Phase, back: Origin | None = None, *, undoes: bool = False
+    ) -> None:
+        """Run the step of a phase for somebody; on the way ``back``, for the driver that was there before.
+
+        ``undoes``: its swap leads to the former driver.
+        """
         machine = self.machines[node]
         target = machine.record.target if machine.record is not None else machine.driver
         attempt = machine.attempts[phase] = machine.attempts.get(phase, 0) + 1
@@ -114,7 +119,7 @@ class World:
             return
         delay_s = run.planned.duration_s
         if phase in _CHANGES:
-            delay_s = self._begin_change(machine, run)
+            delay_s = self._begin_change(machine, run, is_back=undoes or phase is Phase.ROLLBACK)
         self.time.after(delay_s, lambda: self._end_step(run))
 
     def lose_connections(self, node: str) -> None:
@@ -131,14 +136,14 @@ class World:
         for run in [run for run in self.runs if run.waiter is waiter]:
             self._answer(run, StepOutcome(failure=Failure(Status.CANCELED, "apply again to finish")))
 
-    def _begin_change(self, machine: Machine, run: _Run) -> float:
+    def _begin_change(self, machine: Machine, run: _Run, *, is_back: bool) -> float:
         """Exchange the driver; an exchange that is under way already is waited for. Return how long it takes."""
         now_s, target = self.time.now_s, run.target
         if machine.change is not None and machine.change.target == target:
             return machine.change.ends_s - now_s
         begins_s = now_s if machine.change is None else machine.change.ends_s
         failure = machine.broken.get(run.phase) or run.planned.failure
-        change = Change(target, begins_s + run.planned.duration_s, failure)
+        change = Change(target, begins_s + run.planned.duration_s, failure, is_back)
         if machine.change is None:
             self._start_change(machine, change)
         else:
@@ -156,9 +161,14 @@ class World:
             change.ends_s = self.time.now_s + NOTICE_S
             self.time.after(NOTICE_S, lambda: self._end_change(machine, change))
             return
-        machine.change = None
-        if not change.failure:
-            machine.driver = change.target
+        machine.change, machine.last = None, change
+        if change.failure or machine.driver == change.target:
+            return
+        if not change.is_back:
+            machine.former.append(machine.driver)
+        elif machine.former:
+            machine.former.pop()
+        machine.driver = change.target
 
     def _end_step(self, run: _Run) -> None:
         if run not in self.runs:

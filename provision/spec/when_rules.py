@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from provision.spec.model import Day, Order
+from provision.spec.model import Day, Order, Tool
 from provision.spec.remark import error, warning
 from provision.spec.time_zones import find_zone, moment_of, zone_names
 from provision.spec.validate import nearest
@@ -36,6 +36,7 @@ def judge_when(rollout: Rollout) -> Iterator[Remark]:
         _blackouts(rollout.blackouts),
         _zones(rollout.zones),
         _order(rollout),
+        _maintenance(rollout),
     )
 
 
@@ -143,6 +144,14 @@ def _order(rollout: Rollout) -> Iterator[Remark]:
     elif rollout.zones.one_at_a_time:
         message = "spread takes nodes of each zone in turn, and zones.oneAtATime all of one zone first"
         yield error(path, message, "leave one of them out")
+
+
+def _maintenance(rollout: Rollout) -> Iterator[Remark]:
+    """Yield that NVSentinel is kept off nodes, whatever it is doing there."""
+    if rollout.maintenance.nvsentinel and Tool.NVSENTINEL not in rollout.respect:
+        message = "keeps NVSentinel off nodes that it has quarantined as well, since respect does not have it"
+        hint = "add nvsentinel to rollout.respect: its repairs would be cut off"
+        yield error(("rollout", "maintenance", "nvsentinel"), message, hint)
 
 
 def _listed(path: KeyPath, entries: tuple[_Entry, ...]) -> Iterator[tuple[KeyPath, _Entry]]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.journey.conftest import Controller
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 OLD, NEW = "535.261.03", "535.309.01"
 APPLY_TIMEOUT_S = 900.0
-STATUS_TIMEOUT_S = 60.0
+VERB_TIMEOUT_S = 60.0
+PERSON = "ada"
 DECLARATION = """\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
@@ -34,6 +37,10 @@ class Operator(Controller):
     """`grapnel` as an operator of the cluster runs it."""
 
     kubeconfig: Path
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a person whose name is known."""
+        return {**super().environment(), "USER": PERSON}
 
     def declare(self, version: str, rollout: str = ONE_AT_A_TIME) -> None:
         """Write the declaration; ``rollout`` are the keys of that section."""
@@ -58,16 +65,46 @@ class Operator(Controller):
             check=False,
         )
 
+    @contextmanager
+    def applying(self, output: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+        """Run an apply that writes to ``output``; one that is left over is ended as by Ctrl-C."""
+        with (
+            output.open("w") as file,
+            subprocess.Popen(
+                self.apply_command(*options),
+                cwd=self.folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as apply,
+        ):
+            try:
+                yield apply
+            finally:
+                if apply.poll() is None:
+                    apply.terminate()
+
     def status(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Ask how the upgrade stands."""
+        return self._call("status", *options)
+
+    def tell(self, verb: str, *words: str) -> str:
+        """Have a verb that changes no machine do what it is for; return what it says."""
+        done = self._call(verb, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _call(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["grapnel", "status", "-i", "inventory.yaml", "--kubeconfig", str(self.kubeconfig), *options],
+            ["grapnel", verb, "-i", "inventory.yaml", "--kubeconfig", str(self.kubeconfig), *words],
             cwd=self.folder,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=STATUS_TIMEOUT_S,
+            timeout=VERB_TIMEOUT_S,
             check=False,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tests.e2e.fleet import (
     staged_at,
 )
 from tests.e2e.manifests import TEST, container, deployment, disruption_budget
+from tests.e2e.operator import PERSON
 from tests.e2e.replicas import watched
 from tests.e2e.waiting import wait_for
 
@@ -44,17 +46,40 @@ WORK = {"wide": (3, 1, 2), "deep": (2, 2, 1)}  # replicas, GPUs of each, replica
 DRIVER_VERSION = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
 CUDA_OUT_OF_MEMORY = 2
 GPU_LIST = "etc/gpusim/gpus"
+WHY = "the first node is looked at"
+
+
+@pytest.fixture
+def person(operator: Operator, lab_nodes: tuple[LabNode, ...]) -> Iterator[Operator]:
+    """Who asks something of an upgrade; the next test finds none of it."""
+    yield operator
+    operator.tell("resume")
+    operator.tell("skip", "--undo", *(node.name for node in lab_nodes))
 
 
 def test_deployments_live_through_an_upgrade(
-    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator, tmp_path: Path
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...], person: Operator, tmp_path: Path
 ) -> None:
+    """It is paused meanwhile, a node is skipped, and it is resumed, by other processes."""
+    first, skipped, *others = lab_nodes
     start_work(room)
     before, version = look_at_all(stage, lab_nodes), other_version(stage, lab_nodes)
     declare(stage, lab_nodes, version)
+    artifacts, output = tmp_path / "artifacts", tmp_path / "output"
 
     with watched(room) as ledger:
-        done = operator.apply("--keep-artifacts", str(tmp_path / "artifacts"))
+        with person.applying(output, "--keep-artifacts", str(artifacts)) as apply:
+            pause_in_the_middle(person, stage, first, apply)
+            assert_untouched(stage, (skipped, *others), before)
+            assert f"{skipped.name}: is skipped: no upgrade begins on it" in person.tell("skip", skipped.name)
+            assert f"go on; they were paused by {PERSON}@" in person.tell("resume")
+            wait_for("apply has ended", lambda: apply.poll() is not None, timeout_s=240, evidence=room.evidence)
+        assert apply.returncode == 0, output.read_text()
+        assert re.search(rf"^{skipped.name} +skipped ", output.read_text(), re.MULTILINE), output.read_text()
+        assert states(person, code=0) == {node.name: "skipped" if node is skipped else "done" for node in lab_nodes}
+        assert_untouched(stage, (skipped,), before)
+        person.tell("skip", "--undo", skipped.name)
+        done = person.apply("--keep-artifacts", str(artifacts))
 
     assert done.returncode == 0, done.stdout
     assert {app: ledger.least[app] >= WORK[app][2] for app in WORK} == dict.fromkeys(WORK, True), ledger.least
@@ -65,7 +90,7 @@ def test_deployments_live_through_an_upgrade(
     for name in wait_for_work(room):
         assert set(room.api.run_in(room.name, name, "main", DRIVER_VERSION).split()) == {version}
     assert max(map(staged_at, lab_nodes)) < min(out_of_service_since(stage, node) for node in lab_nodes)
-    runs = read_runs(tmp_path / "artifacts")
+    runs = read_runs(artifacts)
     for node in lab_nodes:  # the driver is verified in the run that swaps it
         out = [run.playbook for run in runs if run.node == node.name and run.playbook != "stage"]
         assert out == ["release", "apply", "resume"]
@@ -95,9 +120,11 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
     assert "verify failed: " in failed.record
     assert second.name in stopped.stdout
     assert second.uuids[-1] in failed.record, failed.record
-    assert states(operator) == {first.name: "done", second.name: "failed-in-rollback", third.name: "not-begun"} | {
-        node.name: "not-begun" for node in others
-    }
+    assert states(operator, code=1) == {
+        first.name: "done",
+        second.name: "failed-in-rollback",
+        third.name: "not-begun",
+    } | {node.name: "not-begun" for node in others}
     assert_untouched(stage, (third, *others), before)
 
     with one_gpu_less_after_the_next_load(third):
@@ -122,10 +149,39 @@ def test_a_rollout_that_was_killed_goes_on_and_stops_at_each_node_that_fails(
         assert_in_service(stage, node, version)
 
 
-def states(operator: Operator) -> dict[str, str]:
-    """Return what `grapnel status` says of each node."""
+def pause_in_the_middle(operator: Operator, stage: Stage, node: LabNode, apply: subprocess.Popen[str]) -> None:
+    """Pause while a node is out of service; return when it is back, and all others wait for the end of the pause."""
+
+    def is_out() -> bool:
+        assert apply.poll() is None, f"apply has ended with {apply.returncode}"
+        return bool(stage.api.node(node.name).spec.unschedulable)
+
+    wait_for(f"{node.name} is out of service", is_out, timeout_s=120, evidence=lambda: stage.evidence(node.name))
+    assert f"are paused by {PERSON}@" in operator.tell("pause", "--reason", WHY)
+
+    def told() -> dict[str, tuple[str, str]]:
+        nodes = json.loads(operator.status("--json").stdout)["nodes"]
+        return {each["name"]: (each["state"], each["reason"]) for each in nodes}
+
+    def waits_for_resume(state: str, reason: str) -> bool:
+        return state == "waiting" and reason.startswith(f"paused by {PERSON}@")
+
+    def are_held() -> bool:
+        others = told()
+        return others.pop(node.name)[0] == "done" and all(waits_for_resume(*each) for each in others.values())
+
+    wait_for("all others wait for the end of the pause", are_held, timeout_s=120, evidence=lambda: str(told()))
+    shown = operator.status()
+    assert shown.returncode == 1
+    words = " ".join(shown.stdout.split())
+    assert f"paused by {PERSON}@" in words
+    assert f"UTC: {WHY}; `grapnel resume` ends it" in words
+
+
+def states(operator: Operator, *, code: int) -> dict[str, str]:
+    """Return what `grapnel status` says of each node, and hold it to an exit code."""
     told = operator.status("--json")
-    assert told.returncode == 1, told.stdout
+    assert told.returncode == code, told.stdout
     document = json.loads(told.stdout)
     assert document["engine"] is None, "the lease was given back"
     return {node["name"]: node["state"] for node in document["nodes"]}

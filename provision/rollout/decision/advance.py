@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import again, has_to_leave, held, waits_for_jobs
-from provision.rollout.decision.snapshot import Action, RunStep, Write
+from provision.rollout.decision.snapshot import Action, RequestMaintenance, RunStep, Write
 from provision.rollout.model import UNTOUCHED, Phase, Record
 
 if TYPE_CHECKING:
@@ -54,10 +54,12 @@ def begin(node: NodeState, now: datetime) -> Action:
         is_tainted=node.drain.taints,
         origin_change=node.origin_change,
         ailment=node.view.ailment,
+        is_requested=node.view.maintenance is not None,
+        opted_out=node.view.opt_out if node.view.maintenance is None else (),  # it serves until that is granted
         kind=node.kind,
         boot=node.boot,
     )
-    return Write(node.name, fresh, cordoned=True)
+    return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:
@@ -73,6 +75,8 @@ def advance(node: NodeState, record: Record, now: datetime, began: datetime, dom
         return _reach_again(node, record, step, now)
     if step is not None and step.failure:
         return _fail(node, record, step.failure, now, domain), ""
+    if record.phase is Phase.CORDON and has_to_be_granted(node, record):
+        return _wait_to_be_granted(node, record, now, began)
     if record.phase is Phase.JOBS:
         return _wait_for_jobs(node, record, now, began, domain)
     reason = held(node, record, step, pods) or _why_lost(node, record)
@@ -200,6 +204,23 @@ def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: dateti
     return (None if node.view.is_cordoned else Write(node.name, record, cordoned=True)), reason
 
 
+def has_to_be_granted(node: NodeState, record: Record) -> bool:
+    """Tell whether somebody else has yet to say that the node may leave service."""
+    maintenance = node.view.maintenance  # None: it is not declared any more
+    return record.is_requested and maintenance is not None and not maintenance.is_granted
+
+
+def _wait_to_be_granted(node: NodeState, record: Record, now: datetime, began: datetime) -> Move:
+    """Wait for the maintenance that the record says to be requested; the node is not cordoned before."""
+    maintenance, limit = node.view.maintenance, node.drain.maintenance
+    words = "" if maintenance is None else maintenance.words
+    if now - max(record.believed_since(now, began), began) >= limit:
+        give_up = _quarantine if record.is_touched else _put_back
+        return give_up(node, record, f"after {_minutes(limit)}: {words}", now), ""
+    is_there = maintenance is not None and maintenance.is_requested
+    return None if is_there else RequestMaintenance(node.name), words
+
+
 def _must_give_up(node: NodeState) -> bool:
     """Tell whether a node is given up whose jobs have not ended in time: what is never evicted cannot be drained."""
     return node.drain.gives_up or bool(node.view.work) or any(pod.only_waited for pod in node.view.jobs)
@@ -212,8 +233,15 @@ def _put_back(node: NodeState, record: Record, reason: str, now: datetime) -> Wr
 
 
 def _go_on(node: NodeState, record: Record, now: datetime) -> Write:
-    is_first = record.phase is Phase.CORDON and node.drain.waits
-    return _enter(node, record, Phase.JOBS if is_first else _next(record), now)
+    is_first = record.phase is Phase.CORDON
+    after = _kept_off(node, record) if is_first else record
+    return _enter(node, after, Phase.JOBS if is_first and node.drain.waits else _next(record), now)
+
+
+def _kept_off(node: NodeState, record: Record) -> Record:
+    """Return the record of a node that leaves service, with the labels that are to keep other tools off it."""
+    labels = tuple(dict.fromkeys((*record.opted_out, *node.view.opt_out)))
+    return replace(record, opted_out=labels) if node.view.opt_out else record
 
 
 def _restart(node: NodeState, record: Record, now: datetime) -> Write:
@@ -234,7 +262,12 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
         boot=record.boot if record.kind is node.kind else node.boot,
     )
     again = replace(again, is_tainted=node.drain.taints)
-    return _enter(node, again, phase, now)
+    if record.phase is Phase.FAILED:  # what was requested ended with the failure
+        again = replace(again, is_requested=node.view.maintenance is not None, opted_out=())
+    is_first = record.phase in (Phase.CORDON, Phase.FAILED)
+    if is_first and phase is out_of_service and has_to_be_granted(node, again):
+        return _enter(node, again, Phase.CORDON, now)
+    return _enter(node, _kept_off(node, again) if is_first else again, phase, now)
 
 
 def _is_touched(record: Record) -> bool:
@@ -244,6 +277,8 @@ def _is_touched(record: Record) -> bool:
 
 def _enter(node: NodeState, record: Record, phase: Phase, now: datetime) -> Write:
     after = record.entering(phase, now)
+    if phase is Phase.CORDON:  # not before it is granted
+        return Write(node.name, after, cordoned=None)
     if not phase.is_in_service:
         return Write(node.name, after, cordoned=True)
     return Write(node.name, after, cordoned=None if record.was_cordoned else False)

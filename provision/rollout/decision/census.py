@@ -28,7 +28,7 @@ class Census:
     ``phases`` are those of nodes in flight. ``soaking`` are nodes that were changed so short a time ago that they
     have to prove themselves, each with the moment until which. ``failed`` are those that failed in this process and
     are out of service, ``returned`` those that are back in service then, ``unable`` those that failed before and cannot
-    be tried again. ``waves`` are those that have a node.
+    be tried again, ``replaced`` those that are other machines by now. ``waves`` are those that have a node.
     """
 
     total: int
@@ -39,6 +39,7 @@ class Census:
     failed: list[NodeState] = field(default_factory=list)
     returned: list[NodeState] = field(default_factory=list)
     unable: list[NodeState] = field(default_factory=list)
+    replaced: list[NodeState] = field(default_factory=list)
     soaking: list[tuple[NodeState, datetime]] = field(default_factory=list)
     cordoned: set[str] = field(default_factory=set)
     not_ready: set[str] = field(default_factory=set)
@@ -51,8 +52,6 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
     for node in snapshot.nodes:
         if not node.is_serving:
             _count_out(census, node)
-        if node.wave is not None:
-            census.waves.add(node.wave)
         if node.wants_to_begin:
             census.waiting.append(node)
         if node.is_in_flight:
@@ -62,8 +61,11 @@ def take_census(snapshot: Snapshot, soak: timedelta, now: datetime) -> Census:
                 _count_soaking(census, node, soak, now, snapshot.began)
         elif node.record is not None:
             _count_failed(census, node, node.record)
+        elif node.is_replaced:
+            census.replaced.append(node)
     census.phases = {node.name: node.record.phase for node in census.flying if node.record is not None}
     census.waiting = _sort(census.waiting)
+    census.waves = {wave for wave in {node.wave for node in snapshot.nodes} if wave is not None}
     return census
 
 

@@ -17,8 +17,9 @@ from provision.rollout.decision.census import take_census
 from provision.rollout.decision.domains import Domains
 from provision.rollout.decision.hours import opening_hours, outside_hours
 from provision.rollout.decision.patience import AT_ONCE, FOR_EVER
-from provision.rollout.decision.snapshot import Decision
+from provision.rollout.decision.snapshot import Decision, Write
 from provision.rollout.decision.waves import patience_of, whose_turn
+from provision.rollout.model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,9 @@ def decide(snapshot: Snapshot, policy: Policy, now: datetime) -> Decision:
     census = take_census(snapshot, policy.soak, now)
     domains, hours = Domains(snapshot.nodes, snapshot.domains), opening_hours(census.nodes, policy, now)
     actions, waiting = _go_on(census.flying, now, snapshot.began, domains, hours)
-    waiting.update((node.name, node.obstacle) for node in (*census.unable, *census.failed) if node.obstacle)
+    left = (*census.unable, *census.failed, *census.replaced)
+    waiting.update((node.name, node.obstacle) for node in left if node.obstacle)
+    actions += [_write_again(node, node.record) for node in left if node.is_unwritten and node.record is not None]
     turn = whose_turn(census, snapshot, policy, now)
     stop = why_broken(census, actions, policy, turn.canary)
     closed = _why_closed(hours, snapshot, policy)
@@ -79,11 +82,15 @@ def _begin(
 ) -> list[Action]:
     """Return what begins; the others get their reason in ``waiting``."""
     actions: list[Action] = []
+    decided: set[str] = set()
     for node in nodes:
+        if node.domain in decided:
+            continue
         domain = domains.of(node) if node.domain else None
         if domain is not None:
             if node is domain.waiting[0]:
                 actions += _begin_domain(domain, admission, now, waiting)
+                decided.add(node.domain)
         elif reason := admission.why_not(node):
             waiting[node.name] = reason
         else:
@@ -96,7 +103,8 @@ def _begin_domain(domain: Domain, admission: Admission, now: datetime, waiting: 
     """Return what begins of a domain when the turn of its first node has come: all of it or nothing."""
     reason = admission.why_not_together(domain)
     if reason:
-        waiting.update(dict.fromkeys((node.name for node in domain.waiting), reason))
+        for node in domain.waiting:
+            waiting[node.name] = reason
         return []
     for node in domain.waiting:
         admission.take(node)
@@ -110,6 +118,9 @@ def _go_on(
     actions: list[Action] = []
     waiting: dict[str, str] = {}
     for node in flying:
+        if node.is_unwritten and node.record is not None:  # also while a step runs: until then nothing remembers it
+            actions.append(_write_again(node, node.record))
+            continue
         if node.is_busy or node.record is None:
             continue
         action, held = _move(node, node.record, now, began, domains.of(node))
@@ -120,6 +131,10 @@ def _go_on(
         if held:
             waiting[node.name] = held
     return actions, waiting
+
+
+def _write_again(node: NodeState, record: Record) -> Write:
+    return Write(node.name, record, cordoned=None if record.phase is Phase.CORDON else True)
 
 
 def _move(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None) -> Move:

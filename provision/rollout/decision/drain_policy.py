@@ -19,7 +19,8 @@ class DrainPolicy:
     ``waits``: some pods are waited for before any is evicted, or jobs of another scheduler, for ``jobs`` (None: as
     long as it takes). When that is over, it ``gives_up`` the node, or evicts them. ``release`` is how long
     processes may hold a GPU, None: as long as pods may take to leave. ``taints``: pods of DaemonSets are evicted,
-    and a taint keeps them off the node.
+    and a taint keeps them off the node. ``maintenance`` is how long a maintenance that was requested may take to be
+    granted.
     """
 
     waits: bool = False
@@ -27,6 +28,7 @@ class DrainPolicy:
     gives_up: bool = False
     release: timedelta | None = None
     taints: bool = False
+    maintenance: timedelta = timedelta(hours=1)
 
 
 EVICT_ALL: Final = DrainPolicy()
@@ -43,4 +45,5 @@ def drain_policy(rollout: Rollout, scheduler: Scheduler) -> DrainPolicy:
         gives_up=wait.on_timeout is AtTimeout.GIVE_UP,
         release=timedelta(minutes=drain.release_timeout_minutes) if drain.release_timeout_minutes else None,
         taints=drain.daemon_sets is DaemonSets.EVICT,
+        maintenance=timedelta(minutes=rollout.maintenance.timeout_minutes),
     )

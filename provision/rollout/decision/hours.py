@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.rollout.decision.advance import has_to_be_granted
 from provision.rollout.decision.calendar import usual_time
 from provision.rollout.decision.leaving import has_to_leave
 from provision.rollout.decision.snapshot import Evict, Withdraw, Write
@@ -53,7 +54,8 @@ def outside_hours(
     is_verified_next = isinstance(action, Write) and action.record.phase is Phase.VERIFY
     if node.obstacle or is_verified_next:
         return action, held
-    is_waiting = record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
+    is_asking = record.phase is Phase.CORDON and has_to_be_granted(node, record)
+    is_waiting = is_asking or record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
     if record.phase in UNTOUCHED and not record.is_touched and is_waiting:
         return Withdraw(node.name, None if record.was_cordoned else False), ""
     if isinstance(action, Evict):

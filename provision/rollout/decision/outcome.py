@@ -47,7 +47,7 @@ def results_of(
 def _result(state: NodeState, rollout: RolloutResult, command: str, *, canceled: bool) -> NodeResult:
     record = state.record
     if record is None or state.name not in rollout.moved:
-        return NodeResult(state.name, *_untouched(state, rollout, canceled=canceled))
+        return _untouched(state, rollout, canceled=canceled)
     swapped = rollout.swapped.get(state.name)
     passes, changes = (swapped.passes, swapped.changes) if swapped is not None else (0, 0)
     status, failure = _ended(state, record, rollout, command, canceled=canceled)
@@ -62,15 +62,15 @@ def _upgrade(record: Record, rollout: RolloutResult) -> Upgrade:
     return Upgrade(origin, target, (until - record.began).total_seconds(), is_out=is_out)
 
 
-def _untouched(
-    state: NodeState, rollout: RolloutResult, *, canceled: bool
-) -> tuple[Status, int, int, Failure | None, Upgrade | None]:
+def _untouched(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> NodeResult:
     record = state.record
     upgrade = None if record is None or record.phase.is_in_service else _upgrade(record, rollout)
     is_skipped = state.view.is_skipped and upgrade is None and not canceled
     status = Status.CANCELED if canceled else Status.SKIPPED if is_skipped else Status.WAITING
+    if status is Status.SKIPPED:  # as somebody wants it: no failure
+        return NodeResult(state.name, status, note=f"no upgrade begins on it until `grapnel skip --undo {state.name}`")
     reason = "not started" if canceled else rollout.waiting.get(state.name) or f"stopped: {rollout.stop}"
-    return status, 0, 0, Failure(status, reason), upgrade
+    return NodeResult(state.name, status, failure=Failure(status, reason), upgrade=upgrade)
 
 
 def _ended(

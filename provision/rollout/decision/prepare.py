@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from provision.apply.gate import ENDS_WORK, find_obstacle, needs_staging, will_need_drain
@@ -72,14 +73,18 @@ def prepare(
     stacks: Mapping[str, StackSpec],
     views: Mapping[str, NodeView | NodeProblem],
     groups: Mapping[str, Sequence[str]],
+    unnamed: Mapping[str, NodeView | NodeProblem] = MappingProxyType({}),
 ) -> Prepared:
-    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's."""
+    """Sort the nodes of an apply; the first three mappings have the same nodes. ``groups`` are the inventory's.
+
+    ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not.
+    """
     found = [
         _state(view, answers[name], stacks[name]) for name, view in views.items() if not isinstance(view, NodeProblem)
     ]
     shared = stacks[found[0].name].rollout if found else Rollout()  # what says where nodes belong is the same for all
     grouped = with_domains(found, shared.domains, groups)
-    apart = why_apart(grouped, views, shared.domains, groups)
+    apart = why_apart(grouped, views, shared.domains, groups, unnamed)
     able = [replace(state, obstacle=apart[state.name]) if state.name in apart else state for state in grouped]
     states = in_their_places(able, shared, groups)
     flying = [state.name for state in states if state.is_in_flight]

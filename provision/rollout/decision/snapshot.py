@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
@@ -63,7 +64,9 @@ class NodeState:
     former driver. ``lost_since`` is since when the node cannot be reached, or is missing where its state lives
     (``is_missing``: nothing can be written about it), None while it is there; for ``lost_timeout`` that is borne.
     ``domain`` names the nodes that are changed together with it, empty for one that is on its own. ``kind`` is what it
-    is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has.
+    is taken out of service for; for a reboot, ``boot`` is the boot that is to end, or has. ``is_unwritten``: its
+    machine was registered again, as a new object that does not have the record yet. ``is_replaced``: another machine
+    was registered under its name.
 
     Derived from these, as every decision asks for it of every node: ``name`` is the inventory's, ``record`` what is
     remembered of the node's upgrade. ``is_in_flight``: it is between its beginning and its end, and was not given up
@@ -96,6 +99,8 @@ class NodeState:
     lost_timeout: timedelta = LOST_TIMEOUT
     is_missing: bool = False
     domain: str = ""
+    is_unwritten: bool = False
+    is_replaced: bool = False
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
 
@@ -150,8 +155,17 @@ class NodeState:
         """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
         view = self.view
         if view.is_skipped:
-            return f"is to be skipped: `grapnel skip --undo {view.name}` ends that"
+            return f"is skipped: `grapnel skip --undo {view.name}` ends that"
         return view.held_by
+
+
+_GIVEN: Final = tuple(each.name for each in fields(NodeState) if each.init)
+_get: Final = attrgetter(*_GIVEN)
+
+
+def changed(node: NodeState, **what: object) -> NodeState:
+    """Return a node of which something is different, as ``dataclasses.replace`` does, in a third of its time."""
+    return NodeState(**(dict(zip(_GIVEN, _get(node), strict=True)) | what))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +223,14 @@ class Withdraw:
     cordoned: bool | None
 
 
-Action = Write | Evict | RunStep | Withdraw
+@dataclass(frozen=True, slots=True)
+class RequestMaintenance:
+    """Ask for a node's maintenance; its record says so already."""
+
+    node: str
+
+
+Action = Write | Evict | RunStep | Withdraw | RequestMaintenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,18 @@ Known once, before a rollout begins: a label that changes half-way moves no node
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from provision.rollout.cluster import NodeProblem
+from provision.rollout.model import Phase
 from provision.spec.excerpt import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from provision.rollout.decision.snapshot import NodeState
-    from provision.rollout.model import NodeView
+    from provision.rollout.model import NodeView, Record
     from provision.spec.model import Domains
 
 
@@ -49,20 +51,27 @@ def why_apart(
     views: Mapping[str, NodeView | NodeProblem],
     domains: Domains | None,
     groups: Mapping[str, Sequence[str]],
+    unnamed: Mapping[str, NodeView | NodeProblem] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return why nodes that would have to begin with their whole domain cannot; those in flight are not in it."""
+    """Return why nodes that would have to begin with their whole domain cannot; those in flight are not in it.
+
+    ``unnamed`` are the nodes of the fleet that the command leaves out: one that would have another driver afterwards
+    keeps its whole domain from beginning.
+    """
     if domains is None:
         return {}
     if reason := why_unlabelled(domains, [state.domain for state in states]):
         return dict.fromkeys((state.name for state in states if state.wants_to_begin), reason)
     problems = _problems(views, domains, groups)
+    strangers = tuple(unnamed.values())
+    others = tuple(zip(strangers, domains_of(strangers, domains, groups), strict=True))
     found: dict[str, list[NodeState]] = {}
     for state in states:
         if state.domain and state.wants_to_begin:
             found.setdefault(state.domain, []).append(state)
     reasons: dict[str, str] = {}
     for domain, members in found.items():
-        reason = problems.get(domain) or _why_differing(domain, members)
+        reason = problems.get(domain) or _why_differing(domain, members) or _why_partial(domain, members, others)
         reasons |= dict.fromkeys((state.name for state in members), reason) if reason else {}
     return reasons
 
@@ -79,6 +88,28 @@ def _why_differing(domain: str, members: Sequence[NodeState]) -> str:
     if len(targets) == 1:
         return ""
     return f"its domain {domain} is changed as one, and its nodes declare {few(targets)}: declare one driver for it"
+
+
+def _why_partial(
+    domain: str, members: Sequence[NodeState], others: Sequence[tuple[NodeView | NodeProblem, str]]
+) -> str:
+    targets = {state.target for state in members}
+    left = [
+        view.name
+        for view, where in others
+        if where == domain and (isinstance(view, NodeProblem) or serves_with(view.record) not in targets)
+    ]
+    if not left:
+        return ""
+    verb = "is" if len(left) == 1 else "are"
+    return f"its domain {domain} is changed as one, and {few(left)} of it {verb} not named: name all of its nodes"
+
+
+def serves_with(record: Record | None) -> str | None:
+    """Return the driver with which a node was left in service, None where its record does not say."""
+    if record is None or not record.phase.is_in_service:
+        return None
+    return record.origin if record.phase is Phase.RETURNED else record.target
 
 
 def _problems(

@@ -61,15 +61,14 @@ def whose_turn(census: Census, snapshot: Snapshot, policy: Policy, now: datetime
     filled = sorted(census.waves)
     canary = filled[0] if len(filled) > 1 else None
     failures = sum(node.is_blamed for node in (*census.failed, *census.returned))
-    pending: dict[int, list[NodeState]] = {}
-    for node in chain(census.flying, census.waiting):
-        if node.wave is not None and (node.is_in_flight or not _is_left_alone(node)):
-            pending.setdefault(node.wave, []).append(node)
+    left = [node for node in census.waiting if node.is_fit or not node.kept_out]  # nobody waits for the others
+    pending = {node.wave for node in chain(census.flying, left)}
     for index in filled:
         if index < snapshot.passed and index not in pending:
             continue
+        members = [node for node in chain(census.flying, left) if node.wave == index] if index in pending else []
         wave, allowed = policy.waves[index], 0 if index == canary else policy.max_failures - failures
-        turn = _WaveTurn(wave, index, pending.get(index, ()), snapshot, now)
+        turn = _WaveTurn(wave, index, members, snapshot, now)
         gate = next((each for each in snapshot.gates if not each.is_open and not each.holds_nodes), None)
         if gate is not None and not turn.has_begun:
             return Turn(wave=index - 1, reason=gate.as_reason, canary=canary, gate=gate)
@@ -80,11 +79,6 @@ def whose_turn(census: Census, snapshot: Snapshot, policy: Policy, now: datetime
                 wave=index, reason=reason, may_end=may_end, is_soaking=is_soaking, canary=canary, gate=turn.gate
             )
     return Turn(wave=len(policy.waves), canary=canary)
-
-
-def _is_left_alone(node: NodeState) -> bool:
-    """Tell whether people or other tools want a node left alone, so that its wave does not wait for it."""
-    return not node.is_fit and bool(node.kept_out)
 
 
 def _in_the_way(node: NodeState) -> str:

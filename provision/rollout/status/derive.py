@@ -6,6 +6,7 @@ Records are on Nodes, and a node's kubelet may write its own: what they say deci
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.cluster import NodeProblem
@@ -30,7 +31,8 @@ def fleet_status(seen: Seen) -> FleetStatus:
     standing = seen.standing
     records = [view.record for view in seen.nodes.values() if not isinstance(view, NodeProblem) and view.record]
     measures = measure(records, standing)
-    nodes = tuple(_placed([_node(name, view, seen, measures) for name, view in seen.nodes.items()], standing))
+    found = [_remarked(_node(name, view, seen, measures), view, seen) for name, view in seen.nodes.items()]
+    nodes = tuple(_placed(found, standing))
     unnamed = () if standing is None else standing.unnamed
     left_s = None
     if standing is not None and _is_at_work(seen) and seen.pause is None:
@@ -65,6 +67,7 @@ def _at(node: NodeStatus, wave: str, domain: str) -> NodeStatus:
         left_s=node.left_s,
         wave=wave,
         domain=domain,
+        remarks=node.remarks,
     )
 
 
@@ -118,6 +121,26 @@ def _node(name: str, view: NodeView | NodeProblem, seen: Seen, measures: Measure
     left_s = measures.left_s(record, seen.time)
     working = situations.REBOOTING if reboots else situations.WORKING[_stage(record)]
     return NodeStatus(name=name, situation=working, since=record.since, reason=reason, record=record, left_s=left_s)
+
+
+def _remarked(node: NodeStatus, view: NodeView | NodeProblem, seen: Seen) -> NodeStatus:
+    """Return a node with what else there is to know of it; few have anything."""
+    if isinstance(view, NodeProblem) or not (view.remarks or view.told):
+        return node
+    left = _left_behind(view, seen)
+    return replace(node, remarks=(*view.remarks, left) if left else view.remarks)
+
+
+def _left_behind(view: NodeView, seen: Seen) -> str:
+    """Return that conditions tell of an upgrade that nobody is at: whoever set them was killed."""
+    record = view.record
+    is_under_way = record is not None and not record.phase.is_over
+    if not view.told or (record is not None and is_under_way and _is_worked_at(view.name, record, seen)):
+        return ""
+    if record is not None and not is_under_way and _is_at_work(seen):
+        return ""  # it is about to say so
+    until = "goes on, and corrects it" if is_under_way else "corrects it"
+    return f"left by an engine that is gone: condition {', '.join(view.told)}; the next `grapnel apply` {until}"
 
 
 def _stage(record: Record) -> Phase:

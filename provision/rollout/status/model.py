@@ -63,7 +63,7 @@ class NodeStatus:
 
     ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
     its upgrade probably still takes, None where nothing was measured or nobody is at it. ``wave`` and ``domain`` are
-    titles, empty where it has none or the engine did not say.
+    titles, empty where it has none or the engine did not say. ``remarks`` are what else people should know of it.
     """
 
     name: str
@@ -74,6 +74,7 @@ class NodeStatus:
     left_s: float | None = None
     wave: str = ""
     domain: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,10 @@ FAILED: Final = Situation(
 )
 
 _WORKING: Final = {
-    Phase.CORDON: ("it takes no new pods", "wait-for-jobs where jobs are to be waited for, else drain; at once"),
+    Phase.CORDON: (
+        "it takes no new pods; where a NodeMaintenance is requested, it serves until that is ready",
+        "wait-for-jobs where jobs are to be waited for, else drain; at once, or returned if nobody makes it ready",
+    ),
     Phase.JOBS: (
         "pods that `rollout.waitFor` or `rollout.drain.onlyWait` selects are waited for; none is evicted",
         "drain, when they have ended; after waitFor.timeoutMinutes drain or returned, as waitFor.onTimeout says",
@@ -138,7 +141,7 @@ _WORKING: Final = {
     ),
 }
 _LEFT: Final = {
-    Phase.CORDON: "it takes no new pods, and nobody is at it; its GPUs are as before",
+    Phase.CORDON: "it takes no new pods or is about to, and nobody is at it; its GPUs are as before",
     Phase.JOBS: "it takes no new pods, and nobody is at it; its jobs go on, its GPUs are as before",
     Phase.DRAIN: "some of its pods may be evicted, and nobody is at it; its GPUs are as before",
     Phase.RELEASE: "its GPUs may be out of service, and nobody is at it",

@@ -32,7 +32,16 @@ from provision.spec.model.rollout_drain import (
 )
 from provision.spec.model.rollout_gates import Expect, Holds, QueryGate
 from provision.spec.model.rollout_notify import USUAL, News, NodeConditions, Notify
-from provision.spec.model.rollout_when import RESPECTED, Blackout, Day, Order, Tool, Window, Zones
+from provision.spec.model.rollout_when import (
+    RESPECTED,
+    Blackout,
+    Day,
+    MaintenanceRequests,
+    Order,
+    Tool,
+    Window,
+    Zones,
+)
 from provision.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
 from provision.spec.model.stack import (
     API_VERSION,
@@ -78,6 +87,7 @@ __all__ = [
     "Holds",
     "KernelModule",
     "Leaving",
+    "MaintenanceRequests",
     "Metadata",
     "News",
     "Node",

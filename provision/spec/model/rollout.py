@@ -11,7 +11,16 @@ from provision.spec.model.rollout_domains import Domains
 from provision.spec.model.rollout_drain import Drain, WaitFor
 from provision.spec.model.rollout_gates import QueryGate
 from provision.spec.model.rollout_notify import NodeConditions, Notify
-from provision.spec.model.rollout_when import RESPECTED, Blackout, Count, Order, Tool, Window, Zones
+from provision.spec.model.rollout_when import (
+    RESPECTED,
+    Blackout,
+    Count,
+    MaintenanceRequests,
+    Order,
+    Tool,
+    Window,
+    Zones,
+)
 from provision.spec.model.section import Section, doc
 from provision.spec.model.texts import GroupName, HostName, Percent, WaveName
 
@@ -116,6 +125,9 @@ class Rollout(Section, frozen=True, kw_only=True):
         tuple[Tool, ...],
         doc("Other tools: a node that one of them is at does not begin.", uniqueItems=True),
     ] = RESPECTED
+    maintenance: Annotated[
+        MaintenanceRequests, doc("What other tools are asked for while a node is out of service.")
+    ] = MaintenanceRequests()
     node_events: Annotated[bool, doc("Whether each phase of a node's upgrade is written on its Node as an Event.")] = (
         True
     )

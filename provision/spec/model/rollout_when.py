@@ -31,6 +31,29 @@ class Tool(Enum):
 RESPECTED: Final = tuple(tool for tool in Tool if tool is not Tool.MAINTENANCE_OPERATOR)
 
 
+class MaintenanceRequests(Section, frozen=True, kw_only=True):
+    """What other tools are asked for while a node is out of service."""
+
+    node_maintenances: Annotated[
+        bool,
+        doc(
+            "Whether a NodeMaintenance is requested of NVIDIA's maintenance operator before a node is cordoned, and "
+            "waited for; it is deleted at the end."
+        ),
+    ] = False
+    timeout_minutes: Annotated[
+        Annotated[int, Meta(ge=1, le=10_080)],
+        doc("How long a NodeMaintenance may take to be ready before the node is left as it is."),
+    ] = 60
+    nvsentinel: Annotated[
+        bool,
+        doc(
+            "Whether a node is labelled nvsentinel.dgxc.nvidia.com/managed=false, and as older releases have it, while "
+            "it is out of service, so that NVSentinel leaves it alone."
+        ),
+    ] = False
+
+
 class Order(Enum):
     """In which order nodes begin that have the same wave and the same priority."""
 

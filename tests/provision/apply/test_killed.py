@@ -126,6 +126,6 @@ def test_a_second_apply_of_the_same_inventory_is_turned_away(tmp_path: Path) -> 
         with start(tmp_path) as second:
             output, _ = second.communicate(timeout=60)
         assert second.returncode != 0
-        assert f"is being applied by process {first.pid}" in output
+        assert f"is being changed by process {first.pid}" in output
         first.terminate()
         first.communicate(timeout=60)

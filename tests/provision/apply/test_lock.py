@@ -60,7 +60,7 @@ def is_running(pid: int) -> bool:
 def test_an_apply_of_a_machine_that_another_inventory_has_too_is_turned_away(state: dict[str, str]) -> None:
     with apply_of(state, "n1=10.0.0.1:22", "n2=10.0.0.2:22") as (other, _):
         ours = Claim("/srv/ours", {"n0": ["10.0.0.7:22"], "first": ["gpu-1:22", "10.0.0.1:22"]})
-        message = rf"^first is being applied by process {other.pid} \(inventory /srv/theirs\)$"
+        message = rf"^first is being changed by process {other.pid} \(inventory /srv/theirs\)$"
         with pytest.raises(LockedError, match=message), lock_machines(ours, state):
             pytest.fail("both have the machine")
 
@@ -77,7 +77,7 @@ def test_an_apply_of_other_machines_goes_on_beside_it(state: dict[str, str]) -> 
 def test_of_several_machines_one_is_named_and_the_others_are_counted(state: dict[str, str]) -> None:
     with (
         apply_of(state, "a=h1:22", "b=h2:22"),
-        pytest.raises(LockedError, match=r"^n1 and 1 more are being applied by"),
+        pytest.raises(LockedError, match=r"^n1 and 1 more are being changed by"),
         lock_machines(Claim("ours", {"n1": ["h1:22"], "n2": ["h2:22"], "n3": ["h3:22"]}), state),
     ):
         pytest.fail("both have the machines")
@@ -128,7 +128,7 @@ def test_a_fleet_of_thousands_is_kept_apart_as_well(state: dict[str, str]) -> No
     }
     with (
         lock_machines(Claim("ours", fleet), state),
-        pytest.raises(LockedError, match="last is being applied"),
+        pytest.raises(LockedError, match="last is being changed"),
         lock_machines(Claim("ours", {"last": ["10.1.19.135:22"]}), state),
     ):
         pytest.fail("both have the machine")

@@ -42,7 +42,7 @@ PLAN = f"""\
 rollout (cluster test): 1 at a time, at most 1 of 3 nodes out
  expected to take: not measured yet
  1.  n1  {NEW}  evicts shop/web-1, shop/alone (nothing restarts it)
- 2.  n3  {NEW}  no pod has one of its GPUs
+ 2.  n3  {NEW}  nothing has to leave it
 
 RuntimeClass nvidia will be created on cluster test"""
 

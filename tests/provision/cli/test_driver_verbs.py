@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.cli import main
-from provision.cli.driver_verb import _with_unnamed, change_drivers, verb_arguments
+from provision.cli.cluster import open_scope, with_unnamed
+from provision.cli.driver_verb import change_drivers, verb_arguments
 from provision.cli.options import load_fleet
 from provision.errors import GrapnelError
 from provision.rollout.pause import Pause
@@ -200,8 +201,9 @@ def test_nodes_that_are_not_named_are_looked_up_for_their_domains(
     verb_arguments(parser)
     args = parser.parse_args(["--no-cluster", "--limit", limit])
 
-    extent = _with_unnamed(args, load_fleet(args), Extent())
+    fleet = load_fleet(args)
+    scope = with_unnamed(args, fleet, open_scope(args, fleet, {node.name: node.stack for node in fleet.nodes}))
 
-    assert set(extent.unnamed) == unnamed
+    assert set(scope.unnamed) == unnamed
     if limit:
-        assert extent.groups["a2"][-1] == "rack1", "whether it is named or not"
+        assert scope.groups["a2"][-1] == "rack1", "whether it is named or not"

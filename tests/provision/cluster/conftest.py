@@ -12,9 +12,11 @@ from tests.provision.cluster.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NO_KUBELETS_S = 86_400  # a node's state is what a test has said, although no kubelet repeats it
+
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Run one control plane without nodes for all tests; each makes nodes and pods with names of its own."""
-    with ControlPlane(tmp_path_factory.mktemp("control-plane")).running() as control_plane:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), node_grace_s=NO_KUBELETS_S).running() as control_plane:
         yield Stage(control_plane)

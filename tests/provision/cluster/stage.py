@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.cluster import PodRules, connect
 from provision.cluster.kubernetes_cluster import KubernetesCluster
+from provision.cluster.others import EVERYTHING, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +49,7 @@ class Stage:
         *,
         machines: Mapping[str, Machine] | None = None,
         rules: PodRules = GPU_RULES,
+        asked: Asked = EVERYTHING,
     ) -> KubernetesCluster:
         """Connect with a kubeconfig, by default the administrator's."""
         cluster = connect(
@@ -57,6 +59,7 @@ class Stage:
             state_file=self.control_plane.folder / "state_file.json",
             rules=rules,
             machines=machines or {},
+            asked=asked,
         )
         assert isinstance(cluster, KubernetesCluster)
         return cluster
@@ -78,6 +81,11 @@ class Stage:
         }
         self.kubectl("create", "-f", "-", data=node)
         return name
+
+    def define(self, definition: Path) -> None:
+        """Make a kind of objects known; return when it is served."""
+        self.kubectl("apply", "-f", str(definition))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(definition))
 
     def make_pod(self, node: str, *, name: str = "", gpus: str = "1", labels: Mapping[str, str] | None = None) -> str:
         """Make a pod that is bound to ``node`` already; return its name."""

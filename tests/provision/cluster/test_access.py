@@ -23,6 +23,8 @@ from provision.cluster.permissions import (
     ON_CALL_GRANT,
     REPLACE_GRANT,
     REPLACING,
+    REQUESTING,
+    REQUESTING_GRANT,
     VIEW_GRANT,
     VIEWING,
     Permission,
@@ -47,6 +49,7 @@ REPLACED = list(yaml.safe_load_all((Path(__file__).parents[3] / REPLACE_GRANT).r
 GRANTED = list(yaml.safe_load_all((Path(__file__).parents[3] / GRANT).read_text()))
 VIEWED = list(yaml.safe_load_all((Path(__file__).parents[3] / VIEW_GRANT).read_text()))
 ON_CALL = list(yaml.safe_load_all((Path(__file__).parents[3] / ON_CALL_GRANT).read_text()))
+REQUESTED = yaml.safe_load((Path(__file__).parents[3] / REQUESTING_GRANT).read_text())
 WHERE = {"ClusterRole": "", "Role": LEASE_NAMESPACE}
 
 
@@ -73,6 +76,11 @@ def test_the_file_for_those_on_call_grants_what_they_need_and_nothing_else() -> 
 
 def test_the_file_for_those_who_look_grants_what_is_needed_and_nothing_else() -> None:
     assert set.union(*map(permissions, VIEWED)) == set(VIEWING)
+
+
+def test_the_file_for_requests_of_maintenance_grants_what_they_need_and_nothing_else() -> None:
+    granted = {replace(each, namespace=REQUESTED["metadata"]["namespace"]) for each in permissions(REQUESTED)}
+    assert granted == set(REQUESTING)
 
 
 def test_the_file_for_replacements_grants_what_they_need_and_nothing_else() -> None:

@@ -13,18 +13,16 @@ from provision.cluster.api import Api
 from provision.cluster.kubernetes_cluster import KubernetesCluster
 from provision.cluster.locks import (
     DAEMON_SETS,
-    INTERVAL_S,
     LOCK,
-    MAINTENANCES,
-    REFUSED_S,
     DaemonSet,
     Locks,
-    NodeMaintenance,
     kured_holds,
     maintenance_holds,
 )
 from provision.cluster.machine import Machine
+from provision.cluster.maintenances import MAINTENANCES, NodeMaintenance
 from provision.cluster.pod_rules import PodRules
+from provision.cluster.polled import INTERVAL_S, REFUSED_S
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import NodeView
 from provision.spec.model import RESPECTED, Tool

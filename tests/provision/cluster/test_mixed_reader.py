@@ -59,12 +59,12 @@ def test_whoever_is_at_work_anywhere_is_at_work() -> None:
     assert merge([FILE, CLUSTER], ["k1"]).tenant is None
 
 
-def test_what_was_said_last_is_believed() -> None:
-    """The engine tells both places; one of them may be of an earlier run."""
+def test_the_last_rollout_is_believed_and_of_one_what_the_state_file_has() -> None:
+    """The lease was renewed after the file was written, and nodes of Slurm had no reason any more."""
     later = replace(STANDING, began=NOON + MINUTE, time=NOON + MINUTE, waiting={})
     assert merge([FILE, replace(CLUSTER, standing=later)], ["k1"]).standing == later
-    partly = replace(STANDING, waiting={})
-    assert merge([replace(FILE, standing=partly), replace(CLUSTER, standing=STANDING)], ["k1"]).standing == STANDING
+    renewed = replace(STANDING, time=NOON + MINUTE, waiting={})
+    assert merge([FILE, replace(CLUSTER, standing=renewed)], ["k1"]).standing == STANDING
 
 
 def test_what_cannot_be_read_of_either_is_told() -> None:

@@ -12,14 +12,20 @@ from provision.cluster.kubernetes_cluster import view_of
 from provision.cluster.objects import Node
 from provision.cluster.others import (
     MARKS,
+    MCO_PAIRS,
     MCO_STATE,
+    OPT_OUT,
     OWN_REASON,
     PLANNED,
     Asked,
     Kind,
     is_skipped,
+    opt_out_of,
+    pool_of,
     priority_of,
+    remarks_of,
     render_table,
+    told_of,
     why_held,
 )
 from provision.cluster.pods import NodePods
@@ -177,3 +183,45 @@ def test_the_page_has_the_table() -> None:
     """When this fails: python -c "from provision.cluster.others import *; print(render_table(), end='')"."""
     page = Path(__file__).parents[3] / "docs/upgrade/when.md"
     assert render_table() in page.read_text()
+
+
+def test_a_planned_maintenance_is_told_of_and_holds_nothing() -> None:
+    planned = node(conditions=((PLANNED, "True", "FirmwareUpdate"),))
+    assert remarks_of(planned) == ("somebody plans a maintenance of it (condition MaintenancePlanned, FirmwareUpdate)",)
+    assert why_held(planned, ALL) == ""
+    assert remarks_of(node(conditions=((PLANNED, "False", "FirmwareUpdate"),))) == ()
+    assert remarks_of(node(conditions=((PLANNED, "True", f"{OWN_REASON}Cordon"),))) == (), "that is grapnel's own"
+    (hostile,) = remarks_of(node(conditions=((PLANNED, "True", "x\n\x1b[2J" + "y" * 9999),)))
+    assert hostile == "somebody plans a maintenance of it (condition MaintenancePlanned)"
+
+
+@pytest.mark.parametrize(
+    ("config", "pool"),
+    [
+        (f"rendered-worker-{'0a' * 16}", "worker"),
+        (f"rendered-gpu-a100-{'0a' * 16}", "gpu-a100"),
+        ("rendered-worker-0a0a", ""),
+        ("00-worker", ""),
+        (f"rendered-x\x1b[2J-{'0a' * 16}", ""),
+    ],
+)
+def test_the_pool_of_a_node_is_that_of_its_rendered_config(config: str, pool: str) -> None:
+    assert pool_of(node(annotations={MCO_PAIRS[0][1]: config})) == pool
+    assert pool_of(node()) == ""
+
+
+def test_labels_that_are_there_already_are_not_set_whatever_they_say() -> None:
+    assert opt_out_of(node()) == OPT_OUT
+    assert opt_out_of(node(labels={OPT_OUT[0]: "true"})) == OPT_OUT[1:]
+    assert opt_out_of(node(labels=dict.fromkeys(OPT_OUT, "false"))) == ()
+
+
+def test_only_conditions_of_grapnel_tell_of_its_upgrades() -> None:
+    own = node(conditions=(("GrapnelDriverUpgrade", "True", "GrapnelSwap"), ("Drained", "True", "GrapnelSwap")))
+    assert told_of(own) == ("GrapnelDriverUpgrade", "Drained")
+    others = (
+        ("Drained", "True", "Admin"),
+        ("GrapnelDriverUpgrade", "False", "GrapnelDone"),
+        ("\x1b", "True", "GrapnelX"),
+    )
+    assert told_of(node(conditions=others)) == ()

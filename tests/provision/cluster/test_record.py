@@ -32,6 +32,8 @@ WORDS = {
     "cordon-is-a-word": "expected `bool`, got `str` - at `$.wasCordoned`",
     "failed-in-nothing-known": "invalid enum value 'apt' - at `$.failedIn`",
     "phase-unknown": "invalid enum value 'reboot' - at `$.phase`",
+    "opted-out-is-a-word": "expected `array`, got `str` - at `$.optedOut`",
+    "requested-is-a-word": "expected `bool`, got `str` - at `$.requested`",
     "retry-is-a-word": "expected `bool`, got `str` - at `$.retry`",
     "returning-is-a-word": "expected `bool`, got `str` - at `$.returning`",
     "schema-of-the-future": "invalid enum value 'grapnel.dev/node-state/v2' - at `$.schema`",
@@ -64,6 +66,8 @@ records = st.builds(
     ailment=st.text(max_size=MAX_REASON),
     because_of=st.text(),
     is_touched=st.booleans(),
+    is_requested=st.booleans(),
+    opted_out=st.lists(st.text(max_size=317), max_size=8).map(tuple),
     kind=st.sampled_from(ChangeKind),
     boot=st.text("0123456789abcdef-", max_size=64),
 ).map(lambda one: replace(one, is_returning=one.is_returning or one.phase is Phase.ROLLBACK))

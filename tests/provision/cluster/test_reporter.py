@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +12,21 @@ import pytest
 import yaml
 
 from provision.cluster.api import Api
-from provision.cluster.notices import LIFECYCLE, UPGRADE_CONDITION, Notice, conditions, event, message_of, reason_of
+from provision.cluster.notices import LIFECYCLE, Notice, conditions, event, message_of, reason_of
 from provision.cluster.objects import Metadata, Node
-from provision.cluster.others import OWN_REASON
+from provision.cluster.others import OWN_REASON, UPGRADE_CONDITION
 from provision.cluster.permissions import TELLING
 from provision.cluster.reporter import MAX_WAITING, NodeReporter
 from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from tests.provision.cluster.fakes import answer, refusal
-from tests.provision.rollout.fakes import NOON
+from tests.provision.cluster.test_progress import STANDING
+from tests.provision.rollout.fakes import NOON, record, state, view
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from provision.cluster.exchange import Answer, Request
 
 RBAC = Path(__file__).parents[3] / "deploy/rbac/telling.yaml"
@@ -62,6 +66,54 @@ def node(name: str) -> Node:
 
 def reporter(server: Server, *, events: bool = True, kinds: tuple[str, ...] = KINDS) -> NodeReporter:
     return NodeReporter(Api(server), node, events=events, kinds=kinds, clock=lambda: NOON, pause_s=0)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_a_killed_engine_left_on_a_node_that_is_over_is_corrected_and_nothing_else() -> None:
+    server = Server()
+    found = reporter(server)
+    fleet = [
+        state("1", view("1", record(Phase.DONE), told=(UPGRADE_CONDITION, "Drained"))),
+        state("2", view("2", None, told=(UPGRADE_CONDITION,))),
+        state("3", view("3", record(Phase.SWAP), told=(UPGRADE_CONDITION,))),
+        state("4", view("4", record(Phase.DONE))),
+    ]
+    found.see(STANDING, fleet)
+    found.see(STANDING, fleet)
+    assert found.close() == ""
+
+    changed = {
+        request.path: [(each["type"], each["status"], each["reason"]) for each in request.body["status"]["conditions"]]
+        for request in server.requests
+        if request.body
+    }
+    assert changed == {
+        "/api/v1/nodes/node-1/status": [
+            (UPGRADE_CONDITION, "False", "GrapnelDone"),
+            ("Drained", "False", "GrapnelDone"),
+        ],
+        "/api/v1/nodes/node-2/status": [(UPGRADE_CONDITION, "False", "GrapnelForgotten")],
+    }, "a node in flight is told of when it goes on"
+    assert len(server.requests) == 2
+
+
+def test_an_engine_that_lives_renews_what_holds() -> None:
+    server = Server()
+    found = NodeReporter(Api(server), node, events=False, kinds=KINDS, clock=lambda: NOON, pause_s=0, heartbeat_s=0.02)
+    found.hear(PhaseEntered("1", Phase.SWAP))
+    found.hear(PhaseEntered("2", Phase.DONE))
+    beat = {"type": UPGRADE_CONDITION, "lastHeartbeatTime": "2026-05-04T12:00:00Z"}
+    wait_for(lambda: sum(body["status"]["conditions"] == [beat] for body in server.bodies("node-1/status")) > 1)
+    found.close()
+
+    assert server.bodies("node-1/status")[-1] == {"metadata": {"uid": "uid-1"}, "status": {"conditions": [beat]}}
+    assert [beat] not in [body["status"]["conditions"] for body in server.bodies("node-2/status")]
 
 
 def notice(phase: Phase, reason: str = "") -> Notice:

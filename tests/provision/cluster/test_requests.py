@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from provision.cluster import LocalCluster
 from provision.cluster.lease import PROGRESS, Tenure, hold
 from provision.cluster.pause import MAX_TEXT, PAUSE, decode_pause, encode_pause
-from provision.cluster.requests import LeasePauses, StateFilePauses
+from provision.cluster.requests import LeasePauses, MixedPauses, StateFilePauses
 from provision.cluster.state_file import editing, read_state
 from provision.rollout.errors import ClusterError
 from provision.rollout.model import Phase
@@ -41,11 +41,12 @@ def annotations(server: LeaseServer) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(params=["the lease", "the state file"])
+@pytest.fixture(params=["the lease", "the state file", "both"])
 def place(request: pytest.FixtureRequest, server: LeaseServer, tmp_path: Path) -> PausePlace:
     if request.param == "the lease":
         return LeasePauses(server.api())
-    return StateFilePauses(tmp_path / "state" / "node-state-1.json", clock=lambda: NOW)
+    in_file = StateFilePauses(tmp_path / "state" / "node-state-1.json", clock=lambda: NOW)
+    return in_file if request.param == "the state file" else MixedPauses(in_file, LeasePauses(server.api()))
 
 
 def test_a_pause_needs_no_engine_and_ends_with_resume(place: PausePlace) -> None:
@@ -54,6 +55,22 @@ def test_a_pause_needs_no_engine_and_ends_with_resume(place: PausePlace) -> None
     assert place.pause("bob@ci", "") == (Pause(by="bob@ci", since=NOW), BY_ADA)
     assert place.resume() == Pause(by="bob@ci", since=NOW)
     assert place.resume() is None
+
+
+def test_a_pause_of_a_mixed_fleet_is_in_both_places_and_one_in_either_is_ended(
+    server: LeaseServer, tmp_path: Path
+) -> None:
+    """A rollout of the nodes of one place alone knew nothing of it, and `resume` left one in the state file."""
+    in_file = StateFilePauses(tmp_path / "node-state-1.json", clock=lambda: NOW + timedelta(seconds=3))
+    on_lease = LeasePauses(server.api())
+    both = MixedPauses(in_file, on_lease)
+
+    written, _ = both.pause("ada@laptop", "disk alarms")
+    assert in_file.resume() == on_lease.resume() == written, "an engine that reads both sees one pause"
+    for place in (in_file, on_lease):
+        place.pause("ada@laptop", "disk alarms", NOW)
+        assert both.resume() == BY_ADA
+        assert in_file.resume() is on_lease.resume() is None
 
 
 def test_an_engine_learns_of_it_with_its_next_renewal_and_keeps_it(server: LeaseServer) -> None:

@@ -70,7 +70,7 @@ def test_limit_selects_hosts_and_a_wrong_part_of_it_is_told(folder: Path) -> Non
     with pytest.raises(InventoryError) as caught:
         load_folder(folder, limit="n1,canry")
     assert (caught.value.message, caught.value.hint) == (
-        "no host matches --limit 'canry'",
+        "no host or group of the inventory matches 'canry'",
         "did you mean canary?",
     )
 

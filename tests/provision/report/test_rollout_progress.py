@@ -51,7 +51,7 @@ class Clock:
 
 LOG = """\
    2.0s     cluster test does not answer: trying again
-   4.0s n1  cordon: takes no new pods
+   4.0s n1  cordon: takes no new work
    6.0s n2  waits for n1: cordon
    8.0s n3  waits for n1: cordon
   10.0s n1  drain: pods with a GPU leave
@@ -69,6 +69,49 @@ def test_a_log_has_each_phase_and_each_new_reason_once() -> None:
     for progress in STORY + FAILS:
         view(progress)
     assert stream.getvalue() == LOG
+
+
+def test_a_log_does_not_count_down_how_much_of_its_time_a_job_has_left() -> None:
+    """It had a line for every second of every job of Slurm."""
+    stream = io.StringIO()
+    view = PlainView(make_console(stream, width=80), ["n1"], Clock())
+    for left in ("2-00:00:01", "2-00:00:00", "1-23:59:59"):
+        view(NodeWaits("n1", f"waits for job 7 of ada ({left} left), job 8 ({left} left) to end", is_out=True))
+    view(NodeWaits("n1", "waits for job 8 (1-23:59:58 left) to end", is_out=True))
+    assert [line.split("  ", 2)[-1].strip() for line in stream.getvalue().splitlines()] == [
+        "waits for job 7 of ada (2-00:00:01 left), job 8 (2-00:00:01 left) to end",
+        "waits for job 8 (1-23:59:58 left) to end",
+    ]
+
+
+def test_a_node_that_is_skipped_is_told_with_what_ends_that() -> None:
+    skipped = NodeResult("n2", Status.SKIPPED, note="no upgrade begins on it until `grapnel skip --undo n2`")
+    changed = NodeResult("n1", Status.CONVERGED, 1, 2, upgrade=Upgrade("535.261.03", "535.309.01", 3.0))
+    stream = io.StringIO()
+    show(make_console(stream, width=100), render_results([changed, skipped], 5.0))
+    lines = stream.getvalue().splitlines()
+    assert "n2: no upgrade begins on it until `grapnel skip --undo n2`" in lines
+    assert lines[-1] == "2 nodes: 1 converged, 1 skipped in 5s"
+
+
+def test_after_an_interruption_there_is_nothing_to_fix() -> None:
+    """It said "fix what is reported above" of nodes of which nothing had been reported."""
+    left = Failure(Status.CANCELED, "in swap: `grapnel apply` continues from there")
+    broken = Failure(Status.FAILED, "3 of 4 GPUs answer")
+    way = Upgrade(OLD, NEW, 65, is_out=True)
+    results = [
+        NodeResult("n1", Status.CANCELED, failure=left, upgrade=way),
+        NodeResult("n2", Status.FAILED, failure=broken, upgrade=way),
+    ]
+    stream = io.StringIO()
+    show(make_console(stream, width=100), render_results(results, 5.0))
+    assert stream.getvalue().splitlines()[-6:-1] == [
+        "",
+        "n2 stays out of service: fix what is reported above, then run `grapnel apply` again: it begins there",
+        "",
+        "n1 stays out of service: run `grapnel apply` again: it goes on there",
+        "",
+    ]
 
 
 def picture(view: LiveView) -> list[str]:
@@ -154,16 +197,16 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        pytest.param(state("n1"), "no pod has one of its GPUs", id="idle"),
+        pytest.param(state("n1"), "nothing has to leave it", id="idle"),
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("web-1", is_replaced_first=True),))),
-            "evicts shop/web-1 (once its replacement is ready elsewhere)",
+            "evicts shop/web-1 (replaced first)",
             id="replaced first",
         ),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("a", is_mirror_or_daemon=True),))),
-            "no pod has one of its GPUs",
+            "nothing has to leave it",
             id="a DaemonSet's pod stays",
         ),
         pytest.param(
@@ -226,7 +269,7 @@ def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:
 def test_a_plan_says_why_nodes_would_not_begin() -> None:
     states = (
         state("n1", view("n1", is_skipped=True), zone="east"),
-        state("n2", view("n2", held_by="kured is rebooting it: waits until it has")),
+        state("n2", view("n2", held_by="kured is rebooting it: waits until it has", remarks=("its pool is paused",))),
     )
     gates = (
         GateState(name="alerts", is_open=False, reason="its query returns GpuLost: waits until it returns nothing"),
@@ -242,9 +285,10 @@ def test_a_plan_says_why_nodes_would_not_begin() -> None:
         " gate alerts is closed: its query returns GpuLost: waits until it returns nothing",
         " gate jobs is open",
     ]
-    assert "does not begin: is to be skipped: `grapnel skip --undo n1` ends that; " in lines[3]
-    assert "does not begin: kured is rebooting it: waits until it has; " in lines[4]
+    assert "does not begin: is skipped: `grapnel skip --undo n1` ends that; " in lines[3]
+    assert "does not begin: kured is rebooting it: waits until it has; its pool is paused; " in lines[4]
     document = rollout_document(prepared, "cluster test")
     assert document["closed"] == closed
     assert [gate["open"] for gate in document["gates"]] == [False, True]  # type: ignore[attr-defined]
     assert [node["zone"] for node in document["nodes"]] == ["east", None]  # type: ignore[attr-defined]
+    assert [node["remarks"] for node in document["nodes"]] == [[], ["its pool is paused"]]  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from provision.spec.model import Domains, Wave
 from tests.provision.rollout.fakes import (
     MINUTE,
     NOON,
+    OLD,
     record,
     state,
     view,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from provision.rollout.decision.snapshot import NodeState
+    from provision.rollout.model import NodeView
 
 NOW = NOON + 10 * MINUTE
 BOLD = Policy(max_parallel=9, max_unavailable=9)
@@ -103,7 +105,7 @@ def test_outages_of_others_leave_a_domain_less_room() -> None:
         ),
         pytest.param(
             state("a2", view("a2", is_skipped=True)),
-            "its domain rack-a waits: a2 is to be skipped: `grapnel skip --undo a2` ends that",
+            "its domain rack-a waits: a2 is skipped: `grapnel skip --undo a2` ends that",
             id="skipped",
         ),
         pytest.param(
@@ -267,6 +269,28 @@ def test_a_domain_of_which_a_node_is_not_in_the_cluster_is_refused() -> None:
     assert why_apart(nodes, {"a2": problem}, RACKS, GROUPS) == {
         "a1": "a2 of its domain rack-a cannot take part: a2 is no node of cluster test"
     }
+
+
+@pytest.mark.parametrize(
+    ("left_out", "is_refused"),
+    [
+        pytest.param(view("a2"), True, id="nobody knows what it has"),
+        pytest.param(view("a2", record(Phase.DONE, target=OLD)), True, id="it has another driver"),
+        pytest.param(view("a2", record(Phase.RETURNED)), True, id="it went back"),
+        pytest.param(view("a2", record(Phase.SWAP)), True, id="it is out of service"),
+        pytest.param(NodeProblem(name="a2", message="gone"), True, id="it is not to be found"),
+        pytest.param(view("a2", record(Phase.DONE)), False, id="it has this driver already"),
+        pytest.param(view("n1"), False, id="it is in no domain"),
+    ],
+)
+def test_an_apply_that_leaves_out_a_node_of_a_domain_is_refused(
+    left_out: NodeView | NodeProblem, *, is_refused: bool
+) -> None:
+    """`--limit` put two drivers into service in one domain."""
+    nodes = with_domains([state("a1")], RACKS, GROUPS)
+    reason = "its domain rack-a is changed as one, and a2 of it is not named: name all of its nodes"
+    found = why_apart(nodes, {}, RACKS, GROUPS, {left_out.name: left_out})
+    assert found == ({"a1": reason} if is_refused else {})
 
 
 def test_a_label_that_no_node_has_is_no_domain_of_its_own() -> None:

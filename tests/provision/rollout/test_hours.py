@@ -10,7 +10,7 @@ import pytest
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, Evict, NodeState, RunStep, Snapshot, Withdraw, Write
-from provision.rollout.model import Phase
+from provision.rollout.model import Maintenance, Phase
 from provision.spec.model import Blackout, Rollout, Window
 from tests.provision.rollout.fakes import (
     MINUTE,
@@ -164,3 +164,13 @@ def test_nobody_is_told_how_long_a_rollout_takes_that_waits_for_its_window() -> 
     make_engine(cluster, FakeSteps(cluster), [state("n1")], policy(), clock).run()
     assert cluster.published[0].is_held
     assert not cluster.published[-1].is_held
+
+
+@pytest.mark.parametrize("is_granted", [False, True])
+def test_a_node_whose_maintenance_is_not_granted_when_the_window_closes_begins_again_in_the_next(
+    is_granted: bool,  # noqa: FBT001 - a case of a table
+) -> None:
+    maintenance = Maintenance(words="is Pending", is_requested=True, is_granted=is_granted)
+    seen = view("n1", record(Phase.CORDON, since=CLOSED, is_requested=True), maintenance=maintenance, is_cordoned=False)
+    (action,) = at(CLOSED, state("n1", seen)).actions
+    assert isinstance(action, Write if is_granted else Withdraw)

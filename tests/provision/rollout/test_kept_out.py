@@ -44,13 +44,13 @@ def begun(decision: Decision) -> list[str]:
 def test_a_skipped_node_does_not_begin_and_the_others_do() -> None:
     decision = at(skipped("n1"), state("n2"))
     assert begun(decision) == ["n2"]
-    assert decision.waiting == {"n1": "is to be skipped: `grapnel skip --undo n1` ends that"}
+    assert decision.waiting == {"n1": "is skipped: `grapnel skip --undo n1` ends that"}
 
 
 def test_a_rollout_ends_at_once_when_only_skipped_nodes_are_left() -> None:
     decision = at(skipped("n1"), done("n2"))
     assert decision.is_over
-    assert decision.stop == "n1 is to be skipped: `grapnel skip --undo n1` ends that"
+    assert decision.stop == "n1 is skipped: `grapnel skip --undo n1` ends that"
 
 
 def test_another_tool_is_waited_for_but_not_for_ever() -> None:

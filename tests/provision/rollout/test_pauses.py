@@ -12,7 +12,7 @@ from provision.rollout.pace import pauses
 @pytest.mark.parametrize(
     ("longest_s", "expected"),
     [
-        pytest.param(2.0, [0.25, 0.5, 1.0, 2.0, 2.0], id="soon at first, and never less often than asked for"),
+        pytest.param(2.0, [0.25, 1.0, 2.0, 2.0, 2.0], id="soon at first, and never less often than asked for"),
         pytest.param(0.1, [0.1, 0.1, 0.1, 0.1, 0.1], id="a short one stays as it is"),
     ],
 )

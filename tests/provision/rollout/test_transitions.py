@@ -14,7 +14,7 @@ from provision.rollout.decision.drain_policy import EVICT_ALL, DrainPolicy
 from provision.rollout.decision.hours import outside_hours
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.decision.snapshot import Holder, StepResult, Withdraw, Write
-from provision.rollout.model import Phase
+from provision.rollout.model import Maintenance, Phase
 from provision.rollout.returns import forget_returns
 from provision.rollout.transitions import OUT_OF_SERVICE, TRANSITIONS, is_legal, render_diagram
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, FakeCluster, FakeNode, pod, record, state, view
@@ -31,6 +31,7 @@ FAILED = state("n2", view("n2", record(Phase.ROLLBACK)))
 DOMAINS = (None, Domain("rack-7"), Domain("rack-7", failed=FAILED), Domain("rack-7", failed=FAILED, has_done=True))
 WAITS = DrainPolicy(waits=True, jobs=30 * MINUTE)
 GIVES_UP = DrainPolicy(waits=True, jobs=30 * MINUTE, gives_up=True)
+NOT_GRANTED = Maintenance(words="is Pending", is_requested=True)
 
 
 def results(phase: Phase) -> tuple[StepResult | None, ...]:
@@ -56,7 +57,11 @@ def nodes_in(phase: Phase) -> Iterator[NodeState]:
         remembered = record(phase, is_returning=is_returning)
         seen = view("n1", remembered, gpu_pods=pods, jobs=pods, is_cordoned=is_cordoned, is_ready=is_ready)
         flags_of_plan = {"is_as_declared": is_declared, "is_disruptive": is_disruptive}
-        yield state("n1", seen, target=target, step=step, drain=drain, lost_since=NOON, **flags_of_plan)
+        node = state("n1", seen, target=target, step=step, drain=drain, lost_since=NOON, **flags_of_plan)
+        yield node
+        if phase is Phase.CORDON:
+            asked = replace(remembered, is_requested=True)
+            yield replace(node, view=replace(seen, record=asked, maintenance=NOT_GRANTED))
 
 
 def test_the_table_is_what_is_decided() -> None:
@@ -71,9 +76,11 @@ def test_the_table_is_what_is_decided() -> None:
                 decided |= {(phase, action.record.phase)} if isinstance(action, Write) else set()
                 outside, _ = outside_hours(node, remembered, action, "", "the window is closed")
                 decided |= {(phase, None)} if isinstance(outside, Withdraw) else set()
-    begins = itertools.product((None, Phase.DONE, Phase.RETURNED, Phase.FAILED), EITHER, (EVICT_ALL, WAITS))
-    for phase, is_declared, drain in begins:
-        node = state("n1", view("n1", phase and record(phase)), is_as_declared=is_declared, drain=drain)
+    phases = (None, Phase.DONE, Phase.RETURNED, Phase.FAILED)
+    begins = itertools.product(phases, EITHER, (EVICT_ALL, WAITS), (None, NOT_GRANTED))
+    for phase, is_declared, drain, maintenance in begins:
+        seen = view("n1", phase and record(phase), maintenance=maintenance)
+        node = state("n1", seen, is_as_declared=is_declared, drain=drain)
         action = begin(node, NOON)
         assert isinstance(action, Write)
         decided.add((phase, action.record.phase))

@@ -5,40 +5,48 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from provision.apply.model import Failure, Status
+from provision.fleet.driver_facts import DriverRun, DriverState
 from provision.rollout.cluster import NodeProblem
+from provision.rollout.decision.drain_policy import drain_policy
 from provision.rollout.decision.policy import strictest
 from provision.rollout.decision.prepare import in_their_places
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.decision.together import with_domains
 from provision.rollout.engine import Adapters, Engine
 from provision.rollout.errors import HeldError, UnreachableError
-from provision.simulate.cluster import SimulatedCluster, SimulatedLease
+from provision.rollout.gates import GateState
+from provision.rollout.verb_plan import DriverVerb, Extent, plan_verb
+from provision.simulate.cluster import SimulatedCluster
 from provision.simulate.executor import VirtualExecutor
+from provision.spec.model import Scheduler
 from tests.provision.rollout.model.invariants import Invariants, hold, is_unfinished
+from tests.provision.rollout.model.policies import POLICIES
+from tests.provision.samples import make_facts, make_module, make_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from provision.fleet.facts import NodeFacts
+    from provision.rollout.decision.policy import Policy
     from provision.rollout.model import Origin, Phase
     from provision.rollout.standing import Standing
+    from provision.simulate.machine import Machine
     from provision.simulate.world import World
-    from provision.spec.model import Rollout
+    from provision.spec.model import Rollout, StackSpec
+    from tests.provision.rollout.model.fleet import Fleet
+    from tests.provision.rollout.model.policies import Declared
 
-POLL_S = 20.0
+POLL_S = 60.0  # what changes wakes the engine
 
 
 class KilledError(BaseException):
     """The process ends here."""
-
-
-@dataclass
-class Declared:
-    """What the declaration says at some moment."""
-
-    target: str
-    rollout: Rollout
 
 
 class CheckedExecutor(VirtualExecutor):
@@ -52,15 +60,26 @@ class CheckedExecutor(VirtualExecutor):
 
 
 @dataclass
+class Alerts:
+    """A gate that an alert closes; ``told`` is what the engine was told last."""
+
+    fleet: Fleet
+    told: str = ""
+
+    def states(self) -> tuple[GateState, ...]:
+        self.told = "an alert fires" if self.fleet.has_alert else ""
+        return (GateState(name="alerts", is_open=not self.told, reason=self.told),)
+
+
+@dataclass
 class Process:
-    """An apply that has the lease, after its plan was confirmed."""
+    """An apply, or a rollback, that has the lease, after its plan was confirmed."""
 
     world: World
     cluster: SimulatedCluster
     engine: Engine
     executor: CheckedExecutor
     invariants: Invariants
-    turns: int = 0
     countdown: int | None = None
     at_zero: Callable[[], None] = field(default=lambda: None)
 
@@ -74,7 +93,6 @@ class Process:
 
     def turn(self) -> bool:
         """Return whether it is over."""
-        self.turns += 1
         self.cluster.renew()
         if not self.engine._turn():
             return False
@@ -97,44 +115,57 @@ class Process:
         self.cluster.close()
 
 
-def begin(world: World, tenancy: SimulatedLease, holder: str, declared: Declared) -> Process | None:
-    """Return a process that has planned and holds the lease, None where it could not."""
-    cluster = SimulatedCluster(world, tenancy)
+def begin(fleet: Fleet, holder: str, *, undoes: bool) -> Process | None:
+    """Return a process that has planned and holds the lease, None where it could not, or has nothing to do."""
+    world = fleet.world
+    cluster = SimulatedCluster(world, fleet.tenancy)
     try:
         cluster.take(holder)
-        states = states_of(world, cluster, declared)
+        states, policy = (plan_back if undoes else plan_forward)(world, cluster, fleet.declared)
     except (HeldError, UnreachableError):
         cluster.close()
         return None
-    policy = strictest([declared.rollout], len(states))
-    cancel = threading.Event()
-    executor = CheckedExecutor(world, cancel, alive=cluster.renew)
+    if undoes and not any(state.is_in_flight or state.wants_to_begin for state in states):
+        cluster.give_back()
+        cluster.close()
+        return None
+    return _started(fleet, cluster, states, policy, undoes=undoes)
+
+
+def _started(
+    fleet: Fleet, cluster: SimulatedCluster, states: list[NodeState], policy: Policy, *, undoes: bool
+) -> Process:
+    cancel, world = threading.Event(), fleet.world
+    executor = CheckedExecutor(world, cancel, alive=cluster.renew, undoes=undoes)
     cluster.on_change = executor.wake
-    invariants = Invariants(world, cluster, declared.target, policy)
-    executor.invariants = invariants
+    alerts = Alerts(fleet)
     adapters = Adapters(
         cluster=cluster,
         steps=None,  # type: ignore[arg-type]  # the executor has steps of its own
         clock=world.time,
         poll_s=POLL_S,
         executor=lambda _steps, _cancel, _workers: executor,
+        gates=alerts,
     )
     engine = Engine(adapters, states, policy, observe=lambda _progress: None, cancel=cancel)
+    invariants = Invariants(world, cluster, engine, policy, fleet.history, undoes, lambda: alerts.told)
+    executor.invariants = invariants
     process = Process(world, cluster, engine, executor, invariants)
-    invariants.engine, invariants.before = engine, process.count
+    invariants.before = process.count
     cluster.hooks.write, cluster.hooks.evict = invariants.write, invariants.evict
 
     def published(_standing: Standing) -> None:
         decision = engine._decision
-        invariants.waits(dict(decision.waiting), {action.node for action in decision.actions})
+        invariants.waits(decision.waiting, {action.node for action in decision.actions})
 
     cluster.hooks.published = published
     return process
 
 
-def states_of(world: World, cluster: SimulatedCluster, declared: Declared) -> list[NodeState]:
+def plan_forward(world: World, cluster: SimulatedCluster, declared: Declared) -> tuple[list[NodeState], Policy]:
     """Look at the fleet as an apply does before its rollout."""
-    states = []
+    states, rollout = [], declared.rollout
+    drain = drain_policy(rollout, Scheduler())
     for name, view in cluster.observe(tuple(world.machines)).items():
         if isinstance(view, NodeProblem):
             continue
@@ -144,10 +175,61 @@ def states_of(world: World, cluster: SimulatedCluster, declared: Declared) -> li
                 view=view,
                 target=declared.target,
                 origin=machine.driver,
-                drain_timeout=timedelta(minutes=declared.rollout.drain_timeout_minutes),
+                drain_timeout=timedelta(minutes=rollout.drain_timeout_minutes),
+                drain=drain,
                 is_disruptive=machine.driver != declared.target,
                 is_as_declared=machine.driver == declared.target,
                 obstacle="" if machine.is_up else f"{name} cannot be reached",
+                origin_change=machine.driver,
             )
         )
-    return in_their_places(with_domains(states, declared.rollout.domains, {}), declared.rollout, {})
+    return in_their_places(with_domains(states, rollout.domains, {}), rollout, {}), strictest([rollout], len(states))
+
+
+def plan_back(world: World, cluster: SimulatedCluster, declared: Declared) -> tuple[list[NodeState], Policy]:
+    """Look at the fleet as a rollback of all of it does."""
+    views = cluster.observe(tuple(world.machines))
+    answers = {name: facts_of(machine) for name, machine in world.machines.items()}
+    stack = stack_of(declared.target, index_or_none(declared.rollout))
+    if index_or_none(declared.rollout) is None:
+        stack = msgspec.structs.replace(stack, rollout=declared.rollout)
+    plan = plan_verb(
+        DriverVerb.BACK,
+        answers,
+        dict.fromkeys(answers, stack),
+        views,
+        Extent(undoes_upgrade=True, in_waves=True, groups=dict.fromkeys(answers, ())),
+    )
+    return list(plan.prepared.states), plan.prepared.policy
+
+
+def index_or_none(rollout: Rollout) -> int | None:
+    return next((index for index, policy in enumerate(POLICIES) if policy is rollout), None)
+
+
+@lru_cache
+def stack_of(target: str, policy: int | None) -> StackSpec:
+    """Return what is declared, as far as it is about a driver."""
+    stack = make_stack(driver={"version": target})
+    return stack if policy is None else msgspec.structs.replace(stack, rollout=POLICIES[policy])
+
+
+def facts_of(machine: Machine) -> NodeFacts | Failure:
+    """Return what a machine says of its driver."""
+    if not machine.is_up:
+        return Failure(Status.UNREACHABLE, f"{machine.name} cannot be reached")
+    last, change = machine.last, machine.change
+    run = None
+    if change is not None:
+        run = DriverRun(state="running", verb="back" if change.is_back else "swap", change=change.target)
+    elif last is not None:
+        run = DriverRun(
+            state="failed" if last.failure else "done", verb="back" if last.is_back else "swap", change=last.target
+        )
+    return _facts(machine.driver, machine.former[-1] if machine.former else None, run)
+
+
+@lru_cache(maxsize=512)
+def _facts(driver: str, back: str | None, run: DriverRun | None) -> NodeFacts:
+    state = DriverState(current=driver, back=back, run=run, managed=True)
+    return make_facts(module=make_module(driver, driver), driver=state)

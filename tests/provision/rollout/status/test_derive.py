@@ -278,11 +278,11 @@ def test_a_node_that_was_changed_before_and_waits_again_is_not_done() -> None:
     [
         (view("n1", is_skipped=True), ""),
         (view("n1", is_skipped=True, is_cordoned=True), "it is cordoned"),
-        (view("n2", is_skipped=True), "is to be skipped"),
+        (view("n2", is_skipped=True), "is skipped"),
     ],
 )
 def test_a_node_that_people_want_left_alone_waits_for_nothing(seen: NodeView, reason: str) -> None:
-    (node,) = status(seen, tenant=ADA, standing=standing(n2="is to be skipped")).nodes
+    (node,) = status(seen, tenant=ADA, standing=standing(n2="is skipped")).nodes
 
     assert (node.situation, node.reason) == (situations.SKIPPED, reason)
 
@@ -315,3 +315,30 @@ def test_what_waits_for_the_end_of_a_pause_needs_somebody_and_has_no_time() -> N
     assert (running.needs_somebody, running.left_s is None) == (False, False)
     assert (paused.needs_somebody, paused.left_s) == (True, None)
     assert not status(view("n1", done), tenant=ADA, standing=standing(), pause=pause).needs_somebody
+
+
+TOLD = ("GrapnelDriverUpgrade",)
+
+
+def remarks(*, phase: Phase | None, tenant: Tenant | None, out: tuple[str, ...] = ()) -> tuple[str, ...]:
+    seen = view("n1", None if phase is None else record(phase), told=TOLD)
+    return status(seen, tenant=tenant, standing=standing(out=out)).nodes[0].remarks
+
+
+@pytest.mark.parametrize("phase", [None, Phase.SWAP, Phase.DONE, Phase.FAILED])
+@pytest.mark.parametrize("tenant", [None, KILLED], ids=["nobody has the lease", "its engine was killed"])
+def test_a_condition_that_a_killed_engine_left_is_told_of(phase: Phase | None, tenant: Tenant | None) -> None:
+    (remark,) = remarks(phase=phase, tenant=tenant)
+    assert remark.startswith("left by an engine that is gone: condition GrapnelDriverUpgrade; the next `grapnel apply`")
+
+
+def test_a_condition_of_an_engine_at_work_is_not() -> None:
+    assert remarks(phase=Phase.SWAP, tenant=ADA, out=("n1",)) == ()
+    assert remarks(phase=Phase.DONE, tenant=ADA) == (), "it is about to say so"
+
+
+def test_what_else_is_known_of_a_node_is_with_it_in_every_state() -> None:
+    for phase in (None, *Phase):
+        seen = view("n1", None if phase is None else record(phase), remarks=("its pool is paused",))
+        found = status(seen, tenant=ADA, standing=replace(STANDING, waves=(Members("canary", ("n1",)),)))
+        assert (found.nodes[0].remarks, found.nodes[0].wave) == (("its pool is paused",), "canary")

@@ -14,7 +14,7 @@ from tests.provision.rollout.model.machine import RolloutMachine
 from tests.provision.rollout.model.policies import NEW, OLD, index_of
 from tests.provision.rollout.model.shrink import shrink, violated
 
-SHARE = 800
+SHARE = 400
 
 
 @pytest.mark.slow
@@ -165,6 +165,20 @@ def test_a_cordon_that_stays_is_seen() -> None:
     fleet.world.machines["n2"].is_cordoned = True
     with pytest.raises(ViolationError, match="n2 is cordoned"):
         fleet.hold_ended()
+
+
+def test_a_node_whose_domain_was_declared_half_way_does_not_return_beside_another_driver() -> None:
+    """What it waits for is in service with the driver that it had been on its way to."""
+    play(
+        [
+            ("go_on", "ada", 34),
+            ("freeze", 50.0),
+            ("pause",),
+            ("go_on", "ada", 8),
+            ("declare", OLD, index_of(lambda policy: policy.domains)),
+            ("go_on", "ada", 34),
+        ]
+    )
 
 
 def test_an_interleaving_may_be_empty() -> None:

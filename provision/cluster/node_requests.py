@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from provision.cluster.api import CONFLICT, NOT_FOUND
 from provision.cluster.errors import ForbiddenError, RefusedError
+from provision.cluster.evictions.requests import take_back
 from provision.cluster.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.informer import NODES
 from provision.cluster.kubernetes_cluster import node_path, view_of
@@ -80,6 +81,8 @@ class KubernetesRequests:
                 return answer
             left = self._withdraw(seen, answer.change)
             if self._patch(seen, answer.change):
+                if answer.change.writes_record and answer.change.record is None:
+                    take_back(self._api, seen.metadata.name)  # nothing of it is to be evicted after its upgrade
                 return replace(answer, words=(*answer.words, *left))
         raise ConflictError(f"node {seen.metadata.name} of {self._api.name} does not come to rest", hint="try again")
 

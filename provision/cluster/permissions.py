@@ -76,7 +76,7 @@ REPLACING: Final = (
     Permission(verb="patch", resource="deployments", group="apps"),
 )
 
-# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes).
+# For `pause` and `resume` (the lease), `skip`, `retry` and `abandon` (nodes; `abandon` takes EvictionRequests back).
 ASKING: Final = (
     Permission(verb="list", resource="nodes"),
     Permission(verb="get", resource="nodes"),
@@ -84,6 +84,8 @@ ASKING: Final = (
     _lease("get"),
     _lease("patch"),
     _lease("create", name=""),
+    Permission(verb="list", resource="evictionrequests", group="lifecycle.k8s.io"),
+    Permission(verb="delete", resource="evictionrequests", group="lifecycle.k8s.io"),
 )
 
 # For `grapnel status`; without `watch` it lists, and without the lease it says what it cannot know.

@@ -114,6 +114,7 @@ def drained_pod(pod: Pod, rules: PodRules) -> GpuPod:
         ending=_ending(pod),
         stays="" if is_left_alone else _why_it_stays(pod, rules, is_daemon=is_daemon),
         only_waited="" if is_left_alone else _why_only_waited(pod, rules, controller),
+        node=pod.spec.node_name,
         is_replaced_first=not is_daemon and rules.replaces_first(pod.metadata.namespace, pod.metadata.labels),
     )
 

@@ -184,7 +184,8 @@ class LiveView:
         elif isinstance(event, TaskDone):
             line.done += event.is_step and event.outcome is not Outcome.SKIPPED
         elif event.is_step:
-            line.task = "gathering facts again" if gathering else task_name(event.task, event.role)
+            looks = "asking who holds a GPU" if line.phase == Phase.RELEASE.value else "gathering facts again"
+            line.task = looks if gathering else task_name(event.task, event.role)
             line.waits = ""
 
     def _stage(self, staging: Staging) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+_NAME_WIDTH = 24
 NEXT = "fix what is reported above, then run `{}` again: it begins there"
 GO_ON = "run `{}` again: it goes on there"
 
@@ -76,12 +77,13 @@ def _reasons(results: Sequence[NodeResult]) -> Iterator[RenderableType]:
 
 def _table(results: Sequence[NodeResult], *, rolled_out: bool) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("node", overflow="fold", style="bold cyan")
+    longest = max((len(result.node) for result in results), default=0)  # a narrow terminal must not lose the names
+    table.add_column("node", overflow="fold", style="bold cyan", min_width=min(longest, _NAME_WIDTH))
     table.add_column("result", no_wrap=True)
     table.add_column("changes", no_wrap=True, justify="right")
     if rolled_out:
-        table.add_column("driver", no_wrap=True, max_width=CELL_WIDTH)
-        table.add_column("out of service", justify="right", no_wrap=True)
+        table.add_column("driver", overflow="fold", max_width=CELL_WIDTH)
+        table.add_column("out of service", justify="right")
     else:
         table.add_column("", overflow="fold")
     unchanged = [result.node for result in results if result.status is Status.UNCHANGED]

@@ -194,5 +194,5 @@ def _pods(state: NodeState) -> Iterator[str]:
 
 def _pod(pod: GpuPod, state: NodeState) -> str:
     if pod.is_replaced_first and pod.uid not in state.blocked:
-        return f"{pod} (once its replacement is ready elsewhere)"
+        return f"{pod} (replaced first)"
     return str(pod) if pod.controller else f"{pod} (nothing restarts it)"

@@ -210,7 +210,8 @@ class GpuPod:
 
     ``is_mirror_or_daemon``: it would come back, so that it is left alone. ``stays`` is why it is left alone otherwise,
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
-    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves.
+    ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``node`` is its node, as the
+    cluster calls it.
     """
 
     namespace: str
@@ -223,6 +224,7 @@ class GpuPod:
     only_waited: str = ""
     ending: str = ""
     is_replaced_first: bool = False
+    node: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -68,6 +68,7 @@ def _uncounted(prepared: Prepared, going: list[NodeState]) -> tuple[str, ...]:
     parts = (
         f"jobs that {jobs} nodes wait for" if jobs > 1 else "jobs that a node waits for" if jobs else "",
         "a person who looks at a held wave" if any(wave.is_held for wave in prepared.policy.waves[:-1]) else "",
+        "how long NodeMaintenances take to be ready" if any(state.view.maintenance for state in going) else "",
         *(f"gate {gate.name}, which is closed now" for gate in prepared.gates if not gate.is_open),
         f"{left} nodes that do not begin" if left > 1 else "a node that does not begin" if left else "",
     )

@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e.conftest import make_room
 from tests.e2e.fleet import declare, look, other_version
-from tests.e2e.manifests import STAY, TEST, container, daemon_set, deployment, pod
+from tests.e2e.manifests import STAY, TEST, container, daemon_set, deployment, disruption_budget, pod
+from tests.e2e.replicas import watched
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ ROLLOUT = """\
 maxUnavailable: 3
 maxParallel: 3
 waitFor: {{podSelector: "app=train"}}
-drain: {{onlyWait: [{research}], daemonSets: evict}}
+drain: {{onlyWait: [{research}], daemonSets: evict, replaceFirst: {{podSelector: "app=web"}}}}
 """
 # A GPU that nobody gave it: a privileged container has the devices of its node.
 TAKE = "exec 3</dev/nvidia0 && echo looked\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait; done\n"
@@ -49,16 +50,18 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
         pod("train", container(script=STAY), node=node.name, runtime_class=""),
         daemon_set("agent", WORKS, node=node.name),
         deployment("web", 1, WORKS, node=""),
+        disruption_budget("web", min_available=1),  # no eviction ever: a replacement has to come first
         pod("taker", container(script=TAKE, privileged=True), node=node.name, runtime_class=""),
     )
     research.start(pod("paper", WORKS, node=node.name))
     room.wait_running(["train", "taker"])
     research.wait_running(["paper"])
     wait_for("the taker has the GPU", lambda: "looked" in room.api.log(room.name, "taker", "main"))
+    web = wait_for("the Deployment's pod runs", lambda: running(room, "web"), evidence=room.evidence)
     agent = wait_for("the DaemonSet's pod runs", lambda: running(room, "agent"), evidence=room.evidence)
     declare(stage, lab_nodes, version, ROLLOUT.format(research=research.name))
 
-    with operator.applying(operator.folder / "output") as apply:
+    with watched(room) as ledger, operator.applying(operator.folder / "output") as apply:
         wait_for("it waits for the jobs", lambda: reached(stage, node, apply), timeout_s=END_S)
         told = wait_for("status names them", lambda: named(operator, node, "paper", "train"))
         assert f"pod {research.name}/paper (namespace {research.name} may only be waited for)" in told
@@ -80,6 +83,8 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
         "done",
         False,
     )
+    assert running(room, "web") not in ("", web), "its node has been drained"
+    assert ledger.least["web"] == 1, "it was never without a ready pod"
     assert "taker" not in [each.metadata.name for each in room.api.pods(room.name)], output
     assert TAINT not in taints(stage, node)
     wait_for("the DaemonSet is back", lambda: running(room, "agent") not in ("", agent), evidence=room.evidence)

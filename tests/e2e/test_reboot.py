@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.e2e.room import Room
     from tests.e2e.stage import LabNode, Stage
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 REPLICAS = 2
 

@@ -16,6 +16,7 @@ API_VERSION: Final = "lifecycle.k8s.io/v1alpha1"
 REQUESTER: Final = "grapnel.dev/drain"  # who asks; also a label of the Evictions that came of it
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "grapnel"
+OF_NODE: Final = "grapnel.dev/node"  # annotation of our requests: a node's name may be too long for a label
 
 
 class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -113,6 +114,7 @@ def render_request(pod: GpuPod) -> dict[str, Any]:
             "name": request_name(pod),
             "namespace": pod.namespace,
             "labels": {MANAGED_BY: MANAGER},
+            "annotations": {OF_NODE: pod.node},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}],
         },
         "spec": {"target": {"pod": {"name": pod.name, "uid": pod.uid}}, "requester": REQUESTER, "intent": "Eviction"},

@@ -46,9 +46,14 @@ class Replacements:
                 assert deployment is not None  # noqa: S101 - what is to be restarted
                 return self._restart(pod, deployment)
 
-    def foresee(self, pod: GpuPod) -> str:
-        """Return what would keep the pod from being replaced first; empty where nothing would."""
+    def foresee(self, pod: GpuPod) -> str | None:
+        """Return what would keep the pod from being replaced first, empty where nothing would.
+
+        None: others are ready elsewhere, and its disruption budget decides.
+        """
         _deployment, step = self._step(pod)
+        if isinstance(step, Leave):
+            return None
         if isinstance(step, Impossible):
             then = "it stays until drainTimeoutMinutes are over" if self._keeps else "it is evicted as all others"
             return f"its replacement cannot come first ({step.reason}): {then}"

@@ -6,6 +6,7 @@ with its pod; `settle` takes it back when nobody wants the pod to leave any more
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -14,12 +15,13 @@ from urllib.parse import quote
 import msgspec
 
 from provision.cluster.api import CONFLICT, FORBIDDEN, NOT_FOUND
-from provision.cluster.errors import ForbiddenError
+from provision.cluster.errors import ForbiddenError, RefusedError
 from provision.cluster.evictions.answer import Unanswered, UnderWay, read_answer
 from provision.cluster.evictions.objects import (
     API_VERSION,
     MANAGED_BY,
     MANAGER,
+    OF_NODE,
     REQUESTER,
     ApiResources,
     EvictionRequest,
@@ -111,7 +113,7 @@ class EvictionRequests:
         now = self._clock()
         if self._looked is not None and now - self._looked < _REST_S:
             return
-        mine = self._api.list_all(f"{_BASE}/{_KIND}", EvictionRequest, labels=f"{MANAGED_BY}={MANAGER}")
+        mine = _list(self._api)
         self._mine = {each.spec.target.pod.uid: each for each in mine}
         found = self._api.list_all(f"{_BASE}/evictions", Progress, labels=REQUESTER) if mine else []
         self._progress = {each.spec.target.pod.uid: each for each in found}
@@ -134,11 +136,27 @@ class EvictionRequests:
 
     def _take_back(self, uid: str) -> None:
         request = self._mine.pop(uid, None)
-        if request is None:
-            return
-        meta = request.metadata
-        path = f"{_BASE}/namespaces/{quote(meta.namespace, safe='')}/{_KIND}/{quote(meta.name, safe='')}"
-        try:
-            self._acting.call(Request(method="DELETE", path=path), msgspec.Raw, expected=(NOT_FOUND,))
-        except StatusError:
-            return
+        if request is not None:
+            _delete(self._acting, request)
+
+
+def take_back(api: Api, node: str) -> None:
+    """Take back every request for pods of a node that nobody upgrades any more.
+
+    Where that is not possible, the next apply does it.
+    """
+    with contextlib.suppress(ForbiddenError, RefusedError):
+        for request in _list(api):
+            if request.metadata.annotations.get(OF_NODE) == node:
+                _delete(api, request)
+
+
+def _list(api: Api) -> list[EvictionRequest]:
+    return api.list_all(f"{_BASE}/{_KIND}", EvictionRequest, labels=f"{MANAGED_BY}={MANAGER}")
+
+
+def _delete(api: Api, request: EvictionRequest) -> None:
+    meta = request.metadata
+    path = f"{_BASE}/namespaces/{quote(meta.namespace, safe='')}/{_KIND}/{quote(meta.name, safe='')}"
+    with contextlib.suppress(StatusError):  # it has gone with its pod
+        api.call(Request(method="DELETE", path=path), msgspec.Raw, expected=(NOT_FOUND,))

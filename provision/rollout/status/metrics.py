@@ -26,9 +26,9 @@ OTHER: Final = "other"
 CLASSES: Final = (
     ("stopped", r"^stopped: "),
     ("paused", r"^paused "),
-    ("skipped", r"\bis to be skipped\b"),
+    ("skipped", r"\bis skipped: "),
     ("window", r"\bits window, which\b|\bthe window closes\b|^no window is\b|\bbecause of a blackout\b"),
-    ("hold", r": waits until "),
+    ("hold", r": waits until |\bmaintenance operator\b|^waits for the former NodeMaintenance\b"),
     ("gate", r"\bgate .+ is closed: "),
     ("soak", r"\bsoaks until\b"),
     ("wave", r"\bwave \d+ of \d+\b"),

@@ -200,6 +200,19 @@ def test_one_node_with_all_that_is_known(capsys: pytest.CaptureFixture[str]) -> 
     assert "n2" not in output
 
 
+def test_one_node_with_what_holds_nothing_and_what_a_killed_engine_left(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = "somebody plans a maintenance of it (condition MaintenancePlanned, FirmwareUpdate)"
+    look = seen(view("n1", DONE, remarks=(planned,), told=("GrapnelDriverUpgrade",)), tenant=KILLED)
+
+    show(look, node="n1")
+    output = " ".join(read(capsys).split())
+    assert f"note {planned}" in output
+    assert "note left by an engine that is gone: condition GrapnelDriverUpgrade; the next `grapnel apply`" in output
+    show(look, as_json=True)
+    (node,) = json.loads(read(capsys))["nodes"]
+    assert [each.split(":")[0] for each in node["remarks"]] == [planned, "left by an engine that is gone"]
+
+
 def test_a_returned_node_is_not_said_to_be_out_of_service(capsys: pytest.CaptureFixture[str]) -> None:
     returned = record(Phase.RETURNED, is_returning=True, failed_in=Phase.SWAP, reason="it broke", since=NOON + MINUTE)
 

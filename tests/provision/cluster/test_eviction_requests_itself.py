@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.cluster import open_api
+from provision.cluster.node_requests import KubernetesRequests
 from provision.rollout.cluster import Eviction, EvictionOutcome
-from provision.rollout.model import NodeView
+from provision.rollout.model import NodeView, Phase
+from provision.rollout.requests import abandon
+from tests.provision.cluster.samples import RECORD
 from tests.provision.cluster.stage import GPU_RULES, wait_until
 
 if TYPE_CHECKING:
@@ -167,6 +171,19 @@ def test_a_request_is_taken_back_for_a_pod_that_may_stay_also_one_of_a_process_t
     stage.connect(rules=RULES).settle_evictions(lambda uid: uid == leaving.uid)
 
     assert [each["spec"]["target"]["pod"]["uid"] for each in controller.requests()] == [leaving.uid]
+
+
+def test_an_abandoned_node_takes_its_requests_with_it(stage: Stage, controller: Controller) -> None:
+    cluster = stage.connect(rules=RULES)
+    leaving, staying = pod_of(stage, cluster), pod_of(stage, cluster)
+    cluster.write(leaving.node, replace(RECORD, phase=Phase.DRAIN), cordoned=True)
+    cluster.evict_all([leaving, staying])
+    api = open_api(stage.control_plane.kubeconfig, None, {})
+    assert api is not None
+
+    KubernetesRequests(api, [leaving.node], {}).change(leaving.node, abandon)
+
+    assert [each["spec"]["target"]["pod"]["uid"] for each in controller.requests()] == [staying.uid]
 
 
 def test_a_request_ends_with_its_pod(stage: Stage, controller: Controller) -> None:

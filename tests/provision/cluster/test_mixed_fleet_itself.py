@@ -17,6 +17,7 @@ import pytest
 from lab.slurm import SlurmMachine
 from tests.provision.cluster.stage import wait_until
 from tests.provision.staged.fleet import NEW, NO_KUBELET, OLD, PERSON, Fleet
+from tests.provision.staged.machines import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,10 @@ pytestmark = [
 
 SLURM_NODES = ("gpu01", "gpu02")
 UPGRADE = "grapnel.dev/upgrade"
+RESTART = """
+pid=$(cat "/run/slurmd-$2.pid") && kill "$pid" && while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+hostname "$1" && exec /usr/sbin/slurmd
+"""
 _ADDRESSES = (f"10.77.{each // 250}.{each % 250 + 1}" for each in itertools.count())
 
 
@@ -96,6 +101,9 @@ def mixed(stage: Stage, machine: SlurmMachine, tmp_path: Path) -> Iterator[Mixed
         },
     }
     fleet.lay_out({name: by_name.get(name) or next(_ADDRESSES) for name in found.nodes}, groups)
+    for node in SLURM_NODES:  # as an exchange of the driver does
+        restart = [*machine.prefix, "unshare", "--uts", "sh", "-c", RESTART, "sh", machine.nodes[node], node]
+        fleet.machines.make(node, Machine([OLD], exchange=restart))
     yield found
     fleet.call("resume")
 

@@ -114,6 +114,29 @@ def test_after_an_interruption_there_is_nothing_to_fix() -> None:
     ]
 
 
+def test_a_narrow_terminal_has_the_names_of_the_nodes() -> None:
+    """Below 65 columns the results had no names."""
+    results = [NodeResult(name, Status.CONVERGED, 1, 2, upgrade=Upgrade(OLD, NEW, 9)) for name in ("gpu01", "gpu02")]
+    for width in (44, 60):
+        stream = io.StringIO()
+        show(make_console(stream, width=width), render_results(results, 22.0))
+        lines = stream.getvalue().splitlines()
+        assert [line.split()[:2] for line in lines[:-1] if "converged " in line] == [
+            ["gpu01", "converged"],
+            ["gpu02", "converged"],
+        ]
+        assert all(len(line) <= width for line in lines)
+
+
+def test_a_node_that_is_asked_who_holds_its_gpus_says_so() -> None:
+    """It said that it was gathering facts again."""
+    live = LiveView(make_console(io.StringIO(), width=80), ["n1"], Clock())
+    live(PhaseEntered("n1", Phase.RELEASE))
+    live(NodeTask(TaskStarted("n1", "Release", ""), gathering=True))
+    (line,) = (line for line in picture(live) if "n1" in line)
+    assert "n1 release  asking who holds a GPU" in line
+
+
 def picture(view: LiveView) -> list[str]:
     stream = io.StringIO()
     make_console(stream, width=80).print(view.render())
@@ -201,7 +224,7 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
         pytest.param(state("n1", view("n1", gpu_pods=(pod("web-1"),))), "evicts shop/web-1", id="busy"),
         pytest.param(
             state("n1", view("n1", gpu_pods=(pod("web-1", is_replaced_first=True),))),
-            "evicts shop/web-1 (once its replacement is ready elsewhere)",
+            "evicts shop/web-1 (replaced first)",
             id="replaced first",
         ),
         pytest.param(
@@ -269,7 +292,7 @@ def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:
 def test_a_plan_says_why_nodes_would_not_begin() -> None:
     states = (
         state("n1", view("n1", is_skipped=True), zone="east"),
-        state("n2", view("n2", held_by="kured is rebooting it: waits until it has")),
+        state("n2", view("n2", held_by="kured is rebooting it: waits until it has", remarks=("its pool is paused",))),
     )
     gates = (
         GateState(name="alerts", is_open=False, reason="its query returns GpuLost: waits until it returns nothing"),
@@ -286,8 +309,9 @@ def test_a_plan_says_why_nodes_would_not_begin() -> None:
         " gate jobs is open",
     ]
     assert "does not begin: is skipped: `grapnel skip --undo n1` ends that; " in lines[3]
-    assert "does not begin: kured is rebooting it: waits until it has; " in lines[4]
+    assert "does not begin: kured is rebooting it: waits until it has; its pool is paused; " in lines[4]
     document = rollout_document(prepared, "cluster test")
     assert document["closed"] == closed
     assert [gate["open"] for gate in document["gates"]] == [False, True]  # type: ignore[attr-defined]
     assert [node["zone"] for node in document["nodes"]] == ["east", None]  # type: ignore[attr-defined]
+    assert [node["remarks"] for node in document["nodes"]] == [[], ["its pool is paused"]]  # type: ignore[attr-defined]

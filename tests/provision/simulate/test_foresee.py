@@ -14,7 +14,7 @@ from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.gates import GateState
-from provision.rollout.model import Phase
+from provision.rollout.model import Maintenance, Phase
 from provision.simulate import foresee as foreseen
 from provision.simulate.foresee import foresee
 from provision.spec.model import Rollout, Window
@@ -158,6 +158,7 @@ def test_what_is_waited_for_besides_is_named() -> None:
     states = fleet()
     states[0] = replace(states[0], view=replace(states[0].view, jobs=(pod("train"),)))
     states[1] = replace(states[1], view=replace(states[1].view, is_skipped=True))
+    states[2] = replace(states[2], view=replace(states[2].view, maintenance=Maintenance(words="is to be requested")))
     waves = WavePolicy(title="wave 1 of 2", is_held=True), WavePolicy(title="wave 2 of 2")
     states = [replace(each, wave=int(each.name > "n2")) for each in states]
     gates = (GateState(name="errors", is_open=False, reason="5 errors"),)
@@ -165,6 +166,7 @@ def test_what_is_waited_for_besides_is_named() -> None:
     assert found.uncounted == (
         "jobs that a node waits for",
         "a person who looks at a held wave",
+        "how long NodeMaintenances take to be ready",
         "gate errors, which is closed now",
         "a node that does not begin",
     )

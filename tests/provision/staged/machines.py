@@ -10,6 +10,7 @@ Everything above is what a person runs: inventory, declaration, plans, rollout, 
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ POLL_S = 0.02
 class Machine:
     """One machine. ``drivers`` are versions, ``broken`` playbooks that fail on it, ``is_away`` that nobody reaches it.
 
-    ``pace_s`` is how long a playbook takes.
+    ``pace_s`` is how long a playbook takes, ``exchange`` a command that is part of a driver's exchange.
     """
 
     drivers: list[str]
@@ -40,6 +41,7 @@ class Machine:
     broken: list[str] = field(default_factory=list)
     is_away: bool = False
     pace_s: float = 0.0
+    exchange: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class Machines:
             machine.staged = planned_version(variables)
         elif playbook == "apply":
             machine.drivers.append(planned_version(variables))
+            if machine.exchange:
+                subprocess.run(machine.exchange, check=True)
         elif playbook == "driver":
             machine.drivers.pop()
         self.make(name, machine)

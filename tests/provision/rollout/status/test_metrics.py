@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from lab import promtool
+from provision.cluster.maintenances import NOT_REQUESTED
 from provision.cluster.others import MARKS, why_held
 from provision.rollout.decision.calendar import calendar_of
 from provision.rollout.gates import GateState
@@ -113,6 +114,9 @@ def test_a_node_that_writes_a_time_to_come_moves_nothing() -> None:
         (f"wave 1 of 3 (canary) soaks again when its gate opens: {GATE.as_reason}", "gate"),
         (state("n1", view("n1", is_skipped=True)).kept_out, "skipped"),
         *((why_held(marked(mark.kind, mark.key), ALL), "hold") for mark in MARKS),
+        (NOT_REQUESTED.words, "hold"),
+        ("waits for the maintenance operator: NodeMaintenance default/grapnel-n1 is Pending", "hold"),
+        ("waits for the former NodeMaintenance default/grapnel-n1 to be gone", "hold"),
         ("something that nobody has said before", OTHER),
     ],
 )

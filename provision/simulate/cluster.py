@@ -79,8 +79,6 @@ class SimulatedCluster(OneByOne):
         for name in self._changed:
             self._look(name)
         self._changed.clear()
-        if len(nodes) == len(self._views):
-            return self._views.copy()
         return {name: self._views[name] for name in nodes}
 
     @contextlib.contextmanager

@@ -146,7 +146,7 @@ def _leave(node: NodeState, record: Record, because_of: str, reason: str, now: d
 def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datetime, began: datetime) -> Write | None:
     """Wait for the others; one that has not even begun is not waited for for ever.
 
-    It is in service with its driver, so a node that cannot go back stays out.
+    It is in service with its driver, so a node that cannot go back to the same one stays out.
     """
     missing = domain.missing
     if missing is None:
@@ -154,7 +154,8 @@ def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datet
     if now - max(record.believed_since(now, began), began) < node.drain_timeout:
         return None
     reason = f"it does not take part: {missing.obstacle or 'its turn has not come'}"
-    if not node.may_return:
+    is_other = bool(missing.origin) and missing.origin != record.origin
+    if is_other or not node.may_return:
         apart = replace(record, is_unrelated=True)
         return _quarantine(node, apart, f"{missing.name} of its domain {domain.title}: {reason}", now)
     return _leave(node, record, missing.name, reason, now)

@@ -14,7 +14,7 @@ from tests.provision.rollout.model.machine import RolloutMachine
 from tests.provision.rollout.model.policies import NEW, OLD, index_of
 from tests.provision.rollout.model.shrink import shrink, violated
 
-SHARE = 800
+SHARE = 400
 
 
 @pytest.mark.slow
@@ -165,6 +165,24 @@ def test_a_cordon_that_stays_is_seen() -> None:
     fleet.world.machines["n2"].is_cordoned = True
     with pytest.raises(ViolationError, match="n2 is cordoned"):
         fleet.hold_ended()
+
+
+def test_a_node_whose_domain_was_declared_half_way_does_not_return_beside_another_driver() -> None:
+    """What it waits for is in service with the driver that it was on its way to, and nothing may begin."""
+    fleet = Fleet()
+    fleet.declare(NEW, index_of(lambda policy: policy.max_parallel == 2))
+    fleet.apply("ada")
+    until(fleet, "n3", Phase.SWAP)
+    fleet.kill("ada")
+    fleet.freeze(50.0)
+    fleet.pause()
+    fleet.declare(OLD, index_of(lambda policy: policy.domains))
+    fleet.go_on("ada", 40)
+    machines = fleet.world.machines
+    assert (machines["n1"].driver, machines["n1"].is_cordoned) == (NEW, False)
+    assert machines["n3"].record is not None
+    assert (machines["n3"].record.phase, machines["n3"].is_cordoned) == (Phase.FAILED, True)
+    fleet.finish()
 
 
 def test_an_interleaving_may_be_empty() -> None:

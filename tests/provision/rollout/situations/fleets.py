@@ -89,7 +89,8 @@ class Fleet:
             cluster.close()
         results = results_of(result, todo, canceled=False)
         self.stop = result.stop
-        self.reasons = {name: each.failure.message for name, each in results.items() if each.failure is not None}
+        said = {name: each.note if each.failure is None else each.failure.message for name, each in results.items()}
+        self.reasons = {name: words for name, words in said.items() if words}
         return {name: each.status.value for name, each in results.items()}
 
     def at(self, seconds: float, happening: Callable[[], None]) -> None:

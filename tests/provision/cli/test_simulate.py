@@ -51,7 +51,7 @@ def test_a_node_that_somebody_wants_left_alone_is_no_failure(
     assert main(["simulate", str(fleet), "--seeds", "2", *START]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "stopped" not in shown
-    assert "not touched: is to be skipped: `grapnel skip --undo spare` ends that" in shown
+    assert "not touched: is skipped: `grapnel skip --undo spare` ends that" in shown
     assert main(["simulate", str(fleet), "--failures", "verify=100%", "--seeds", "1", *START]) == 1
 
 

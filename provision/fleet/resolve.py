@@ -27,7 +27,8 @@ def resolve(hosts: Collection[str], *, timeout_s: float = RESOLVE_S) -> dict[str
     """
     found = {host: _literal(host) for host in hosts if host}
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[tuple[str, frozenset[str]]] = queue.SimpleQueue()
+    # Not a SimpleQueue: of CPython, its get may wait for ever with a short timeout.
+    answers: queue.Queue[tuple[str, frozenset[str]]] = queue.Queue()
     unknown = [host for host, addresses in found.items() if not addresses]
     for host in unknown:
         asked.put(host)
@@ -47,7 +48,7 @@ def resolve_nodes(nodes: Collection[FleetNode] | Collection[Host]) -> dict[str, 
     return {node.name: found.get(node.endpoint.network_host, frozenset()) for node in nodes}
 
 
-def _work(asked: queue.SimpleQueue[str], answers: queue.SimpleQueue[tuple[str, frozenset[str]]]) -> None:
+def _work(asked: queue.SimpleQueue[str], answers: queue.Queue[tuple[str, frozenset[str]]]) -> None:
     with contextlib.suppress(queue.Empty):
         while True:
             host = asked.get_nowait()

@@ -60,7 +60,8 @@ class ThreadExecutor:
     def __init__(self, steps: Steps, cancel: threading.Event, workers: int) -> None:
         self._steps, self._cancel = steps, cancel
         self._pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="step")
-        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        # Not a SimpleQueue: of CPython, its get waits for ever if its thread does not run for as long as its timeout.
+        self._events: queue.Queue[Event | BaseException | None] = queue.Queue()
 
     def start(self, node: str, phase: Phase, back: Origin | None = None) -> None:
         """Begin the step of a phase."""

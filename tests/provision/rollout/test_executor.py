@@ -83,3 +83,11 @@ def test_waking_ends_a_wait_without_an_event() -> None:
     threading.Thread(target=executor.wake).start()
     assert executor.wait(LONG_S) == []
     executor.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_wait_ends_however_long_its_thread_was_kept_from_running() -> None:
+    """With CPython's SimpleQueue, one of these waits has no end: its time is over before it begins to sleep."""
+    for _ in range(20_000):
+        assert ThreadExecutor(Gated(), threading.Event(), 1).wait(1e-6) == []

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ANSWER_S: Final = 60.0
 POLL_S: Final = 0.05
+NETWORK_CHANGED: Final = "net::ERR_NETWORK_CHANGED"
 ARGUMENTS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--mute-audio",
@@ -115,9 +116,16 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, script: str, *, timeout_s: float = ANSWER_S) -> None:
-        """Return once an expression is true."""
+        """Return once an expression is true.
+
+        Chromium gives up what it loads when a network interface comes or goes, as those of other tests do: then the
+        page is loaded again.
+        """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
+            if any(NETWORK_CHANGED in each for each in self.complaints):
+                self.complaints[:] = [each for each in self.complaints if NETWORK_CHANGED not in each]
+                self.call("Page.reload")
             with contextlib.suppress(BrowserError):  # between two pages
                 if self.run(f"Boolean({script})"):
                     return

@@ -31,9 +31,10 @@ def cluster(stage: Stage) -> KubernetesCluster:
 
 
 def view(cluster: KubernetesCluster, node: str) -> NodeView:
+    """Return what is seen of a node, without the identifier that its object got."""
     seen = cluster.observe([node])[node]
     assert isinstance(seen, NodeView)
-    return seen
+    return replace(seen, uid="")
 
 
 def pod_of(cluster: KubernetesCluster, node: str, name: str) -> GpuPod:

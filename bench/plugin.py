@@ -145,7 +145,7 @@ class Bench:
                 if subject.name == OURS:
                     self._prefer(plugin, SIZES[gpus], self._options.calls // 20)
                 else:
-                    self._prefer(plugin, THEIR_SIZES[gpus], 20)
+                    self._prefer(plugin, THEIR_SIZES[gpus], min(20, self._options.calls // 20))
                     if self._options.patient:
                         self._prefer(plugin, THEIR_SECONDS.get(gpus, ()), 1)
 
@@ -165,7 +165,9 @@ class Bench:
                 name = plugin.subject.name
                 self.note(name, verdict.RESTART, [events.restart_kubelet(plugin) for _ in range(10)])
                 self.note(name, verdict.HEALTH, [events.break_gpu(plugin, index) for index in range(3)])
-                later = [events.break_gpu_after_broken_stream(plugin, index) for index in range(3, 6)]
+                later = [events.break_gpu_after_broken_stream(plugin, 3)]
+                if later[0] < events.NEVER_MS:
+                    later += [events.break_gpu_after_broken_stream(plugin, index) for index in (4, 5)]
                 self.note(name, verdict.HEALTH_LATER, later)
             for plugin in [stack.enter_context(running(subject)) for subject in self.nodes(stack)]:
                 name = plugin.subject.name

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-import threading
+import time
 from pathlib import Path
 
 from google.protobuf.json_format import MessageToDict
@@ -45,11 +45,12 @@ def _is_alive(path: Path) -> bool:
 
 
 def _watch(kubelet: Kubelet, resource: str) -> int:
-    stopped = threading.Event()
+    stopped: list[int] = []  # not an Event: setting one while this thread is about to wait for it has no end
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda received, _frame: stopped.append(received))
     shown = None
-    while not stopped.wait(0.1):
+    while not stopped:
+        time.sleep(0.1)
         known = kubelet.registry.get(resource)
         state = None if known is None else (known.is_watched, tuple(known.devices.values()))
         if state != shown and known is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from provision.cluster import Machine
+    from provision.cluster import Asked, Machine
     from provision.cluster.kubernetes_cluster import KubernetesCluster
     from provision.fleet.model import Fleet
     from provision.rollout.cluster import Cluster, NodeProblem
@@ -77,7 +77,6 @@ def open_scope(
     leave a node, and not only those that use a GPU.
     """
     from provision.cluster import (  # noqa: PLC0415 - start-up time
-        Asked,
         LocalCluster,
         Machine,
         connect,
@@ -106,12 +105,7 @@ def open_scope(
             state_file=state_file,
             rules=replace(pod_rules(stacks.values()), takes_all=all_pods),
             machines=machines,
-            asked=Asked(
-                labels=label_keys(stacks),
-                respect=respected(stacks),
-                maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
-                opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
-            ),
+            asked=asked_of(stacks),
         )
         if isinstance(found, LocalCluster):
             return journal
@@ -138,6 +132,18 @@ def with_unnamed(args: argparse.Namespace, fleet: Fleet, scope: Scope) -> Scope:
     stacks = {node.name: node.stack for node in whole.nodes if node.name not in named}
     others = open_scope(args, whole, stacks, resolve_nodes(whole.nodes))
     return replace(scope, groups=others.groups, unnamed=others.cluster.observe(tuple(stacks)) if stacks else {})
+
+
+def asked_of(stacks: Mapping[str, StackSpec]) -> Asked:
+    """Return what the declarations want to know of Nodes, and to ask of other tools."""
+    from provision.cluster import Asked  # noqa: PLC0415 - start-up time
+
+    return Asked(
+        labels=label_keys(stacks),
+        respect=respected(stacks),
+        maintenances=any(stack.rollout.maintenance.node_maintenances for stack in stacks.values()),
+        opts_out=any(stack.rollout.maintenance.nvsentinel for stack in stacks.values()),
+    )
 
 
 def label_keys(stacks: Mapping[str, StackSpec]) -> frozenset[str]:

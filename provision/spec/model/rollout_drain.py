@@ -47,8 +47,8 @@ class EvictionRequests(Enum):
     NEVER = "never"
 
 
-class WaitFor(Section, frozen=True, kw_only=True):
-    """Pods that are to end by themselves before anything is evicted from a node."""
+class PodSelection(Section, frozen=True, kw_only=True):
+    """Pods by their labels, their namespaces, or both."""
 
     pod_selector: Annotated[
         LabelSelector,
@@ -57,6 +57,11 @@ class WaitFor(Section, frozen=True, kw_only=True):
     namespaces: Annotated[
         tuple[DnsLabel, ...], doc("Namespaces of the pods; empty: all that the selector finds.", uniqueItems=True)
     ] = ()
+
+
+class WaitFor(PodSelection, frozen=True, kw_only=True):
+    """Pods that are to end by themselves before anything is evicted from a node."""
+
     timeout_minutes: Annotated[
         Annotated[int, Meta(ge=0, le=43_200)], doc("How long they may take to end; 0: as long as it takes.")
     ] = 0
@@ -69,16 +74,9 @@ class WaitFor(Section, frozen=True, kw_only=True):
     ] = AtTimeout.EVICT
 
 
-class ReplaceFirst(Section, frozen=True, kw_only=True):
+class ReplaceFirst(PodSelection, frozen=True, kw_only=True):
     """Pods whose replacements have to be ready elsewhere before they leave a node."""
 
-    pod_selector: Annotated[
-        LabelSelector,
-        doc("Labels of the pods, as `kubectl get --selector` takes them; empty: all in the namespaces."),
-    ] = ""
-    namespaces: Annotated[
-        tuple[DnsLabel, ...], doc("Namespaces of the pods; empty: all that the selector finds.", uniqueItems=True)
-    ] = ()
     otherwise: Annotated[
         Leaving,
         doc(

@@ -21,9 +21,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def cancel_on_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGINT, SIGTERM and SIGHUP set; for the main thread only."""
     cancel = threading.Event()
+    received: list[int] = []
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        cancel.set()
+    def handle(number: int, _frame: FrameType | None) -> None:
+        # A second signal may come while the first one holds the lock of the event, and would wait for it for ever.
+        is_first = not received
+        received.append(number)
+        if is_first:
+            cancel.set()
 
     former = {number: signal.signal(number, handle) for number in SIGNALS}
     try:

@@ -5,6 +5,7 @@ Only what would be done on the machines is staged. Every command is a process of
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 
 from lab.slurm import SlurmMachine
 from tests.provision.cluster.stage import wait_until
-from tests.provision.staged.fleet import NEW, NO_KUBELET, OLD, PERSON, Fleet
+from tests.provision.staged.fleet import NEW, NO_KUBELET, OLD, PERSON, Fleet, Running
 from tests.provision.staged.machines import Machine
 
 if TYPE_CHECKING:
@@ -155,16 +156,24 @@ def test_an_outage_in_one_place_is_counted_against_the_nodes_of_the_other(mixed:
     assert mixed.out() == {"gpu02"}
 
 
-def test_a_pause_holds_up_both_and_what_is_in_flight_in_either_ends(mixed: Mixed) -> None:
-    first, second = mixed.in_kubernetes
-    machines = mixed.fleet.machines
+@contextlib.contextmanager
+def both_in_flight(mixed: Mixed) -> Iterator[tuple[Running, str]]:
+    """Apply until a node of Kubernetes is held in its swap, and one of Slurm waits for a job, whose id is returned."""
+    first = mixed.in_kubernetes[0]
     mixed.declare(maxUnavailable=2, maxParallel=2, waves=[{"hosts": [first, "gpu01"]}, {}])
-    machines.hold(first, "apply")
+    mixed.fleet.machines.hold(first, "apply")
     job = mixed.slurm.submit("gpu01")
-
     with mixed.fleet.running("apply", "--yes") as apply:
         apply.says(f"{first} swap: the driver is exchanged")
         apply.says(f"gpu01 waits for job {job} of alice")
+        yield apply, job
+
+
+def test_a_pause_holds_up_both_and_what_is_in_flight_in_either_ends(mixed: Mixed) -> None:
+    first, second = mixed.in_kubernetes
+    machines = mixed.fleet.machines
+
+    with both_in_flight(mixed) as (apply, job):
         assert f"are paused by {PERSON}@" in mixed.fleet.call("pause", "--reason", "disk alarms")
         apply.says(f"paused by {PERSON}@")
         machines.let(first, "apply")
@@ -189,13 +198,8 @@ def are_held(mixed: Mixed, *nodes: str) -> bool:
 def test_a_killed_rollout_left_its_state_where_each_node_belongs_and_goes_on_from_there(mixed: Mixed) -> None:
     first, second = mixed.in_kubernetes
     machines = mixed.fleet.machines
-    mixed.declare(maxUnavailable=2, maxParallel=2, waves=[{"hosts": [first, "gpu01"]}, {}])
-    machines.hold(first, "apply")
-    job = mixed.slurm.submit("gpu01")
 
-    with mixed.fleet.running("apply", "--yes") as apply:
-        apply.says(f"{first} swap: the driver is exchanged")
-        apply.says(f"gpu01 waits for job {job} of alice")
+    with both_in_flight(mixed) as (apply, job):
         apply.process.send_signal(signal.SIGKILL)
         apply.end(code=-signal.SIGKILL)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,11 @@ from provision.rollout.errors import UnreachableError
 from provision.rollout.model import Phase
 from provision.rollout.progress import NodeWaits, PhaseEntered
 from tests.provision.cluster.fakes import answer, refusal
+from tests.provision.cluster.stage import wait_until
 from tests.provision.cluster.test_progress import STANDING
 from tests.provision.rollout.fakes import NOON, record, state, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from provision.cluster.exchange import Answer, Request
 
 RBAC = Path(__file__).parents[3] / "deploy/rbac/telling.yaml"
@@ -68,13 +66,6 @@ def reporter(server: Server, *, events: bool = True, kinds: tuple[str, ...] = KI
     return NodeReporter(Api(server), node, events=events, kinds=kinds, clock=lambda: NOON, pause_s=0)
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_what_a_killed_engine_left_on_a_node_that_is_over_is_corrected_and_nothing_else() -> None:
     server = Server()
     found = reporter(server)
@@ -109,7 +100,10 @@ def test_an_engine_that_lives_renews_what_holds() -> None:
     found.hear(PhaseEntered("1", Phase.SWAP))
     found.hear(PhaseEntered("2", Phase.DONE))
     beat = {"type": UPGRADE_CONDITION, "lastHeartbeatTime": "2026-05-04T12:00:00Z"}
-    wait_for(lambda: sum(body["status"]["conditions"] == [beat] for body in server.bodies("node-1/status")) > 1)
+    wait_until(
+        lambda: sum(body["status"]["conditions"] == [beat] for body in server.bodies("node-1/status")) > 1,
+        "the condition is renewed",
+    )
     found.close()
 
     assert server.bodies("node-1/status")[-1] == {"metadata": {"uid": "uid-1"}, "status": {"conditions": [beat]}}

@@ -1,6 +1,6 @@
 """Measures an upgrade of three nodes by `grapnel apply`: a canary, then a domain, of which one node fails at first.
 
-    python bench/upgrade.py [--name bench-upgrade]
+    python bench/upgrade.py [--name bench-fleet]
 
 Debian's DKMS packages from 535 to 550 with modules that are staged, so that no node compiles. Printed are the whole
 run and each node's time out of service: of the run in which a node fails and its domain goes back, and of the one
@@ -27,13 +27,14 @@ from bench.stage.rolling import CANARY, RIGHT, Fleet, boot
 from lab.machine.errors import LabError
 from lab.nodes import Site
 
+PAYLOAD = Path(__file__).resolve().parents[1] / "dist" / "payload"
 TIMEOUT_S = 1800
 
 
 def main() -> int:
     """Measure and print; exit status 0, or 1 with the reason."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--name", default="bench-upgrade", help="of the site")
+    parser.add_argument("--name", default="bench-fleet", help="of the site")
     site = Site(parser.parse_args().name)
     try:
         site.destroy()
@@ -56,7 +57,7 @@ def measure(site: Site, folder: Path) -> None:
         return subprocess.run(
             argv,
             cwd=folder,
-            env={**os.environ, **own},
+            env={"GRAPNEL_PAYLOAD": str(PAYLOAD), **os.environ, **own},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -78,6 +79,7 @@ def measure(site: Site, folder: Path) -> None:
     node = fleet.nodes[CANARY]
     for version in (OLD, NEW):
         node.run(["sh", "-c", f"mkdir -p /root/{version}; cp {STAGED}/*/packages/*{version}*.deb /root/{version}"])
+    node.run(["systemctl", "stop", "grapnel-node"])  # it has the GPUs open
     bench = Bench(node, "dkms")
     by_hand(bench, OLD)
     took = by_hand(bench, NEW)

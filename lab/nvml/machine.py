@@ -102,6 +102,15 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Activity:
+    """How busy parts of a GPU or a GPU instance are, in hundredths of a percent: what GPM measures."""
+
+    graphics: int = 0
+    tensor: int = 0
+    dram: int = 0
+
+
+@dataclass(frozen=True)
 class Mig:
     """A MIG device; memory in bytes, placement in memory slices, the rest are counts of its own or shared resources."""
 
@@ -122,6 +131,7 @@ class Mig:
     encoders: int = 0
     jpeg: int = 0
     ofa: int = 0
+    activity: Activity = field(default_factory=Activity)
     processes: tuple[Process, ...] = _many("process")
 
 
@@ -212,6 +222,9 @@ class Gpu:
     memory_utilization: int = 0
     encoder_utilization: int = 0
     decoder_utilization: int = 0
+    pcie_sent_kib_s: int = 0
+    pcie_received_kib_s: int = 0
+    activity: Activity = field(default_factory=Activity)
     persistence_mode: bool = True
     compute_mode: int = 0
     recovery_action: int = 0

@@ -13,6 +13,7 @@ from plugin.settings.load import load
 
 if TYPE_CHECKING:
     from plugin.driver.nvml.library import NvmlSource
+    from plugin.driver.nvml.telemetry import TelemetryReader
     from plugin.metrics.scrape import Telemetry
     from plugin.settings.load import Invocation
     from plugin.settings.node_config import NodeConfig
@@ -44,6 +45,7 @@ class _Sources:
     def __init__(self, invocation: Invocation, logger: Logger) -> None:
         self._invocation = invocation
         self._log = logger
+        self.measurements = _Measurements()
         self.config = self.read_config()
 
     def read_config(self) -> NodeConfig:
@@ -56,13 +58,29 @@ class _Sources:
     def source(self) -> NvmlSource:
         from plugin.driver.nvml.library import NvmlSource  # noqa: PLC0415 - after _prepare_process
 
-        return NvmlSource(self.config.settings.driver_root)
+        return NvmlSource(self.config.settings.driver_root, self.measurements)
 
 
-def _read_telemetry() -> Telemetry:
-    from plugin.driver.nvml.telemetry import read_telemetry  # noqa: PLC0415 - off until asked for
+class _Measurements:
+    """A `TelemetryReader` from the first question on; before that, its code is not loaded."""
 
-    return read_telemetry()
+    def __init__(self) -> None:
+        self._reader: TelemetryReader | None = None
+
+    def read(self) -> Telemetry:
+        if self._reader is None:
+            from plugin.driver.nvml.telemetry import TelemetryReader  # noqa: PLC0415 - off until asked for
+
+            self._reader = TelemetryReader()
+        return self._reader.read()
+
+    def session_begins(self) -> None:
+        if self._reader is not None:
+            self._reader.session_begins()
+
+    def session_ends(self) -> None:
+        if self._reader is not None:
+            self._reader.session_ends()
 
 
 def run_daemon(invocation: Invocation, *, debug: bool) -> int:
@@ -85,7 +103,7 @@ def run_daemon(invocation: Invocation, *, debug: bool) -> int:
         logger=logger,
         notify=notify,
         timing=Timing(),
-        read_telemetry=_read_telemetry,
+        read_telemetry=sources.measurements.read,
     )
     gc.freeze()  # what is there by now stays: no collection needs to look at it again
     gc.enable()

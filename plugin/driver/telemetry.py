@@ -57,6 +57,11 @@ class GpuTelemetry(NamedTuple):
     nvlink_replays: int | None = None
     nvlink_recoveries: int | None = None
     nvlink_traffic_kib: int | None = None  # data of all links, both directions
+    graphics_active_percent: float | None = None  # these five: of the time since the last time they were asked for
+    tensor_active_percent: float | None = None
+    dram_active_percent: float | None = None
+    pcie_sent_mib_s: float | None = None  # by this GPU
+    pcie_received_mib_s: float | None = None
     last_xid: int | None = None  # of the events since the daemon started
     processes: tuple[GpuProcess, ...] | None = None  # None also for a GPU that is cut: its instances have them
     instances: tuple[GpuInstance, ...] = ()  # of a GPU in MIG mode

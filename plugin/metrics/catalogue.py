@@ -39,12 +39,16 @@ class Conversion:
     """From NVML's unit to that of the name."""
 
     words: str
-    apply: Callable[[int], float]
+    apply: Callable[[float], float]
 
 
 _AS_IS = Conversion("", lambda value: value)
 _TO_MIB = Conversion("bytes to MiB, rounded down", lambda value: value // _MIB)
 _TO_WATTS = Conversion("mW to W", lambda value: value / 1000)
+_TO_RATIO = Conversion("percent to a ratio", lambda value: value / 100)
+_TO_BYTES = Conversion("MiB to bytes, rounded down", lambda value: int(value * _MIB))
+
+_PCIE_WORDS = "the PCIe bus - including both protocol headers and data payloads - in bytes per second."
 
 POD_LABELS = ("container", "namespace", "pod")
 INSTANCE_LABELS = ("GPU_I_PROFILE", "GPU_I_ID")  # of a GPU that is cut by MIG
@@ -71,6 +75,10 @@ def _gauge(name: str, words: str, field: str, nvml: str, conversion: Conversion 
 
 def _counter(name: str, words: str, field: str, nvml: str) -> Reading:
     return Reading(Metric(f"DCGM_FI_DEV_{name}", "counter", words, GPU_LABELS), field, nvml)
+
+
+def _profiled(name: str, words: str, field: str, nvml: str, conversion: Conversion = _TO_RATIO) -> Reading:
+    return Reading(Metric(f"DCGM_FI_PROF_{name}", "gauge", words, GPU_LABELS), field, f"GPM metric {nvml}", conversion)
 
 
 def _field(number: int, name: str) -> str:
@@ -231,6 +239,38 @@ GPU_METRICS = (
         "Total number of NVLink bandwidth counters for all lanes.",
         "nvlink_traffic_kib",
         "fields 138 and 139 (NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _RX), all links, added",
+    ),
+    _profiled(
+        "GR_ENGINE_ACTIVE",
+        "Ratio of time the graphics engine is active.",
+        "graphics_active_percent",
+        "1 (GRAPHICS_UTIL)",
+    ),
+    _profiled(
+        "PIPE_TENSOR_ACTIVE",
+        "Ratio of cycles the tensor (HMMA) pipe is active.",
+        "tensor_active_percent",
+        "5 (ANY_TENSOR_UTIL)",
+    ),
+    _profiled(
+        "DRAM_ACTIVE",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        "dram_active_percent",
+        "10 (DRAM_BW_UTIL)",
+    ),
+    _profiled(
+        "PCIE_TX_BYTES",
+        f"The rate of data transmitted over {_PCIE_WORDS}",
+        "pcie_sent_mib_s",
+        "20 (PCIE_TX_PER_SEC)",
+        _TO_BYTES,
+    ),
+    _profiled(
+        "PCIE_RX_BYTES",
+        f"The rate of data received over {_PCIE_WORDS}",
+        "pcie_received_mib_s",
+        "21 (PCIE_RX_PER_SEC)",
+        _TO_BYTES,
     ),
 )
 

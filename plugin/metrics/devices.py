@@ -67,7 +67,7 @@ def _process_labels(device: Device, unit: Unit, hostname: str) -> Labels:
 
 
 def _value(row: Reading, telemetry: GpuTelemetry) -> float | None:
-    measured: int | None = getattr(telemetry, row.field)
+    measured: float | None = getattr(telemetry, row.field)
     return None if measured is None else row.conversion.apply(measured)
 
 

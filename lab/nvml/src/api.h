@@ -166,6 +166,35 @@ struct nvml_gpu_instance_info {
     unsigned id, profile, placement_start, placement_size;
 };
 
+enum {
+    NVML_GPM_GRAPHICS_UTIL = 1,
+    NVML_GPM_ANY_TENSOR_UTIL = 5,
+    NVML_GPM_DRAM_BW_UTIL = 10,
+    NVML_GPM_PCIE_TX_PER_SEC = 20,
+    NVML_GPM_PCIE_RX_PER_SEC = 21,
+};
+
+#define NVML_GPM_VERSION 1u /* of both structures below */
+
+typedef struct gpm_sample *nvml_gpm_sample;
+
+struct nvml_gpm_support {
+    unsigned version, is_supported;
+};
+
+struct nvml_gpm_metric {
+    unsigned id;
+    nvml_return status;
+    double value;
+    const char *short_name, *long_name, *unit;
+};
+
+struct nvml_gpm_metrics {
+    unsigned version, count;
+    nvml_gpm_sample first, second;
+    struct nvml_gpm_metric metrics[]; /* as many as this driver knows, of which `count` are asked for */
+};
+
 enum { NVML_VALUE_UNSIGNED = 1, NVML_VALUE_UNSIGNED_LONG_LONG = 3 };
 
 struct nvml_field_value {

@@ -34,6 +34,9 @@ static const struct field process_fields[] = {
     F(process, UNSIGNED, pid), F(process, LARGE, memory_used), F(process, UNSIGNED, graphics),
     F(process, UNSIGNED, sm_utilization), END_OF_TABLE};
 
+static const struct field activity_fields[] = {
+    F(activity, UNSIGNED, graphics), F(activity, UNSIGNED, tensor), F(activity, UNSIGNED, dram), END_OF_TABLE};
+
 static const struct field link_fields[] = {
     F(link, UNSIGNED, active), S(link, remote_pci), F(link, UNSIGNED, remote_type), F(link, UNSIGNED, version),
     END_OF_TABLE};
@@ -44,7 +47,8 @@ static const struct field mig_fields[] = {
     F(mig, LARGE, memory_total), F(mig, LARGE, memory_used),
     F(mig, UNSIGNED, multiprocessors), F(mig, UNSIGNED, gpu_slices), F(mig, UNSIGNED, compute_slices),
     F(mig, UNSIGNED, copy_engines), F(mig, UNSIGNED, decoders), F(mig, UNSIGNED, encoders), F(mig, UNSIGNED, jpeg),
-    F(mig, UNSIGNED, ofa), L(mig, "process", processes, process_count, MAX_PROCESSES, process_fields),
+    F(mig, UNSIGNED, ofa), R(mig, activity, activity_fields),
+    L(mig, "process", processes, process_count, MAX_PROCESSES, process_fields),
     END_OF_TABLE};
 
 static const struct field ecc_fields[] = {
@@ -76,6 +80,7 @@ static const struct field gpu_fields[] = {
     F(gpu, UNSIGNED, clock_memory_max), F(gpu, UNSIGNED, clock_video_max), F(gpu, LARGE, clock_event_reasons),
     F(gpu, UNSIGNED, performance_state), F(gpu, UNSIGNED, utilization), F(gpu, UNSIGNED, memory_utilization),
     F(gpu, UNSIGNED, encoder_utilization), F(gpu, UNSIGNED, decoder_utilization),
+    F(gpu, UNSIGNED, pcie_sent_kib_s), F(gpu, UNSIGNED, pcie_received_kib_s), R(gpu, activity, activity_fields),
     F(gpu, UNSIGNED, persistence_mode), F(gpu, UNSIGNED, compute_mode), F(gpu, UNSIGNED, recovery_action),
     R(gpu, ecc, ecc_fields),
     R(gpu, remapped_rows, remapped_rows_fields), F(gpu, UNSIGNED, mig_capable), F(gpu, UNSIGNED, mig_enabled),

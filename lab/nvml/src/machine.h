@@ -26,6 +26,10 @@ struct process {
     unsigned graphics, sm_utilization;
 };
 
+struct activity { /* in hundredths of a percent */
+    unsigned graphics, tensor, dram;
+};
+
 struct link {
     unsigned active;
     char remote_pci[TEXT_SIZE];
@@ -40,6 +44,7 @@ struct mig {
     unsigned gpu_instance, compute_instance, placement_start, placement_size;
     uint64_t memory_total, memory_used;
     unsigned multiprocessors, gpu_slices, compute_slices, copy_engines, decoders, encoders, jpeg, ofa;
+    struct activity activity;
     size_t process_count;
     struct process processes[MAX_PROCESSES];
 };
@@ -71,6 +76,8 @@ struct gpu {
     unsigned clock_sm, clock_memory, clock_video, clock_sm_max, clock_memory_max, clock_video_max;
     uint64_t clock_event_reasons;
     unsigned performance_state, utilization, memory_utilization, encoder_utilization, decoder_utilization;
+    unsigned pcie_sent_kib_s, pcie_received_kib_s;
+    struct activity activity;
     unsigned persistence_mode, compute_mode, recovery_action;
     struct ecc ecc;
     struct remapped_rows remapped_rows;

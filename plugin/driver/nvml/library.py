@@ -11,7 +11,7 @@ import _ctypes
 import ctypes
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pynvml
 
@@ -91,11 +91,32 @@ def _unload() -> None:
         _ctypes.dlclose(library._handle)  # noqa: SLF001 - ctypes has no public way to unload
 
 
+class Follower(Protocol):
+    """Who keeps something of a session's: called in its thread."""
+
+    def session_begins(self) -> None:
+        """Hear that the library is loaded and answers."""
+
+    def session_ends(self) -> None:
+        """Give back what the library lent: after this it is unloaded."""
+
+
+class NoFollower:
+    """Where nobody keeps anything."""
+
+    def session_begins(self) -> None:
+        """Nothing is kept."""
+
+    def session_ends(self) -> None:
+        """Nothing was kept."""
+
+
 class NvmlSource:
     """NVML as a source of snapshots; `driver_root` is where the driver is installed."""
 
-    def __init__(self, driver_root: Path = HOST) -> None:
+    def __init__(self, driver_root: Path = HOST, follower: Follower | None = None) -> None:
         self._driver_root = driver_root
+        self._follower = follower or NoFollower()
         self._is_open = False
         self._links = LinkReader()
         self._watch: XidWatch | None = None
@@ -112,6 +133,7 @@ class NvmlSource:
             raise _not_ready(error) from error
         self._is_open = True
         self._links = LinkReader()
+        self._follower.session_begins()
 
     def snapshot(self) -> Snapshot:
         """Ask for every GPU by index; one that does not answer is lost, the others are not affected."""
@@ -177,6 +199,7 @@ class NvmlSource:
             return
         self._is_open = False
         try:
+            self._follower.session_ends()
             if self._watch is not None:
                 self._watch.end()
             pynvml.nvmlShutdown()

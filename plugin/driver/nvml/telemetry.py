@@ -1,7 +1,7 @@
-"""What NVML measures of each GPU: under two dozen calls a GPU, one of them for all numbered fields.
+"""What NVML measures of each GPU: some two dozen calls a GPU, one of them for all numbered fields.
 
-Every question is asked by itself: one that fails leaves its field empty and no other. PCIe throughput is not asked for:
-NVML measures it while the caller waits, 20 ms a direction (`nvmlDeviceGetPcieThroughput`). Not here: when to ask, and
+Every question is asked by itself: one that fails leaves its field empty and no other. PCIe throughput is asked of GPM
+alone: `nvmlDeviceGetPcieThroughput` measures it while the caller waits, 20 ms a direction. Not here: when to ask, and
 what of it becomes a metric.
 """
 
@@ -16,11 +16,12 @@ from plugin.driver.nvml.asking import ask
 from plugin.driver.nvml.instances import read_instances
 from plugin.driver.nvml.memory import read_memory
 from plugin.driver.nvml.processes import read_processes
+from plugin.driver.nvml.profiling import LONGEST_S, Profiler
 from plugin.driver.nvml.trust import gpu_count, gpu_uuid
-from plugin.driver.telemetry import GpuTelemetry
+from plugin.driver.telemetry import GpuInstance, GpuTelemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 # NVML_FI_DEV_* by number: nvidia-ml-py has not had all of them at all times.
 _FIELDS = {
@@ -100,12 +101,17 @@ def _fields(handle: Any) -> dict[str, int]:  # noqa: ANN401 - NVML's handles hav
     return found
 
 
-def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
+def _instances(handle: Any, uuid: str, profiler: Profiler) -> Iterator[GpuInstance]:  # noqa: ANN401 - NVML's handles have no type
+    for each in read_instances(handle, uuid):
+        yield each._replace(measured=each.measured._replace(**profiler.read_instance(handle, uuid, each)))
+
+
+def _read_gpu(handle: Any, profiler: Profiler) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's handles have no type
     uuid = ask(lambda: gpu_uuid(handle))
     if uuid is None:
         return None
     asked_at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    instances = read_instances(handle, uuid)
+    instances = tuple(_instances(handle, uuid, profiler))
     return GpuTelemetry(
         uuid,
         encoder_utilization_percent=_first(lambda: pynvml.nvmlDeviceGetEncoderUtilization(handle)),
@@ -120,17 +126,47 @@ def _read_gpu(handle: Any) -> GpuTelemetry | None:  # noqa: ANN401 - NVML's hand
         **read_memory(handle),
         **_utilization(handle),
         **_fields(handle),
+        **profiler.read_gpu(handle, uuid, is_cut=bool(instances)),
         processes=None if instances else read_processes(handle),
         instances=instances,
         asked_at_s=asked_at_s,
     )
 
 
-def read_telemetry() -> tuple[GpuTelemetry, ...] | None:
-    """Ask every GPU within the session that is open; None without one. In the thread that opened it."""
+def _read(profiler: Profiler) -> tuple[GpuTelemetry, ...] | None:
+    profiler.forget_old()
     count = ask(gpu_count)
     if count is None:
         return None
     handles = (ask(lambda index=index: pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))  # type: ignore[misc] # bound at once
-    answers = (ask(lambda handle=handle: _read_gpu(handle)) for handle in handles if handle is not None)  # type: ignore[misc] # bound at once
+    answers = (ask(lambda handle=handle: _read_gpu(handle, profiler)) for handle in handles if handle is not None)  # type: ignore[misc] # bound at once
     return tuple(answer for answer in answers if answer is not None)
+
+
+class TelemetryReader:
+    """Asks every GPU, and keeps what profiling needs from one time to the next. `clock` is monotonic seconds.
+
+    Used in the thread of the session, of whose beginning and end it must hear (`library.Follower`).
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._profiler = Profiler(clock)
+        self._asked_at_s = float("-inf")
+
+    def read(self) -> tuple[GpuTelemetry, ...] | None:
+        """Ask every GPU within the session that is open; None without one."""
+        self._asked_at_s = self._clock()
+        return _read(self._profiler)
+
+    def session_begins(self) -> None:
+        """Take the first samples at once if somebody asked lately.
+
+        While a GPU is missing, a new session begins every few seconds: the next question might find none of its own.
+        """
+        if self._clock() - self._asked_at_s <= LONGEST_S:
+            _read(self._profiler)
+
+    def session_ends(self) -> None:
+        """Give back what the library lent."""
+        self._profiler.close()

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from lab.nvml import models, state
-from lab.nvml.machine import GIB, FabricState, Process, ProcessKind
+from lab.nvml.machine import GIB, Activity, FabricState, Process, ProcessKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lab.nvml.machine import Machine
     from tests.lab.nvml.client import Client
 
+INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NOT_FOUND = 6
 UNKNOWN = 999
@@ -280,3 +281,75 @@ def test_a_gpu_instance_tells_where_it_lies(put: Callable[[Machine], Path], star
     assert nvml(f"{lies}(nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(gpu(0), 7)))") == [7, 0, 4]
     assert nvml(f"{lies}(nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(gpu(0), 8)))") == [8, 4, 2]
     assert nvml.error("nvmlDeviceGetGpuInstanceById(gpu(0), 1)") == NOT_FOUND
+
+
+GPM = """[(metric.nvmlReturn, metric.value) for metric in kept['asked'].metrics[:kept['asked'].numMetrics]]"""
+
+
+def ask_gpm(nvml: Client, first: str, second: str, *metrics: int) -> None:
+    nvml("kept.update(asked=c_nvmlGpmMetricsGet_t())")
+    nvml(f"kept['asked'].__init__(NVML_GPM_METRICS_GET_VERSION, {len(metrics)}, kept[{first!r}], kept[{second!r}])")
+    nvml(f"[kept['asked'].metrics[i].__setattr__('metricId', id) for i, id in enumerate({metrics})]")
+
+
+def take_sample(nvml: Client, name: str, function: str = "nvmlGpmSampleGet(gpu(0), {})") -> None:
+    nvml(f"kept.update({name}=nvmlGpmSampleAlloc())")
+    nvml(function.format(f"kept[{name!r}]"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "is_supported"), [("h100-80gb", 1), ("a100-80gb", 0), ("l4", 0)], ids=["hopper", "ampere", "ada"]
+)
+def test_gpm_is_there_from_hopper_on(
+    model: str, is_supported: int, put: Callable[[Machine], Path], start: Callable[[Path], Client]
+) -> None:
+    nvml = start(put(models.machine(model)))
+    assert nvml("nvmlGpmQueryDeviceSupport(gpu(0)).isSupportedDevice") == is_supported
+    if not is_supported:
+        assert nvml.error("nvmlGpmSampleGet(gpu(0), nvmlGpmSampleAlloc())") == NOT_SUPPORTED
+
+
+@pytest.mark.slow
+def test_two_samples_tell_what_was_done_between_them(
+    put: Callable[[Machine], Path], start: Callable[[Path], Client]
+) -> None:
+    busy = Activity(graphics=9950, tensor=4025, dram=10)
+    machine = models.with_mig(models.machine("h100-80gb"), 0, ["1g.5gb"])
+    (mig,) = machine.gpus[0].migs
+    migs = (replace(mig, activity=busy),)
+    nvml = start(put(machine.with_gpu(0, activity=Activity(dram=1), migs=migs, pcie_received_kib_s=1536)))
+    of_instance = f"nvmlGpmMigSampleGet(gpu(0), {mig.gpu_instance}, {{}})"
+    take_sample(nvml, "whole")
+    take_sample(nvml, "part", of_instance)
+    nvml("__import__('time').sleep(0.11)")
+    take_sample(nvml, "later")
+    take_sample(nvml, "later_part", of_instance)
+    ask_gpm(nvml, "whole", "later", 1, 10, 20, 21, 4711)
+    nvml("nvmlGpmMetricsGet(kept['asked']) and 0")
+    assert nvml(GPM)[:4] == [[0, 0.0], [0, 0.01], [0, 0.0], [0, 1.5]]
+    assert nvml(GPM)[4][0] == NOT_SUPPORTED
+    ask_gpm(nvml, "part", "later_part", 1, 5, 10, 20)
+    nvml("nvmlGpmMetricsGet(kept['asked']) and 0")
+    assert nvml(GPM)[:3] == [[0, 99.5], [0, 40.25], [0, 0.1]]
+    assert nvml(GPM)[3][0] == NOT_SUPPORTED
+    ask_gpm(nvml, "later", "later_part", 1)
+    assert nvml.error("nvmlGpmMetricsGet(kept['asked'])") == INVALID_ARGUMENT, "samples of two things"
+
+
+@pytest.mark.slow
+def test_samples_that_make_no_sense_are_refused(
+    put: Callable[[Machine], Path], start: Callable[[Path], Client]
+) -> None:
+    nvml = start(put(models.machine("h100-80gb")))
+    take_sample(nvml, "first")
+    take_sample(nvml, "second")
+    ask_gpm(nvml, "first", "second", 1)
+    nvml("nvmlGpmMetricsGet(kept['asked']) and 0")
+    assert nvml("kept['asked'].metrics[0].value != kept['asked'].metrics[0].value"), "not a number: too close together"
+    ask_gpm(nvml, "second", "first", 1)
+    assert nvml.error("nvmlGpmMetricsGet(kept['asked'])") == INVALID_ARGUMENT, "the later one first"
+    assert nvml.error("nvmlGpmMigSampleGet(gpu(0), 1, kept['first'])") == INVALID_ARGUMENT, "no such instance"
+    nvml("nvmlGpmSampleFree(kept['first'])")
+    assert nvml.error("nvmlGpmSampleFree(kept['first'])") == INVALID_ARGUMENT, "freed twice"
+    assert nvml.error("nvmlGpmMetricsGet(kept['asked'])") == INVALID_ARGUMENT, "used after it was freed"

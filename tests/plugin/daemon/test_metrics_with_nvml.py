@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab.nvml import models, state
-from lab.nvml.machine import MIB, Process
+from lab.nvml.machine import MIB, Activity, Architecture, Process
 from plugin.holders.cgroup import parse_cgroup
 from plugin.holders.processes import ProcessTable
 from tests.plugin.daemon.test_metrics_of_daemon import free_port, is_served
@@ -88,3 +88,22 @@ def test_a_gpu_that_is_cut_while_the_daemon_runs_has_its_instances_on_the_next_p
     rows = [dict(labels) for labels in page.of("DCGM_FI_DEV_FB_FREE")]
     assert [each.get("GPU_I_PROFILE") for each in rows] == [None, None, "1g.5gb", "2g.10gb"]
     assert len({each["UUID"] for each in rows[1:]}) == 1, "the UUID is the whole GPU's"
+
+
+def test_gpus_with_gpm_are_profiled_also_after_a_release(node: ScrapedNode) -> None:
+    busy = {"architecture": Architecture.HOPPER, "activity": Activity(tensor=6125), "pcie_sent_kib_s": 3}
+    state.update(node.library, lambda machine: machine.with_gpu(0, **busy).with_gpu(1, **busy))
+    state.update(node.library, lambda machine: models.with_mig(machine, 1, ["1g.5gb"]))
+    rows = {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": [0.6125, 0.6125, 0], "DCGM_FI_PROF_PCIE_TX_BYTES": [3072, 3072]}
+
+    def is_profiled() -> bool:
+        page = node.scrape()
+        return {name: list(page.of(name).values()) for name in rows} == rows
+
+    with node.running():
+        node.wait_for_measurements()
+        wait_until(is_profiled, node.log)
+        assert node.run("release").returncode in {0, 3}  # 3: somebody on this machine cannot be looked into
+        wait_until(lambda: not node.scrape().of("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), node.log)
+        assert node.run("resume").returncode == 0
+        wait_until(is_profiled, node.log)

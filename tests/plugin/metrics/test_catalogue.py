@@ -25,30 +25,35 @@ BOARD = REPOSITORY / "deploy/grafana/grapnel-gpu-nodes.json"
 PROMTOOL = promtool.find()
 EVERY_METRIC = (*(row.metric for row in (*GPU_METRICS, *ACCELERATOR_METRICS)), *OWN_METRICS)
 
-# Enabled in DCGM-exporter's etc/default-counters.csv, and what NVML does not have of it (DCGM_FI_PROF_*: DCGM alone).
+# Enabled in DCGM-exporter's etc/default-counters.csv.
 DEFAULTS_OF_DCGM_EXPORTER = {
-    "SM_CLOCK",
-    "MEM_CLOCK",
-    "MEMORY_TEMP",
-    "GPU_TEMP",
-    "POWER_USAGE",
-    "TOTAL_ENERGY_CONSUMPTION",
-    "PCIE_REPLAY_COUNTER",
-    "GPU_UTIL",
-    "MEM_COPY_UTIL",
-    "ENC_UTIL",
-    "DEC_UTIL",
-    "XID_ERRORS",
-    "FB_FREE",
-    "FB_USED",
-    "FB_RESERVED",
-    "NVLINK_BANDWIDTH_TOTAL",
-    "VGPU_LICENSE_STATUS",
-    "UNCORRECTABLE_REMAPPED_ROWS",
-    "CORRECTABLE_REMAPPED_ROWS",
-    "ROW_REMAP_FAILURE",
+    "DEV_SM_CLOCK",
+    "DEV_MEM_CLOCK",
+    "DEV_MEMORY_TEMP",
+    "DEV_GPU_TEMP",
+    "DEV_POWER_USAGE",
+    "DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DEV_PCIE_REPLAY_COUNTER",
+    "DEV_GPU_UTIL",
+    "DEV_MEM_COPY_UTIL",
+    "DEV_ENC_UTIL",
+    "DEV_DEC_UTIL",
+    "DEV_XID_ERRORS",
+    "DEV_FB_FREE",
+    "DEV_FB_USED",
+    "DEV_FB_RESERVED",
+    "DEV_NVLINK_BANDWIDTH_TOTAL",
+    "DEV_VGPU_LICENSE_STATUS",
+    "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DEV_ROW_REMAP_FAILURE",
+    "PROF_GR_ENGINE_ACTIVE",
+    "PROF_PIPE_TENSOR_ACTIVE",
+    "PROF_DRAM_ACTIVE",
+    "PROF_PCIE_TX_BYTES",
+    "PROF_PCIE_RX_BYTES",
 }
-OF_VIRTUAL_GPUS = {"VGPU_LICENSE_STATUS"}
+OF_VIRTUAL_GPUS = {"DEV_VGPU_LICENSE_STATUS"}
 
 
 def series() -> set[str]:
@@ -86,7 +91,7 @@ def test_every_row_is_a_family_of_the_format(metric: Metric) -> None:
 
 
 def test_the_names_that_dcgm_exporter_serves_by_default_are_served() -> None:
-    names = {row.metric.name.removeprefix("DCGM_FI_DEV_") for row in GPU_METRICS}
+    names = {row.metric.name.removeprefix("DCGM_FI_") for row in GPU_METRICS}
     assert DEFAULTS_OF_DCGM_EXPORTER - OF_VIRTUAL_GPUS - names == set()
 
 

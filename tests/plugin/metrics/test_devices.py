@@ -71,17 +71,22 @@ def test_the_accelerator_stats_are_of_containers_alone() -> None:
 @pytest.mark.parametrize(
     ("field", "measured", "name", "shown"),
     [
-        pytest.param("power_usage_mw", 118_344, "POWER_USAGE", 118.344, id="milliwatts are shown in watts"),
-        pytest.param("power_limit_mw", 400_000, "POWER_MGMT_LIMIT", 400, id="so is the limit"),
-        pytest.param("memory_free_bytes", 3 * 2**20 + 1, "FB_FREE", 3, id="bytes are shown in whole MiB"),
-        pytest.param("memory_reserved_bytes", 2**20 - 1, "FB_RESERVED", 0, id="less than one MiB rounds to 0"),
-        pytest.param("energy_mj", 2**63, "TOTAL_ENERGY_CONSUMPTION", 2**63, id="millijoules stay what they are"),
-        pytest.param("gpu_utilization_percent", 0, "GPU_UTIL", 0, id="an idle GPU is measured as idle"),
+        pytest.param("power_usage_mw", 118_344, "DEV_POWER_USAGE", 118.344, id="milliwatts are shown in watts"),
+        pytest.param("power_limit_mw", 400_000, "DEV_POWER_MGMT_LIMIT", 400, id="so is the limit"),
+        pytest.param("memory_free_bytes", 3 * 2**20 + 1, "DEV_FB_FREE", 3, id="bytes are shown in whole MiB"),
+        pytest.param("memory_reserved_bytes", 2**20 - 1, "DEV_FB_RESERVED", 0, id="less than one MiB rounds to 0"),
+        pytest.param("energy_mj", 2**63, "DEV_TOTAL_ENERGY_CONSUMPTION", 2**63, id="millijoules stay what they are"),
+        pytest.param("gpu_utilization_percent", 0, "DEV_GPU_UTIL", 0, id="an idle GPU is measured as idle"),
+        pytest.param("graphics_active_percent", 87.5, "PROF_GR_ENGINE_ACTIVE", 0.875, id="percent is shown as a ratio"),
+        pytest.param("tensor_active_percent", 0.0, "PROF_PIPE_TENSOR_ACTIVE", 0, id="idle tensor cores as idle"),
+        pytest.param("dram_active_percent", 100.0, "PROF_DRAM_ACTIVE", 1, id="all of the memory's bandwidth as 1"),
+        pytest.param("pcie_sent_mib_s", 1.5, "PROF_PCIE_TX_BYTES", 1572864, id="MiB a second as bytes a second"),
+        pytest.param("pcie_received_mib_s", 1e-6, "PROF_PCIE_RX_BYTES", 1, id="in whole bytes"),
     ],
 )
 def test_units_are_those_of_dcgm(field: str, measured: int, name: str, shown: float) -> None:
     found = page(telemetry(0)._replace(**{field: measured}))
-    assert list(found.of(f"DCGM_FI_DEV_{name}").values()) == [shown]
+    assert list(found.of(f"DCGM_FI_{name}").values()) == [shown]
 
 
 @pytest.mark.slow

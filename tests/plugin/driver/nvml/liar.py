@@ -23,7 +23,7 @@ from plugin.daemon.hook_facts import render_facts
 from plugin.devices.observer import Observation, Observer, Pace
 from plugin.devices.resources import plan_offers
 from plugin.driver.nvml.library import NvmlSource
-from plugin.driver.nvml.telemetry import read_telemetry
+from plugin.driver.nvml.telemetry import TelemetryReader
 from plugin.driver_change.release.record import Release, parse_release, remember_gpus, render_release
 from plugin.health.keeper import Clock, HealthKeeper
 from plugin.health.store import read_health
@@ -96,7 +96,7 @@ class Liar:
 def functions() -> list[str]:
     """Return every function of pynvml that the daemon's source names."""
     text = "".join(path.read_text() for path in SOURCES.glob("*.py"))
-    names = set(re.findall(r"\bnvml(?:Device|System|Event|Init)\w*", text))
+    names = set(re.findall(r"\bnvml(?:Device|System|Event|Gpm|Init)\w*", text))
     return sorted(name for name in names if callable(getattr(pynvml, name, None)))
 
 
@@ -121,11 +121,11 @@ def follow(observation: Observation, counters: Counters) -> None:
         raise AssertionError("a release remembers other gpus than it was given")
 
 
-def look(observer: Observer, counters: Counters, folder: Path) -> None:
+def look(observer: Observer, reader: TelemetryReader, counters: Counters, folder: Path) -> None:
     """Look once, and follow what was seen to where it ends."""
     observation = observer.observe()
     follow(observation, counters)
-    telemetry = (read_telemetry() if not observation.waiting_for else None) or ()
+    telemetry = (reader.read() if not observation.waiting_for else None) or ()
     inventory = observation.inventory
     render((*gpu_families(inventory, telemetry, Attribution({}, {}, {}), "host"), health_family(inventory, "host")))
     read_health(folder)
@@ -140,12 +140,14 @@ def main(folder: Path, seed: int, rounds: int) -> None:
     for name in names:
         liar.spoil(name)
     keeper = HealthKeeper(folder / "state", Clock(folder / "module"), Logger())
-    observer = Observer(NvmlSource(), DictTree(), Pace(5, 15, 0), clock=lambda: float(next(ticks)), health=keeper)
+    reader = TelemetryReader(clock=lambda: float(next(ticks)))
+    source = NvmlSource(follower=reader)
+    observer = Observer(source, DictTree(), Pace(5, 15, 0), clock=lambda: float(next(ticks)), health=keeper)
     for _ in range(rounds):
         liar.only = dice.choice(("", *names, *names))
         liar.rate = dice.choice((0.3, 1.0) if liar.only else (0.02, 0.2, 1.0))
         try:
-            look(observer, counters, folder / "state")
+            look(observer, reader, counters, folder / "state")
         except Exception:  # noqa: BLE001 - that there is none is what is tested
             sys.stdout.write(f"{liar.only or 'all'}: {traceback.format_exc(limit=-4)}\n")
     liar.rate = 0.0

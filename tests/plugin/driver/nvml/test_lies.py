@@ -27,7 +27,8 @@ FIRST = PLAIN.gpus[0]
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_answer_of_the_driver_ends_the_daemon_or_damages_what_it_remembers(tmp_path: Path, seed: int) -> None:
-    install(tmp_path, VERSION, models.with_mig(PLAIN, 2, ["3g.20gb", "1g.5gb"]))
+    machine = models.machine("h100-80gb", 3)  # which has GPM; sizes of instances do not matter
+    install(tmp_path, VERSION, models.with_mig(machine, 2, ["3g.20gb", "1g.5gb"]))
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "tests.plugin.driver.nvml.liar", str(tmp_path), str(seed), "200"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)

@@ -26,13 +26,14 @@ NO_METRICS = ("processes", "instances", "asked_at_s")
 MEASURE = """
 import json
 from plugin.driver.nvml.library import NvmlSource
-from plugin.driver.nvml.telemetry import read_telemetry
-before = read_telemetry()
-source = NvmlSource()
+from plugin.driver.nvml.telemetry import TelemetryReader
+reader = TelemetryReader()
+before = reader.read()
+source = NvmlSource(follower=reader)
 source.open()
-found = read_telemetry()
+found = reader.read()
 source.close()
-print(json.dumps([before, [each._asdict() for each in found], read_telemetry()]))
+print(json.dumps([before, [each._asdict() for each in found], reader.read()]))
 """
 
 

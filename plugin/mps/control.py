@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.errors import MpsError
@@ -10,21 +11,10 @@ from plugin.mps import protocol
 from plugin.mps.programs import run_program
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from plugin.mps.plan import MpsDaemon
 
-PROGRAM = "nvidia-cuda-mps-control"
+PROGRAM = Path("/usr/bin/nvidia-cuda-mps-control")  # in every package of every distribution
 PROTOCOL = {"CUDA_MPS_PROTOCOL_VERSION": "2"}  # newer drivers have a second one
-
-
-def find_program(driver_root: Path) -> Path:
-    """Return the program of the driver that is installed there; raises MpsError."""
-    for folder in ("usr/bin", "bin", "usr/local/bin"):
-        path = driver_root / folder / PROGRAM
-        if path.is_file():
-            return path
-    raise MpsError(f"{PROGRAM} is not installed", "it is in the driver's package for computing (nvidia-compute-utils)")
 
 
 @dataclass(frozen=True)

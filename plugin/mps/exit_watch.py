@@ -19,6 +19,11 @@ class ExitWatch:
         self._gone = 0  # systemd may name it a moment longer
         self._descriptor = -1
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether the process that was named last runs, as far as the kernel tells."""
+        return self._descriptor >= 0
+
     def watch(self, pid: int) -> None:
         """Watch this process from now on, instead of another one; 0 is none."""
         if pid in {self._pid, self._gone}:

@@ -58,6 +58,7 @@ class DaemonKeeper:
         self._keeps_mode = False
         self._due = asyncio.Event()
         self._exit = ExitWatch(self._due.set)
+        self._state = UnitState()
         self._retries = Retries(tools.pace)
         self._misses = self._failures = 0
         self._started_s = self._up_s = time.monotonic()
@@ -104,9 +105,10 @@ class DaemonKeeper:
     async def _step(self) -> float:
         """Do what is next; returns how long to wait then."""
         try:
-            state = await self._tools.units.state(self.daemon)
-            self._exit.watch(state.main_pid)
-            pause_s = await self._next(state)
+            if not self._exit.is_watching:
+                self._state = await self._tools.units.state(self.daemon)
+                self._exit.watch(self._state.main_pid)
+            pause_s = await self._next(self._state)
         except MpsError as error:
             self._show(error.message, error.hint)
             self._failures += 1

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.driver.uuid import is_gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+HOST = Path("/")
 FOLDER = "mps"  # below the folder of the admin socket, unless mpsRoot says otherwise
 UNIT = "grapnel-mps-"
 _MIB = 1024 * 1024
@@ -82,12 +83,12 @@ class MpsPlan:
     refusals: tuple[tuple[str, str], ...] = ()
 
 
-def plan_daemons(gpus: Iterable[SharedGpu], root: Path) -> MpsPlan:
-    """Return a control daemon for each GPU that MPS can share, below `root`."""
+def plan_daemons(gpus: Iterable[SharedGpu], root: Path, driver_root: Path = HOST) -> MpsPlan:
+    """Return a control daemon for each GPU that MPS can share, below `root`; `driver_root` is where the driver is."""
     daemons, refusals = [], []
     for gpu in sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid)):
         daemon = _daemon(gpu, root)
-        why = _why_not(gpu, daemon)
+        why = _why_not(gpu, daemon) if driver_root == HOST else f"the driver is installed in {driver_root}, not in /"
         if why:
             refusals.append((gpu.uuid, f"cannot be shared through MPS: {why}"))
         else:

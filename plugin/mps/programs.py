@@ -1,7 +1,7 @@
 """Runs a program within a time limit: argument list, explicit environment, and nothing of it left behind.
 
-In threads of their own: asyncio's subprocesses can hang for ever when they are cancelled while they start (Python
-3.11), and a program that was begun here is better ended than left alone in the middle.
+In threads of their own, so that a program that was begun comes to its end, or to its limit, whatever becomes of the
+task that asked for it.
 """
 
 from __future__ import annotations

@@ -12,13 +12,31 @@ from typing import TYPE_CHECKING
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.errors import DeviceNotReady, InvalidRequest, MpsError
 from plugin.mps.answer import ShareAnswer, answer_share
+from plugin.mps.control import PROGRAM, Control
+from plugin.mps.driver_modes import DriverModes
 from plugin.mps.keeper import DaemonKeeper, Tools
+from plugin.mps.pace import Pace
 from plugin.mps.plan import MpsDaemon, MpsPlan
+from plugin.mps.units import Units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
+    from plugin.log import Logger
+
 _NOT_WANTED = "it is not to be shared through MPS"
+
+
+def make_supervisor(
+    hand_over: Callable[[Callable[[], None]], None],
+    logger: Logger,
+    changed: Callable[[], None],
+    crashed: Callable[[BaseException], None],
+) -> MpsSupervisor:
+    """Return the supervisor of this machine; `hand_over` has a function called in the driver's thread."""
+    pace = Pace()
+    tools = Tools(Control(PROGRAM, pace.answer_s), Units(PROGRAM), DriverModes(hand_over), logger, pace)
+    return MpsSupervisor(tools, changed, crashed)
 
 
 class MpsSupervisor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.driver.uuid import is_gpu_uuid
+from plugin.errors import MpsError
 from plugin.mps.control import PROTOCOL
 from plugin.mps.plan import UNIT
 from plugin.mps.programs import run_program
@@ -58,6 +59,9 @@ class Units:
 
     async def start(self, daemon: MpsDaemon) -> None:
         """Start the control daemon; it answers when this returns, or soon after."""
+        if not self.program.is_file():
+            hint = "it is in the driver's package for computing: nvidia-cuda-mps, nvidia-compute-utils or nvidia-driver-cuda"
+            raise MpsError(f"{self.program} is not installed", hint)
         if not daemon.shm.is_mount():
             await self._mount_shm(daemon)
         properties = (f"--property={each}" for each in _properties(daemon))

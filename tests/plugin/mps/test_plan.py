@@ -80,6 +80,12 @@ def test_a_root_that_cannot_be_used_refuses_its_gpus(root: Path, words: str) -> 
     assert bool(words) == bool(why)
 
 
+def test_a_driver_in_a_container_shares_nothing() -> None:
+    plan = plan_daemons([H100], ROOT, Path("/run/nvidia/driver"))
+    assert not plan.daemons
+    assert "the driver is installed in /run/nvidia/driver, not in /" in dict(plan.refusals)[H100.uuid]
+
+
 def test_one_gpu_that_is_refused_keeps_no_other_from_it() -> None:
     other = replace(H100, uuid=gpu(1).uuid, index=1, is_cut=True)
     plan = plan_daemons([other, H100], ROOT)

@@ -379,7 +379,7 @@ def test_a_program_that_is_not_there_is_told_and_found_later(node: Node) -> None
 
     async def act(daemon: Daemon) -> None:
         daemon.supervisor.want(node.plan())
-        await until(lambda: "systemd-run" in daemon.supervisor.problem(FIRST))
+        await daemon.down(FIRST, "nvidia-cuda-mps-control is not installed")
         away.rename(node.programs.control)
         await daemon.up(FIRST)
 

@@ -60,7 +60,7 @@ class Units:
     async def start(self, daemon: MpsDaemon) -> None:
         """Start the control daemon; it answers when this returns, or soon after."""
         if not self.program.is_file():
-            hint = "it is in the driver's package for computing: nvidia-cuda-mps, nvidia-compute-utils or nvidia-driver-cuda"
+            hint = "it is in the package nvidia-cuda-mps, nvidia-compute-utils or nvidia-driver-cuda"
             raise MpsError(f"{self.program} is not installed", hint)
         if not daemon.shm.is_mount():
             await self._mount_shm(daemon)

@@ -183,7 +183,7 @@ class DaemonKeeper:
 
     async def _end(self, daemon: MpsDaemon, state: UnitState) -> float:
         if not state.is_active:
-            await self._give_back(daemon)
+            await self._give_back_or_leave(daemon)
             self.is_done = not self._is_wanted
             self._show("it is not shared through MPS")
             return 0.0
@@ -199,6 +199,15 @@ class DaemonKeeper:
         self._tools.logger.info("mps ended", gpu=daemon.uuid)
         await self._give_back(daemon)
         return 0.0
+
+    async def _give_back_or_leave(self, daemon: MpsDaemon) -> None:
+        """Give up after some attempts, as the GPU may have gone; the next process tries again."""
+        try:
+            await self._give_back(daemon)
+        except MpsError as error:
+            if self._failures < self._pace.misses:
+                raise
+            self._tools.logger.warning("compute mode stays", gpu=daemon.uuid, problem=error.message, hint=error.hint)
 
     async def _give_back(self, daemon: MpsDaemon) -> None:
         if not self._keeps_mode:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import stat
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -314,6 +315,36 @@ def test_what_an_earlier_process_left_of_gpus_that_are_not_shared_any_more_is_en
     live(node, after)
     assert node.runs(first)
     assert node.modes.modes == {FIRST: EXCLUSIVE_PROCESS, SECOND: DEFAULT}
+
+
+def test_a_gpu_that_has_gone_is_not_asked_for_ever(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.modes.silent = True
+        daemon.supervisor.want(MpsPlan(node.root))
+        assert await daemon.supervisor.ended(60) == ()
+
+    live(node, act)
+    assert not node.runs(spec)
+    assert spec.earlier_mode.exists()  # for the next process
+
+
+def test_a_stop_does_not_wait_for_one_that_hangs(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        os.kill(node.pid(spec), signal.SIGSTOP)
+        before_s = time.monotonic()
+        await daemon.supervisor.close(0.5)
+        assert time.monotonic() - before_s < 5  # its answer is waited for 10 s
+
+    live(node, act, answer_s=10)
+    assert node.pid(spec)
 
 
 def test_a_mode_that_was_never_given_back_is_given_back_by_the_next_process(node: Node) -> None:

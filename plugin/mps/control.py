@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plugin.errors import MpsError
 from plugin.mps import protocol
 from plugin.mps.programs import run_program
+from plugin.mps.protocol import ShownLimits
 
 if TYPE_CHECKING:
     from plugin.mps.plan import MpsDaemon
@@ -24,13 +25,13 @@ class Control:
     program: Path
     timeout_s: float = 5.0
 
-    async def has_limits(self, daemon: MpsDaemon) -> bool:
-        """Whether the control daemon answers, and shows the ceilings that it should."""
+    async def read_limits(self, daemon: MpsDaemon) -> ShownLimits:
+        """Return the ceilings for servers to come; one that tells them works."""
         threads = await self._ask(daemon, protocol.GET_THREADS)
-        return protocol.has_limits(daemon, threads, await self._ask(daemon, protocol.get_memory(daemon)))
+        return ShownLimits(threads, await self._ask(daemon, protocol.get_memory(daemon)))
 
     async def set_limits(self, daemon: MpsDaemon) -> None:
-        """Set the ceilings, for servers to come and for those that run."""
+        """Set the ceilings, for servers to come and for new clients of those that run."""
         commands = list(protocol.set_limits(daemon))
         for server in await self._servers(daemon):
             commands += protocol.set_server_limits(daemon, server)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from plugin.log import Logger
     from plugin.mps.control import Control
     from plugin.mps.plan import MpsDaemon
+    from plugin.mps.protocol import ShownLimits
 
 STARTING = "its MPS control daemon is being started"
 
@@ -63,11 +64,13 @@ class DaemonKeeper:
         self._misses = self._failures = 0
         self._started_s = self._up_s = time.monotonic()
         self._took_mode_s: float | None = None
+        self._limits: ShownLimits | None = None
 
     def want(self, daemon: MpsDaemon) -> None:
         """Keep this one from now on."""
         if not self._is_wanted or daemon != self.daemon:
-            self.daemon, self._is_wanted, self.is_done, self._took_mode_s = daemon, True, False, None
+            self.daemon, self._is_wanted, self.is_done = daemon, True, False
+            self._took_mode_s = self._limits = None
             self._due.set()
 
     def end(self, *, keeps_mode: bool) -> None:
@@ -126,12 +129,12 @@ class DaemonKeeper:
         if not state.is_active:
             return await self._start()
         try:
-            has_limits = await self._tools.control.has_limits(self.daemon)
+            shown = await self._tools.control.read_limits(self.daemon)
         except MpsError as error:
             return await self._missed(error)
         self._misses = 0
-        if not has_limits and not await self._limit():
-            raise MpsError("its control daemon does not take its limits", f"see {self.daemon.log}/control.log")
+        if shown != self._limits:
+            await self._limit()
         now_s = time.monotonic()
         if self._took_mode_s is None or now_s - self._took_mode_s >= self._pace.mode_s:
             await self._take_mode()
@@ -154,6 +157,7 @@ class DaemonKeeper:
             raise MpsError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
         await self._take_mode()
         await self._tools.units.start(self.daemon)
+        self._limits = None
         self._started_s = self._up_s = time.monotonic()
         self._misses = 0
         self._tools.logger.info("mps started", gpu=self.daemon.uuid, unit=self.daemon.unit)
@@ -164,9 +168,16 @@ class DaemonKeeper:
             self._tools.logger.info("compute mode set", gpu=self.daemon.uuid, mode="EXCLUSIVE_PROCESS")
         self._took_mode_s = time.monotonic()
 
-    async def _limit(self) -> bool:
+    async def _limit(self) -> None:
+        """Set the limits, and keep in mind how they are shown then: what differs later was set by somebody else."""
+        if self._limits is not None:
+            self._tools.logger.warning("mps has other limits than were set", gpu=self.daemon.uuid)
         await self._tools.control.set_limits(self.daemon)
-        return await self._tools.control.has_limits(self.daemon)
+        shown = await self._tools.control.read_limits(self.daemon)
+        if not shown.may_be(self.daemon):
+            words = f"memory {shown.memory.strip()[:32]!a}, threads {shown.threads.strip()[:32]!a}"
+            raise MpsError(f"its control daemon does not take its limits: {words}", f"see {self.daemon.log}")
+        self._limits = shown
 
     async def _missed(self, error: MpsError) -> float:
         """Take the GPU away at the first missed answer, and end the control daemon at the last one that it may miss."""

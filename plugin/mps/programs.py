@@ -1,7 +1,7 @@
 """Runs a program within a time limit: argument list, explicit environment, and nothing of it left behind.
 
-In threads of their own, so that a program that was begun comes to its end, or to its limit, whatever becomes of the
-task that asked for it.
+Each in a thread, so that a program that was begun comes to its end, or to its limit, whatever becomes of the task that
+asked for it. No thread keeps the daemon from ending.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MAX_SHOWN = 512
 _MAX_ANSWER = 64 * 1024
 _END_S = 1.0
-_THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="mps")  # one hangs no longer than its program may
 
 
 async def run_program(
@@ -34,8 +33,29 @@ async def run_program(
 
     A program that is late is killed with all that it started.
     """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[str] = loop.create_future()
     every = {**ENVIRONMENT, **(environment or {})}
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, _run, command, timeout_s, said, every)
+
+    def settle(answer: str, error: Exception | None) -> None:
+        if future.done():
+            return  # nobody waits any more
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        answer, failed = "", None
+        try:
+            answer = _run(command, timeout_s, said, every)
+        except Exception as error:  # noqa: BLE001 - handed on to who asked
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, answer, failed)
+
+    threading.Thread(target=work, name="mps", daemon=True).start()
+    return await future
 
 
 def _run(command: Sequence[str], timeout_s: float, said: str, environment: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ default of those that have another one (https://docs.nvidia.com/deploy/mps/lates
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugin.errors import MpsError
@@ -50,16 +51,27 @@ def set_server_limits(daemon: MpsDaemon, server: int) -> tuple[str, ...]:
     )
 
 
-def has_limits(daemon: MpsDaemon, threads: str, memory: str) -> bool:
-    """Whether two answers show the ceilings of a daemon; raises MpsError for answers that show none.
+@dataclass(frozen=True)
+class ShownLimits:
+    """The ceilings as a control daemon shows them: its own words, to be compared with later ones."""
 
-    From a GiB on a limit is shown in whole GiB, rounded down, however exact it is.
-    """
-    found = _MEMORY.fullmatch(memory.strip())
-    if found is None:
-        return False  # nothing set yet: each driver has its own words for that
-    wanted = daemon.memory_mib // _GIB_IN_MIB if found[2] == "G" else daemon.memory_mib
-    return int(found[1]) == wanted and parse_percentage(threads) == daemon.thread_percentage
+    threads: str
+    memory: str
+
+    def may_be(self, daemon: MpsDaemon) -> bool:
+        """Whether they can be the ceilings of a daemon; raises MpsError where there is no percentage.
+
+        From a GiB on, a limit is shown in whole GiB (rounded down by driver 595), however exact it is. Nothing is no
+        limit; other words are believed, as they are those after the limit was set.
+        """
+        if abs(parse_percentage(self.threads) - daemon.thread_percentage) >= 1:
+            return False
+        found = _MEMORY.fullmatch(self.memory.strip())
+        if found is None:
+            return bool(self.memory.strip())
+        if found[2] == "M":
+            return int(found[1]) == daemon.memory_mib
+        return abs(int(found[1]) * _GIB_IN_MIB - daemon.memory_mib) < _GIB_IN_MIB
 
 
 def parse_percentage(answer: str) -> float:

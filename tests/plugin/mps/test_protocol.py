@@ -25,20 +25,24 @@ def test_limits_are_set_by_uuid_in_whole_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "memory", "memory_mib", "is_so"),
+    ("threads", "memory", "memory_mib", "may_be"),
     [
         pytest.param("25.0\n", "19G\n", 20389, True, id="shown in whole GiB, rounded down"),
+        pytest.param("25.0", "20G", 20389, True, id="rounded up"),
         pytest.param("25.0", "20389M", 20389, True, id="shown exactly"),
         pytest.param("25", "900M", 900, True, id="less than a GiB"),
-        pytest.param("25.0", "20G", 20389, False, id="a GiB more"),
+        pytest.param("25.0", "19.9 GiB", 20389, True, id="in words that nobody knows yet"),
+        pytest.param("25.0", "21G", 20389, False, id="a GiB more"),
+        pytest.param("25.0", "18G", 20389, False, id="a GiB less"),
         pytest.param("25.0", "20388M", 20389, False, id="a MiB less"),
         pytest.param("100.0", "19G", 20389, False, id="all threads"),
-        pytest.param("25.0", "", 20389, False, id="no limit"),
-        pytest.param("25.0", "No limit is set", 20389, False, id="no limit, in words"),
+        pytest.param("25.0", "\n", 20389, False, id="no limit"),
     ],
 )
-def test_limits_are_recognised_as_drivers_show_them(threads: str, memory: str, memory_mib: int, *, is_so: bool) -> None:
-    assert protocol.has_limits(replace(DAEMON, memory_mib=memory_mib), threads, memory) is is_so
+def test_limits_are_recognised_as_drivers_show_them(
+    threads: str, memory: str, memory_mib: int, *, may_be: bool
+) -> None:
+    assert protocol.ShownLimits(threads, memory).may_be(replace(DAEMON, memory_mib=memory_mib)) is may_be
 
 
 @pytest.mark.parametrize("answer", ["", "many", "25.0\n25.0", "-1", "1e3"])

@@ -186,7 +186,7 @@ class DaemonKeeper:
         self._misses += 1
         self._show(error.message, error.hint)
         if self._misses < self._pace.misses:
-            return self._pace.recheck_s
+            return self._pace.missed_s
         self._tools.logger.warning("mps is ended, as it does not answer", gpu=self.daemon.uuid, times=self._misses)
         self._misses = 0
         await self._tools.units.stop(self.daemon)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 class Pace:
     """Seconds, but for `misses`: so many times in a row a control daemon may fail to answer.
 
-    A restart ends the work of every client, so one missed answer takes the GPU away and only several restart it.
+    A restart ends the work of every client: one missed answer takes the GPU away, only a minute of them restarts it.
     """
 
     answer_s: float = 5.0
     check_s: float = 15.0
     recheck_s: float = 1.0  # after a failure, and while clients are waited for
-    misses: int = 3
+    missed_s: float = 5.0  # after an answer that was missed
+    misses: int = 6
     start_s: float = 10.0  # from the start of the control daemon to its first answer
     quit_s: float = 5.0
     mode_s: float = 300.0  # a reset of the GPU takes its compute mode, and not the control daemon

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 QUICK = Pace(
-    answer_s=20, check_s=0.2, recheck_s=0.05, misses=2, start_s=20, quit_s=20, first_retry_s=0.05, longest_retry_s=0.2
+    answer_s=20,
+    check_s=0.2,
+    recheck_s=0.05,
+    missed_s=0.05,
+    misses=2,
+    start_s=20,
+    quit_s=20,
+    first_retry_s=0.05,
+    longest_retry_s=0.2,
 )
 
 

@@ -6,6 +6,7 @@ NodeDaemonError
 ├── NoAnswer             a call that took longer than it may: the driver or a process hangs
 ├── ReleaseError         the remembered release cannot be written, read or forgotten
 ├── HealthError          a verdict cannot be written, read or given
+├── MpsError             a control daemon of MPS cannot be started, asked or ended
 ├── HistoryError         what happened cannot be read, or nothing is known of what was asked for
 ├── AdminError           the running daemon cannot be told something
 ├── ExpectationError     what `verify` is to expect is not in the contract
@@ -52,6 +53,10 @@ class ReleaseError(NodeDaemonError):
 
 class HealthError(NodeDaemonError):
     """A verdict on a GPU cannot be changed or read."""
+
+
+class MpsError(NodeDaemonError):
+    """A control daemon of MPS, its unit or its GPU's compute mode is not as it should be."""
 
 
 class HistoryError(NodeDaemonError):

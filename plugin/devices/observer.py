@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -205,7 +206,7 @@ class ObserverThread:
         self._is_stopping = False
         self._observer: Observer | None = None
         self._wanted: Observer | None = None
-        self._question: Callable[[], None] | None = None
+        self._questions: deque[Callable[[], None]] = deque()
         # A daemon thread: a driver that hangs for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
 
@@ -224,10 +225,10 @@ class ObserverThread:
     def ask(self, question: Callable[[], None]) -> None:
         """Look before it is time, and call a question in the thread then: the driver's session is open, if it answers.
 
-        One question at a time: the next may be put when this one has been called. It waits while a call of the driver
-        hangs, and while nobody looks.
+        Whoever asks puts the next question when this one has been called. It waits while a call of the driver hangs,
+        and while nobody looks.
         """
-        self._question = question
+        self._questions.append(question)
         self._wake.set()
 
     def observe_now(self) -> None:
@@ -264,9 +265,8 @@ class ObserverThread:
         self._change_observer()
 
     def _answer(self) -> None:
-        question, self._question = self._question, None
-        if question is not None:
-            question()
+        while self._questions:
+            self._questions.popleft()()
 
     def _change_observer(self) -> None:
         wanted = self._wanted

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,240}\.(?:service|scope)")
 _SESSION = re.compile(r"session-([A-Za-z0-9]{1,32})\.scope")
 _DAEMON_UNIT = "grapnel-node.service"
+_MPS_UNIT = re.compile(r"grapnel-mps-GPU-[0-9a-f-]{36}\.service")  # of a GPU that is shared through MPS
 # What else runs in them is worth more than the holder: nobody is to stop ssh on a node far away.
 _SHARED = (
     *("ssh", "sshd", "containerd", "crio", "docker", "podman", "kubelet", "cron", "crond", "dbus"),
@@ -43,6 +44,8 @@ def advise(holder: Holder) -> str:
         return f"kubectl get pods -A -o wide, and look for uid {holder.pod_uid}"
     if holder.unit == _DAEMON_UNIT:
         return "systemctl restart grapnel-node: a released daemon never asks the driver"
+    if _MPS_UNIT.fullmatch(holder.unit or ""):
+        return f"systemctl stop -- {holder.unit} ends it with its clients; grapnel-node does so after the last one"
     if holder.command in _COMMANDS:
         return _COMMANDS[holder.command]
     return _by_place(holder)

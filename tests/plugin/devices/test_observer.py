@@ -153,6 +153,19 @@ def test_a_question_is_asked_within_the_session_and_does_not_wait_for_the_next_l
     assert seen.thread.stop(10)
 
 
+def test_questions_of_several_are_all_asked(tmp_path: Path) -> None:
+    first, source = observer(tmp_path)
+    write_driver(source.path, Snapshot(VERSION, gpus(1)))
+    seen, answered = Seen(), threading.Semaphore(0)
+    for _ in range(3):
+        seen.thread.ask(answered.release)
+    seen.thread.replace_observer(first)
+    seen.thread.start()
+    for _ in range(3):
+        assert answered.acquire(timeout=10)
+    assert seen.thread.stop(10)
+
+
 def test_a_question_waits_while_nobody_looks(tmp_path: Path) -> None:
     seen, answered = Seen(), threading.Semaphore(0)
     seen.thread.start()

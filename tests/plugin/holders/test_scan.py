@@ -21,6 +21,7 @@ from tests.plugin.daemon_process import wait_until
 
 ID = "4f1c" * 16
 UID = "0f3b7a52-9d1e-4c60-8a77-3f1d5e6b9a10"
+MPS_UNIT = "grapnel-mps-GPU-00000000-0000-0000-0000-000000000000.service"
 MIRROR_UID = "5a1c0e9b7d3f42688bb0c1d2e3f40516"
 
 
@@ -142,6 +143,16 @@ def holder(command: str = "python3", **where: str) -> Holder:
             holder("python3", unit="grapnel-node.service"),
             "systemctl restart grapnel-node: a released daemon never asks the driver",
             id="the daemon itself, whose driver hangs",
+        ),
+        pytest.param(
+            holder("nvidia-cuda-mps", unit=MPS_UNIT),
+            f"systemctl stop -- {MPS_UNIT} ends it with its clients; grapnel-node does so after the last one",
+            id="a server of MPS that grapnel-node started",
+        ),
+        pytest.param(
+            holder("nvidia-cuda-mps", unit="grapnel-mps-x;id.service"),
+            "echo quit | nvidia-cuda-mps-control",
+            id="a server of MPS in a unit of nearly that name",
         ),
         pytest.param(holder(unit=f"docker-{ID}.scope", container_id=ID), "docker stop 4f1c4f1c4f1c", id="docker"),
         pytest.param(holder(unit=f"libpod-{ID}.scope", container_id=ID), "podman stop 4f1c4f1c4f1c", id="podman"),

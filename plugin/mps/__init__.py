@@ -1,0 +1,1 @@
+"""GPUs that containers share through NVIDIA's MPS: each has a control daemon, started, watched and ended from here."""

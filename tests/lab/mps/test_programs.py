@@ -1,0 +1,151 @@
+"""The simulated control program answers as NVIDIA documents it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.mps import Installed, install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+WITHIN_S = 60
+
+
+class Machine:
+    """The programs, with one folder of pipes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pipe = folder / "pipe"
+        self.programs: Installed = install(folder)
+        self._clients: list[subprocess.Popen[str]] = []
+        self._environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
+            "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
+            "CUDA_VISIBLE_DEVICES": UUID,
+        }
+
+    def start(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self._run("-d", environment=environment)
+
+    def say(self, *commands: str) -> str:
+        return self._run(said="".join(f"{command}\n" for command in commands)).stdout.strip()
+
+    def _run(
+        self, *options: str, said: str = "", environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(self.programs.control), *options]
+        every = {**self._environment, **(environment or {})}
+        return subprocess.run(
+            command, input=said, env=every, capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+
+    @property
+    def pid(self) -> int:
+        return int((self.pipe / "nvidia-cuda-mps-control.pid").read_text())
+
+    def connect(self, user: int) -> subprocess.Popen[str]:
+        command = [str(self.programs.client), str(user)]
+        pipe = subprocess.PIPE
+        self._clients.append(subprocess.Popen(command, env=self._environment, stdin=pipe, stdout=pipe, text=True))
+        return self._clients[-1]
+
+    def end(self) -> None:
+        for client in self._clients:
+            client.kill()
+            client.communicate()
+        if (self.pipe / "nvidia-cuda-mps-control.pid").exists():
+            self.say("quit")
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    folder = Path(tempfile.mkdtemp(prefix="mps", dir="/tmp"))
+    made = Machine(folder)
+    yield made
+    made.end()
+    shutil.rmtree(folder)
+
+
+def said(client: subprocess.Popen[str]) -> str:
+    assert client.stdout is not None
+    return client.stdout.readline().strip()
+
+
+def test_a_second_one_on_the_same_pipes_is_refused(machine: Machine) -> None:
+    assert machine.start().returncode == 0
+    again = machine.start()
+    assert (again.returncode, again.stdout) == (1, "An instance of this daemon is already running\n")
+
+
+def test_without_a_daemon_the_client_says_so_and_fails(machine: Machine) -> None:
+    assert machine.say("get_server_list") == "Cannot find MPS control daemon process"
+
+
+def test_limits_are_as_set_and_shown_in_whole_gib(machine: Machine) -> None:
+    machine.start()
+    assert machine.say("get_default_active_thread_percentage") == "100.0"
+    machine.say("set_default_active_thread_percentage 25", f"set_default_device_pinned_mem_limit {UUID} 4500M")
+    assert machine.say("get_default_active_thread_percentage") == "25.0"
+    assert machine.say(f"get_default_device_pinned_mem_limit {UUID}") == "4G"
+    assert machine.say("get_default_device_pinned_mem_limit 0") == ""
+    assert said(machine.connect(0)).endswith(f" threads 25 {UUID}=4500M")
+
+
+def test_limits_of_its_environment_hold_from_the_start(machine: Machine) -> None:
+    machine.start(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10", CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=f"{UUID}=900M")
+    assert said(machine.connect(0)).endswith(f" threads 10 {UUID}=900M")
+
+
+def test_defaults_are_for_the_next_server_and_a_server_s_own_for_the_next_client(machine: Machine) -> None:
+    machine.start()
+    first = said(machine.connect(0))
+    server = machine.say("get_server_list")
+    machine.say("set_default_active_thread_percentage 25")
+    assert said(machine.connect(0)) == first
+    machine.say(f"set_active_thread_percentage {server} 50")
+    assert said(machine.connect(0)) == f"server {server} threads 50"
+
+
+def test_a_user_s_client_waits_for_the_clients_of_another_user(machine: Machine) -> None:
+    machine.start()
+    first = machine.connect(1000)
+    server = said(first).split()[1]
+    assert machine.say(f"get_client_list {server}") == str(first.pid)
+    second = machine.connect(1001)
+    time.sleep(0.2)
+    assert machine.say("get_server_list") == server
+    first.kill()
+    first.wait()
+    assert said(second).split()[1] != server
+
+
+def test_its_end_ends_servers_and_takes_the_pid_file(machine: Machine) -> None:
+    machine.start()
+    said(machine.connect(0))
+    server = int(machine.say("get_server_list"))
+    machine.say("quit")
+    deadline = time.monotonic() + WITHIN_S
+    while (machine.pipe / "nvidia-cuda-mps-control.pid").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not Path(f"/proc/{server}/exe").exists()
+
+
+def test_the_pipes_of_one_that_was_killed_can_be_used_again(machine: Machine) -> None:
+    machine.start()
+    os.kill(machine.pid, signal.SIGKILL)
+    while machine.start().returncode:
+        time.sleep(0.01)
+    assert machine.say("get_default_active_thread_percentage") == "100.0"

@@ -1,0 +1,440 @@
+"""Control daemons as real processes: the lab's program, started by the lab's systemd."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugin.errors import DeviceNotReady, InvalidRequest
+from plugin.mps.compute_mode import DEFAULT, EXCLUSIVE_PROCESS, PROHIBITED
+from plugin.mps.plan import MpsPlan
+from tests.plugin.fakes import gpu
+from tests.plugin.mps.node import Daemon, Node, begin, made_node, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+pytestmark = pytest.mark.slow
+FIRST, SECOND = gpu(0).uuid, gpu(1).uuid
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with made_node() as made:
+        yield made
+
+
+def live(node: Node, act: Callable[[Daemon], Awaitable[None]], **pace: float) -> None:
+    """Let a daemon live for as long as something is done with it; it ends without saying so."""
+
+    async def run() -> None:
+        daemon = begin(node, **pace)
+        await act(daemon)
+        assert daemon.crashes == []
+
+    asyncio.run(run())
+
+
+def test_a_gpu_can_be_shared_once_its_control_daemon_answers_with_its_limits(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        assert daemon.supervisor.problem(FIRST) == "its MPS control daemon is being started"
+        with pytest.raises(DeviceNotReady, match="is being started"):
+            daemon.supervisor.answer([FIRST])
+        await daemon.up(FIRST)
+        assert daemon.supervisor.problems == {FIRST: ""}
+        assert daemon.changes
+
+    live(node, act)
+    assert node.says(spec, "get_default_active_thread_percentage") == "25.0"
+    assert node.says(spec, f"get_default_device_pinned_mem_limit {FIRST}") == "20G"
+    assert node.modes.written == [(FIRST, EXCLUSIVE_PROCESS)]
+    assert spec.earlier_mode.read_text() == f"{DEFAULT}\n"
+
+
+def test_a_client_gets_a_share_whatever_its_environment_says(node: Node) -> None:
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        client = node.connect(daemon.supervisor, FIRST, user=1000)
+        assert client.said.endswith(f"threads 25 {FIRST}=20480M")
+
+    live(node, act)
+
+
+def test_the_unit_has_a_name_a_pid_file_and_an_environment_of_its_own(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+
+    live(node, act)
+    mount, start = node.calls("systemd-run")
+    assert mount[-2:] == ["grapnel-mps", str(spec.shm)]
+    assert f"--unit=grapnel-mps-{FIRST}.service" in start
+    assert f"--property=PIDFile={spec.pipe}/nvidia-cuda-mps-control.pid" in start
+    assert f"--property=BindPaths={spec.shm}:/dev/shm" in start
+    assert f"--setenv=CUDA_VISIBLE_DEVICES={FIRST}" in start
+    assert start[-3:] == ["--", str(node.programs.control), "-d"]
+
+
+def test_folders_let_a_server_of_any_user_in_and_show_nobody_the_others(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+
+    live(node, act)
+    for folder, mode in ((node.root, 0o711), (spec.folder, 0o711), (spec.pipe, 0o777), (spec.log, 0o777)):
+        assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+def test_a_killed_control_daemon_takes_its_gpu_away_until_another_one_answers(node: Node) -> None:
+    first, second = node.plan(2).daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan(2))
+        await daemon.up(FIRST, SECOND)
+        client, other = node.connect(daemon.supervisor, FIRST), node.pid(second)
+        pid = node.pid(first)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: bool(daemon.supervisor.problem(FIRST)))
+        assert not daemon.supervisor.problem(SECOND)
+        await daemon.up(FIRST)
+        assert node.pid(first) != pid
+        assert node.pid(second) == other
+        assert node.says(first, "get_server_list") == ""  # the server went with it
+        client.end()
+        assert node.connect(daemon.supervisor, FIRST).said.startswith("server ")
+
+    live(node, act, check_s=600)  # its end is seen at once, not at the next look
+
+
+def test_one_that_hangs_is_ended_and_started_again_with_its_limits(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        pid = node.pid(spec)
+        os.kill(pid, signal.SIGSTOP)
+        await daemon.down(FIRST, "no answer within 1 s")
+        await daemon.up(FIRST)
+        assert node.pid(spec) != pid
+        assert node.says(spec, "get_default_active_thread_percentage") == "25.0"
+
+    live(node, act, answer_s=1, start_s=0)
+
+
+def test_one_missed_answer_ends_nobody(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        pid = node.pid(spec)
+        os.kill(pid, signal.SIGSTOP)
+        await daemon.down(FIRST, "no answer within 1 s")
+        os.kill(pid, signal.SIGCONT)
+        await daemon.up(FIRST)
+        assert node.pid(spec) == pid
+
+    live(node, act, answer_s=1, start_s=0, misses=1000)
+
+
+def test_limits_that_somebody_raised_are_set_again(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.connect(daemon.supervisor, FIRST)
+        server = node.says(spec, "get_server_list")
+        node.says(spec, "set_default_active_thread_percentage 100")
+        node.says(spec, f"set_active_thread_percentage {server} 100")
+        await until(lambda: node.says(spec, "get_default_active_thread_percentage") == "25.0")
+        await until(lambda: node.says(spec, f"get_active_thread_percentage {server}") == "25.0")
+
+    live(node, act)
+
+
+def test_another_number_of_replicas_ends_nobody(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.connect(daemon.supervisor, FIRST)
+        pid = node.pid(spec)
+        daemon.supervisor.want(node.plan(replicas=8))
+        await until(lambda: node.connect(daemon.supervisor, FIRST).said.endswith(f"threads 13 {FIRST}=10240M"))
+        assert node.pid(spec) == pid
+
+    live(node, act)
+
+
+def test_a_restart_of_the_daemon_finds_control_daemon_and_clients_again(node: Node) -> None:
+    (spec,) = node.plan().daemons
+    pids: list[int] = []
+
+    async def before(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.connect(daemon.supervisor, FIRST)
+        pids.append(node.pid(spec))
+        await daemon.supervisor.close(60)
+
+    async def after(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        assert node.pid(spec) == pids[0]
+        assert node.says(spec, "get_device_client_list").split()[1] == str(node.clients[0].process.pid)
+
+    live(node, before)
+    assert node.runs(spec)
+    live(node, after)
+    assert node.modes.written == [(FIRST, EXCLUSIVE_PROCESS)]
+    assert len([each for each in node.calls("systemd-run") if "-d" in each]) == 1
+
+
+def test_a_killed_daemon_leaves_what_the_next_one_finds(node: Node) -> None:
+    (spec,) = node.plan().daemons
+    pids: list[int] = []
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        pids.append(node.pid(spec))
+
+    for _ in range(3):
+        live(node, act)
+    assert len(set(pids)) == 1
+
+
+def test_a_stop_without_clients_leaves_nothing_behind(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        await daemon.supervisor.close(60)
+
+    live(node, act)
+    assert not node.runs(spec)
+    assert node.modes.modes == {FIRST: DEFAULT}
+    assert not spec.earlier_mode.exists()
+
+
+def test_sharing_that_ends_waits_for_the_last_client(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        client = node.connect(daemon.supervisor, FIRST)
+        daemon.supervisor.want(MpsPlan(node.root))
+        with pytest.raises(InvalidRequest):
+            daemon.supervisor.answer([FIRST])
+        words = f"its MPS server ends when its clients have ended: 1, as process {client.process.pid}"
+        await daemon.down(FIRST, words)
+        assert await daemon.supervisor.ended(0) == (f"{FIRST}: {words}",)
+        assert node.runs(spec)
+        client.end()
+        assert await daemon.supervisor.ended(60) == ()
+        assert daemon.supervisor.problem(FIRST) == "it is not to be shared through MPS"
+
+    live(node, act)
+    assert not node.runs(spec)
+    assert node.modes.modes == {FIRST: DEFAULT}
+
+
+def test_sharing_that_is_wanted_again_meanwhile_goes_on(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.connect(daemon.supervisor, FIRST)
+        pid = node.pid(spec)
+        daemon.supervisor.want(MpsPlan(node.root))
+        await daemon.down(FIRST, "when its clients have ended")
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        assert node.pid(spec) == pid
+
+    live(node, act)
+
+
+def test_a_release_ends_the_servers_and_asks_the_driver_nothing(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        client = node.connect(daemon.supervisor, FIRST)
+        node.modes.silent = True
+        daemon.supervisor.release()
+        assert len(await daemon.supervisor.ended(0.5)) == 1
+        client.end()
+        assert await daemon.supervisor.ended(60) == ()
+        assert not node.runs(spec)
+        node.modes.silent, node.modes.modes = False, {}  # another driver
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        daemon.supervisor.want(MpsPlan(node.root))
+        await daemon.supervisor.ended(60)
+
+    live(node, act)
+    assert node.modes.modes == {FIRST: DEFAULT}
+
+
+def test_what_an_earlier_process_left_of_gpus_that_are_not_shared_any_more_is_ended(node: Node) -> None:
+    first, second = node.plan(2).daemons
+
+    async def before(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan(2))
+        await daemon.up(FIRST, SECOND)
+
+    async def after(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await until(lambda: not node.runs(second))
+        await until(lambda: not second.earlier_mode.exists())
+        await daemon.up(FIRST)
+
+    live(node, before)
+    live(node, after)
+    assert node.runs(first)
+    assert node.modes.modes == {FIRST: EXCLUSIVE_PROCESS, SECOND: DEFAULT}
+
+
+def test_a_gpu_that_has_gone_is_not_asked_for_ever(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.modes.silent = True
+        daemon.supervisor.want(MpsPlan(node.root))
+        assert await daemon.supervisor.ended(60) == ()
+
+    live(node, act)
+    assert not node.runs(spec)
+    assert spec.earlier_mode.exists()  # for the next process
+
+
+def test_a_stop_does_not_wait_for_one_that_hangs(node: Node) -> None:
+    (spec,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        os.kill(node.pid(spec), signal.SIGSTOP)
+        before_s = time.monotonic()
+        await daemon.supervisor.close(0.5)
+        assert time.monotonic() - before_s < 5  # its answer is waited for 10 s
+
+    live(node, act, answer_s=10)
+    assert node.pid(spec)
+
+
+def test_a_mode_that_was_never_given_back_is_given_back_by_the_next_process(node: Node) -> None:
+    (spec,) = node.plan().daemons
+    spec.folder.mkdir(parents=True)
+    spec.earlier_mode.write_text(f"{DEFAULT}\n")
+    node.modes.modes = {FIRST: EXCLUSIVE_PROCESS}
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(MpsPlan(node.root))
+        await until(lambda: not spec.earlier_mode.exists())
+
+    live(node, act)
+    assert node.modes.modes == {FIRST: DEFAULT}
+
+
+def test_another_root_takes_over_when_the_last_client_of_the_old_one_has_gone(node: Node) -> None:
+    (old,) = node.plan().daemons
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        client = node.connect(daemon.supervisor, FIRST)
+        node.root = node.root.with_name("other")
+        daemon.supervisor.want(node.plan())
+        await daemon.down(FIRST, "when its clients have ended")
+        assert node.runs(old)
+        client.end()
+        await daemon.up(FIRST)
+        assert node.runs(node.plan().daemons[0])
+        daemon.supervisor.want(MpsPlan(node.root))
+        assert await daemon.supervisor.ended(60) == ()
+
+    live(node, act)
+    assert not node.runs(old)
+    assert node.modes.modes == {FIRST: DEFAULT}
+
+
+def test_a_mode_that_a_reset_took_is_set_again(node: Node) -> None:
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.up(FIRST)
+        node.modes.modes = {}
+        await until(lambda: node.modes.modes == {FIRST: EXCLUSIVE_PROCESS})
+
+    live(node, act, mode_s=0)
+
+
+def test_a_mode_that_somebody_chose_against_sharing_stays(node: Node) -> None:
+    node.modes.modes = {FIRST: PROHIBITED}
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.down(FIRST, "its compute mode is PROHIBITED, which somebody has set")
+        node.modes.modes = {}
+        await daemon.up(FIRST)
+
+    live(node, act)
+
+
+def test_a_program_that_is_not_there_is_told_and_found_later(node: Node) -> None:
+    away = node.programs.control.rename(node.programs.control.with_suffix(".away"))
+
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan())
+        await daemon.down(FIRST, "nvidia-cuda-mps-control is not installed")
+        away.rename(node.programs.control)
+        await daemon.up(FIRST)
+
+    live(node, act)
+
+
+def test_a_gpu_that_cannot_be_shared_says_why_and_starts_nothing(node: Node) -> None:
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan(replicas=49))
+        assert "room for 48 clients" in daemon.supervisor.problem(FIRST)
+        assert daemon.supervisor.problem(SECOND) == "it is not to be shared through MPS"
+        with pytest.raises(InvalidRequest, match="room for 48 clients"):
+            daemon.supervisor.answer([FIRST])
+
+    live(node, act)
+
+
+def test_the_event_loop_is_not_held_up(node: Node) -> None:
+    async def act(daemon: Daemon) -> None:
+        daemon.supervisor.want(node.plan(2))
+        turns = 0
+        while any(daemon.supervisor.problems.values()):
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 100
+
+    live(node, act)

@@ -1,0 +1,86 @@
+"""Whether a pod fits on a node, and on which of its cards. Pure.
+
+Among the cards that fit, the one with the least free (gpushare's rule). The kubelet places what was bound before in an
+order that nobody knows, and on cards that it chooses with the daemon's preference. So a pod is only let in where that
+cannot go wrong: whatever order and cards are chosen, each container on its way finds a card with room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plugin.gpushare.books.model import Card, Demand
+
+
+class CardUse(NamedTuple):
+    """What is known of a card. `held`: units that the kubelet has given; `assumed`: of pods on their way to it."""
+
+    card: Card
+    held: int = 0
+    assumed: int = 0
+
+    @property
+    def room(self) -> int:
+        """The units that the kubelet can still give."""
+        return max(0, self.card.units - self.held) if self.card.is_healthy else 0
+
+    @property
+    def free(self) -> int:
+        """The units that are nobody's, as far as it is planned."""
+        return max(0, self.room - self.assumed)
+
+
+class NodeUse(NamedTuple):
+    """What is known of a node's cards. `on_the_way`: numbers of units that its kubelet has still to give at a time.
+
+    `withheld`: units that the kubelet does not have, of whichever card; `problem`: why no pod can be placed.
+    """
+
+    cards: tuple[CardUse, ...] = ()
+    on_the_way: tuple[int, ...] = ()
+    withheld: int = 0
+    problem: str = ""
+
+
+class Refusal(NamedTuple):
+    """Why a pod is not placed. `is_lasting`: it would not fit if the node were empty."""
+
+    reason: str
+    is_lasting: bool = False
+
+
+def place(use: NodeUse, demand: Demand) -> Card | Refusal:
+    """Return the card that is to be kept for a pod, or why there is none."""
+    if use.problem:
+        return Refusal(use.problem, is_lasting=True)
+    largest = max((each.card.units for each in use.cards), default=0)
+    if largest < demand.units:
+        return Refusal(f"no card has {demand.units} units: the largest one has {largest}", is_lasting=True)
+    fitting = best_card(use.cards, demand.units)
+    if fitting is None:
+        freest = max((each.free for each in use.cards), default=0)
+        return Refusal(f"no card has {demand.units} free units: the one with most has {freest}")
+    if not is_certain([each.room for each in use.cards], [*use.on_the_way, *demand.steps], use.withheld):
+        return Refusal(
+            f"containers that the kubelet has still to place could take the {demand.units} units: wait until it has"
+        )
+    return fitting.card
+
+
+def best_card(cards: Sequence[CardUse], units: int) -> CardUse | None:
+    """Return the card with the least free of those that fit, of equal ones the first; None where none does."""
+    fitting = [each for each in cards if each.card.is_healthy and each.free >= units]
+    return min(fitting, key=lambda each: (each.free, each.card.number), default=None)
+
+
+def is_certain(rooms: Sequence[int], on_the_way: Sequence[int], withheld: int = 0) -> bool:
+    """Whether each number of units finds a card, in any order and wherever the others are placed.
+
+    To keep `units` off a card with `room`, others have to take `room - units + 1` of it; off all cards, the sum. It
+    stays certain with each one that is placed. For one card this is the same as that all fit.
+    """
+    total = sum(on_the_way) + withheld
+    return all(total - units < sum(room - units + 1 for room in rooms if room >= units) for units in set(on_the_way))

@@ -46,7 +46,7 @@ def correction(pod: Pod, holdings: tuple[Holding, ...], cards: Mapping[str, Card
     held = sorted({cards[each.uuid] for each in holdings}, key=lambda card: card.number)
     wanted: dict[str, str | None] = {OF_POD: str(pod.demand.units), ASSIGNED: "true"}
     if len(held) == 1:
-        wanted |= {INDEX: str(held[0].index), OF_CARD: str(held[0].units), ALLOCATION: None}
+        wanted |= {INDEX: str(held[0].number), OF_CARD: str(held[0].units), ALLOCATION: None}
     else:
         wanted |= {INDEX: None, OF_CARD: None, ALLOCATION: _allocation(pod, holdings, cards)}
     changes = {key: value for key, value in wanted.items() if pod.annotations.get(key) != value}
@@ -59,6 +59,6 @@ def _allocation(pod: Pod, holdings: tuple[Holding, ...], cards: Mapping[str, Car
     found: dict[str, dict[str, int]] = {}
     for each in holdings:
         container = str(pod.names.index(each.container)) if each.container in pod.names else each.container
-        of_container, index = found.setdefault(container, {}), str(cards[each.uuid].index)
+        of_container, index = found.setdefault(container, {}), str(cards[each.uuid].number)
         of_container[index] = of_container.get(index, 0) + each.units
     return json.dumps(found, sort_keys=True, separators=(",", ":"))

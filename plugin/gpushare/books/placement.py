@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from plugin.gpushare.books.model import Card, Demand
 
 
+_MAX_CASES = 100
+
+
 class CardUse(NamedTuple):
     """What is known of a card. `held`: units that the kubelet has given; `assumed`: of pods on their way to it."""
 
@@ -77,10 +80,45 @@ def best_card(cards: Sequence[CardUse], units: int) -> CardUse | None:
 
 
 def is_certain(rooms: Sequence[int], on_the_way: Sequence[int], withheld: int = 0) -> bool:
-    """Whether each number of units finds a card, in any order and wherever the others are placed.
+    """Whether each number of units finds a card, in any order and on whichever cards that fit the others are placed.
 
-    To keep `units` off a card with `room`, others have to take `room - units + 1` of it; off all cards, the sum. It
-    stays certain with each one that is placed. For one card this is the same as that all fit.
+    It stays certain with each one that is placed. Where so many cases would have to be looked at that a scheduler would
+    wait, it is not.
+    """
+    if has_room_in_any_case(rooms, on_the_way, withheld):
+        return True
+    return not withheld and _cannot_fail(tuple(sorted(rooms)), tuple(sorted(on_the_way)), set())
+
+
+def has_room_in_any_case(rooms: Sequence[int], on_the_way: Sequence[int], withheld: int = 0) -> bool:
+    """Whether the others are too few to be in the way, even if they were spread over several cards.
+
+    To keep `units` off a card with `room`, others have to take `room - units + 1` of it; off all cards, the sum.
     """
     total = sum(on_the_way) + withheld
     return all(total - units < sum(room - units + 1 for room in rooms if room >= units) for units in set(on_the_way))
+
+
+def _cannot_fail(rooms: tuple[int, ...], left: tuple[int, ...], good: set[tuple[tuple[int, ...], ...]]) -> bool:
+    """Look at all orders and choices; `good` are the cases that were looked at."""
+    sizes = set(left)
+    if len(sizes) == 1:  # pods of one kind: each takes one place, whichever it is
+        return sum(room // left[0] for room in rooms) >= len(left)
+    if has_room_in_any_case(rooms, left) or (rooms, left) in good:
+        return True
+    good.add((rooms, left))
+    if len(good) > _MAX_CASES or max(sizes) > rooms[-1]:
+        return False
+    return all(
+        _cannot_fail(_without(rooms, room, units), _without(left, units), good)
+        for units in sizes
+        for room in set(rooms)
+        if room >= units
+    )
+
+
+def _without(numbers: tuple[int, ...], number: int, taken: int | None = None) -> tuple[int, ...]:
+    """Return sorted numbers less one of them, or with `taken` less of it."""
+    rest = list(numbers)
+    rest.remove(number)
+    return tuple(sorted([*rest, number - taken] if taken is not None else rest))

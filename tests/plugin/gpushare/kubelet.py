@@ -12,8 +12,11 @@ from tests.plugin.gpushare.documents import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from plugin.gpushare.books.model import Pod
+
+    Choose: TypeAlias = Callable[[Sequence[tuple[int, Card]]], Card]
 
 
 class NoRoom(Exception):  # noqa: N818 - what a kubelet calls UnexpectedAdmissionError
@@ -23,6 +26,11 @@ class NoRoom(Exception):  # noqa: N818 - what a kubelet calls UnexpectedAdmissio
 def packed(fitting: Sequence[tuple[int, Card]]) -> Card:
     """Prefer the card with the least free, as the daemon does."""
     return min(fitting, key=lambda each: (each[0], each[1].number))[1]
+
+
+def spread(fitting: Sequence[tuple[int, Card]]) -> Card:
+    """Prefer the card with the most free: what the extender does not expect."""
+    return max(fitting, key=lambda each: (each[0], each[1].number))[1]
 
 
 @dataclass
@@ -35,7 +43,7 @@ class Kubelet:
     def free(self, card: Card) -> list[str]:
         return [unit for unit in (f"{card.uuid}/{j}" for j in range(card.units)) if unit not in self.given]
 
-    def admit(self, pod: Pod, choose: Callable[[Sequence[tuple[int, Card]]], Card] = packed) -> None:
+    def admit(self, pod: Pod, choose: Choose = packed) -> None:
         """Give each container its units; raises NoRoom, and then the pod has none."""
         try:
             for name, units in zip(pod.names, pod.demand.containers, strict=True):
@@ -45,7 +53,7 @@ class Kubelet:
             self.end(pod.uid)
             raise
 
-    def _give(self, pod: Pod, name: str, units: int, choose: Callable[[Sequence[tuple[int, Card]]], Card]) -> None:
+    def _give(self, pod: Pod, name: str, units: int, choose: Choose) -> None:
         fitting = [(len(self.free(card)), card) for card in self.cards if len(self.free(card)) >= units]
         if not fitting:
             raise NoRoom(pod.title)

@@ -27,6 +27,7 @@ class Connections:
         self._credentials = Credentials(source, environment)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._is_closed = False
 
     def call(self, request: Request) -> dict[str, Any]:
         """Return the object of a success; raises ClusterError."""
@@ -49,8 +50,9 @@ class Connections:
         return answer
 
     def close(self) -> None:
-        """Hang up what nobody uses."""
+        """Hang up what nobody uses, and the rest when it is not used any more."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -79,7 +81,7 @@ class Connections:
 
     def _keep(self, connection: Connection) -> None:
         with self._lock:
-            if len(self._idle) < _KEPT:
+            if len(self._idle) < _KEPT and not self._is_closed:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -203,6 +203,13 @@ def test_nothing_is_judged_before_the_cluster_was_read_or_long_after(stage: Stag
         stage.add_node("n1", 10)
         pod = stage.add_pod("p", 6)
         async with stage.extender() as (extender, scheduler):
+            stage.server.is_away = True
+
+            def is_behind() -> bool:
+                stage.server.cut()  # again and again: a watch may just have begun
+                return all(follower.behind_s() for follower in extender._followers)
+
+            await until(is_behind)
             for follower in extender._followers:
                 follower.behind_since_s = -1e6
             assert "heard nothing" in (await scheduler.filter(pod, "n1"))["Error"]

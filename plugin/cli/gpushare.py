@@ -41,11 +41,14 @@ def inspect_cluster(node: str, resource: str, kubeconfig: str, *, is_detailed: b
     """Print who has which units, on one node or on all."""
     from plugin.gpushare.connections import Connections  # noqa: PLC0415 - OpenSSL
 
-    print(inspection(Connections(source_of(kubeconfig, os.environ), os.environ), node, resource, is_detailed), end="")
+    print(
+        inspection(Connections(source_of(kubeconfig, os.environ), os.environ), node, resource, is_detailed=is_detailed),
+        end="",
+    )
     return 0
 
 
-def inspection(api: Api, node: str, resource: str, is_detailed: bool) -> str:  # noqa: FBT001 - what is asked for
+def inspection(api: Api, node: str, resource: str, *, is_detailed: bool) -> str:
     """Return the text; raises ClusterError, also for a node that is not there."""
     from plugin.gpushare.books.inspection import render_details, render_summary  # noqa: PLC0415 - see above
     from plugin.gpushare.snapshot import read_books  # noqa: PLC0415 - see above
